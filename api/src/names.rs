@@ -78,6 +78,8 @@ pub mod label {
 
 /// Annotations that the managers write.
 pub mod annotation {
+    /// What an image of a mirror is, `catalog` or `image`. On the images in the index of a mirror that is a directory.
+    pub const MIRROR: &str = "olm.operatorframework.io/mirror";
     /// Package of the bundle. On revisions and managed objects.
     pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
     /// Name of the bundle. On revisions.

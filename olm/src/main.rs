@@ -13,7 +13,6 @@ mod registry;
 mod resolve;
 mod search;
 mod source;
-mod table;
 mod ui;
 
 use std::process::ExitCode;

@@ -1,5 +1,7 @@
 //! Output, error messages and the exit status.
 
+pub(crate) mod table;
+
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;

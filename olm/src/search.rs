@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
+use crate::output::table::table;
 use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog, named_source, no_package};
-use crate::table::table;
 
 #[derive(Debug, Args)]
 pub(crate) struct Sources {

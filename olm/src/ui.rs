@@ -11,6 +11,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::net::TcpListener;
 
+use self::read::Reach;
 use self::serve::Site;
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
@@ -51,12 +52,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .await
             .with_context(|| format!("cannot listen on {}", arguments.addr))?;
         let address = listener.local_addr()?;
-        let site = Site::new(
-            address,
+        let reach = Reach {
             server,
-            arguments.cluster.clone(),
-            arguments.registry.clone(),
-        )?;
+            cluster: arguments.cluster.clone(),
+            registry: arguments.registry.clone(),
+        };
+        let site = Site::new(address, reach)?;
         print(&format!("to browse: {}\n", site.entrance()))?;
         serve::serve(listener, Arc::new(site)).await
     })?;

@@ -76,6 +76,14 @@ fn every_link_leads_to_a_page_and_a_heading() -> Result<()> {
                 let target = resolved(&folder.join(file));
                 target.with_context(|| format!("{}: {link}", page.path.display()))?
             };
+            if target.extension().is_some_and(|kind| kind == "png") {
+                ensure!(
+                    repository().join(&target).is_file(),
+                    "{}: no picture {link}",
+                    page.path.display()
+                );
+                continue;
+            }
             let found = pages.iter().find(|page| page.path == target);
             let found = found.with_context(|| format!("{}: no page {link}", page.path.display()))?;
             ensure!(

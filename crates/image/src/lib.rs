@@ -12,7 +12,6 @@
 
 mod access;
 mod build;
-mod contents;
 mod digest;
 #[doc(hidden)]
 pub mod fuzz;
@@ -33,7 +32,6 @@ pub use access::policy::{Policy, PolicyError, Refusal};
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};
 pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
-pub use contents::{Contents, LostLink};
 pub use digest::{Digest, DigestError};
 pub use layer::tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};
 pub use layer::{LayerError, Selection};
@@ -43,6 +41,7 @@ pub use manifest::Blob;
 pub use mirror::layout::{Layout, LayoutEntry};
 pub use mirror::{Copied, MirrorError, Origin, Outline, Target};
 pub use platform::Platform;
+pub use pull::contents::{Contents, LostLink};
 pub use pull::{Image, Images, Options, PullError};
 pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};

@@ -1,5 +1,6 @@
 //! From a reference to an image's files: resolve, choose the platform, transfer, unpack.
 
+pub(crate) mod contents;
 mod error;
 mod flight;
 mod signatures;
@@ -12,13 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use oci_distribution::manifest::{OciImageManifest, OciManifest};
 
+use contents::{Contents, ContentsStore};
 pub use error::PullError;
 use flight::Flights;
 
 use crate::access::Access;
 use crate::access::policy::{Refusal, Signed};
 use crate::access::registries::{Endpoint, PlaceError};
-use crate::contents::{Contents, ContentsStore};
 use crate::digest::Digest;
 use crate::layer::tree::{Storage, Tree};
 use crate::layer::{Selection, Unpacker};

@@ -6,11 +6,11 @@ use olm_api::text::escape_json;
 use olm_fbc::Catalog;
 use serde_json::{Value, json};
 
+use crate::output::table::table;
 use crate::output::{Outcome, Status, print};
 use crate::registry::RegistryArguments;
 use crate::search::packages;
 use crate::source::{Unshaped, load_catalog, no_package};
-use crate::table::table;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

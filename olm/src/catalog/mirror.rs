@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use olm_api::names::annotation;
 use olm_author::write;
 use olm_fbc::Catalog;
 use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
@@ -19,13 +20,11 @@ use self::place::{NOWHERE, To, mirror_sets, mirrored, registries, registries_con
 use self::select::{Wanted, lacking, select};
 use super::push;
 use crate::hint::Hint;
+use crate::output::table::table;
 use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{Unshaped, load_catalog, named_source, scratch};
-use crate::table::table;
 
-/// The annotation that says what an image of a mirror is.
-const ROLE: &str = "olm.operatorframework.io/mirror";
 const CATALOG: &str = "catalog";
 const IMAGE: &str = "image";
 /// The longest list of bundles that is named for an image.
@@ -162,7 +161,7 @@ fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
     let layout = Layout::open(path)?;
     let mut items = Vec::new();
     for entry in layout.entries() {
-        let (Some(name), Some(role)) = (entry.name(), entry.annotations.get(ROLE)) else {
+        let (Some(name), Some(role)) = (entry.name(), entry.annotations.get(annotation::MIRROR)) else {
             continue;
         };
         items.push(Item {
@@ -386,7 +385,7 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
 }
 
 fn role(role: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([(ROLE.to_owned(), role.to_owned())])
+    BTreeMap::from([(annotation::MIRROR.to_owned(), role.to_owned())])
 }
 
 /// What is copied, what is there and what is missing.

@@ -8,8 +8,8 @@ use olm_plan::history::{Entry, history};
 use super::access::ClusterArguments;
 use super::cluster::Cluster;
 use super::rollback::revisions;
+use crate::output::table::table;
 use crate::output::{Format, Outcome, Status};
-use crate::table::table;
 
 /// What stands for nothing in a table.
 const NONE: &str = "-";

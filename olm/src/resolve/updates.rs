@@ -17,10 +17,10 @@ use super::cluster::{Cluster, filter};
 use super::{package, version};
 use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
+use crate::output::table::table;
 use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
-use crate::table::table;
 
 /// What stands for nothing in a table.
 const NONE: &str = "-";

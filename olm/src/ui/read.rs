@@ -11,13 +11,21 @@ use olm_api::updates::held_back;
 use olm_api::{ClusterCatalog, ClusterExtension, PendingChange};
 use reqwest::Url;
 
-use super::serve::Site;
-use crate::extension::access::unlisted;
+use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::approve::waiting;
 use crate::extension::cluster::Cluster;
 use crate::extension::look::events::events;
 use crate::extension::look::explain::{Explanation, explain};
 use crate::extension::plan;
+use crate::registry::RegistryArguments;
+
+/// How the pages reach the cluster and the registries of bundles.
+pub(super) struct Reach {
+    /// The address of the API server.
+    pub(super) server: String,
+    pub(super) cluster: ClusterArguments,
+    pub(super) registry: RegistryArguments,
+}
 
 /// Which extensions the overview shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -156,8 +164,8 @@ pub(super) enum Plan {
 }
 
 /// All extensions, by name.
-pub(super) fn overview(site: &Site) -> anyhow::Result<Vec<ClusterExtension>> {
-    let cluster = Cluster::reach(&site.cluster)?;
+pub(super) fn overview(reach: &Reach) -> anyhow::Result<Vec<ClusterExtension>> {
+    let cluster = Cluster::reach(&reach.cluster)?;
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
     let mut found = listed
@@ -168,8 +176,8 @@ pub(super) fn overview(site: &Site) -> anyhow::Result<Vec<ClusterExtension>> {
 }
 
 /// All catalogs, by name.
-pub(super) fn catalogs(site: &Site) -> anyhow::Result<Vec<ClusterCatalog>> {
-    let cluster = Cluster::reach(&site.cluster)?;
+pub(super) fn catalogs(reach: &Reach) -> anyhow::Result<Vec<ClusterCatalog>> {
+    let cluster = Cluster::reach(&reach.cluster)?;
     let api: Api<ClusterCatalog> = Api::all(cluster.client.clone());
     let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
     let mut found = listed
@@ -180,12 +188,12 @@ pub(super) fn catalogs(site: &Site) -> anyhow::Result<Vec<ClusterCatalog>> {
 }
 
 /// One extension, if there is one of the name.
-pub(super) fn extension(site: &Site, name: &str) -> anyhow::Result<Option<Details>> {
-    let cluster = Cluster::reach(&site.cluster)?;
+pub(super) fn extension(reach: &Reach, name: &str) -> anyhow::Result<Option<Details>> {
+    let cluster = Cluster::reach(&reach.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);
     };
-    let explanation = explain(&cluster, &extension, &site.registry, &site.cluster)
+    let explanation = explain(&cluster, &extension, &reach.registry, &reach.cluster)
         .with_context(|| format!("cannot explain ClusterExtension {name:?}"))?;
     let mut notes = Vec::new();
     let mut missing = |what: &str, error: anyhow::Error| notes.push(format!("{what}: {error:#}"));
@@ -209,12 +217,12 @@ pub(super) fn extension(site: &Site, name: &str) -> anyhow::Result<Option<Detail
 }
 
 /// The next change of an extension, if there is one of the name.
-pub(super) fn plan(site: &Site, name: &str) -> anyhow::Result<Option<Plan>> {
-    let cluster = Cluster::reach(&site.cluster)?;
+pub(super) fn plan(reach: &Reach, name: &str) -> anyhow::Result<Option<Plan>> {
+    let cluster = Cluster::reach(&reach.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);
     };
-    let made = plan::of_extension(&cluster, name, &site.registry, &site.cluster)?;
+    let made = plan::of_extension(&cluster, name, &reach.registry, &reach.cluster)?;
     let waiting = waiting(&cluster, &extension).unwrap_or_default();
     Ok(Some(match made {
         Ok((plan, text)) => Plan::Made {

@@ -18,9 +18,8 @@ use olm_platform::shutdown::Shutdown;
 use olm_serve::design::{FAVICON, HTML, STYLE, protect};
 use tokio::net::TcpListener;
 
+use super::read::Reach;
 use super::{pages, read};
-use crate::extension::access::ClusterArguments;
-use crate::registry::RegistryArguments;
 
 /// The bytes of the key.
 const KEY_BYTES: usize = 24;
@@ -31,10 +30,7 @@ const ENTRANCE: &str = "/enter";
 pub(super) struct Site {
     address: SocketAddr,
     key: String,
-    /// The address of the API server.
-    pub(super) server: String,
-    pub(super) cluster: ClusterArguments,
-    pub(super) registry: RegistryArguments,
+    reach: Reach,
 }
 
 /// A page, by its address.
@@ -49,12 +45,7 @@ enum Page {
 type Answer = Response<Full<Bytes>>;
 
 impl Site {
-    pub(super) fn new(
-        address: SocketAddr,
-        server: String,
-        cluster: ClusterArguments,
-        registry: RegistryArguments,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn new(address: SocketAddr, reach: Reach) -> anyhow::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
         random
@@ -64,13 +55,7 @@ impl Site {
             let _ = write!(key, "{byte:02x}");
             key
         });
-        Ok(Self {
-            address,
-            key,
-            server,
-            cluster,
-            registry,
-        })
+        Ok(Self { address, key, reach })
     }
 
     /// The address that lets a browser in.
@@ -130,7 +115,7 @@ impl Site {
             );
         }
         let Some(page) = route(uri) else {
-            let content = pages::missing(&self.server);
+            let content = pages::missing(&self.reach.server);
             return shown(StatusCode::NOT_FOUND, &content);
         };
         // The cluster is asked as the commands ask it, which block.
@@ -140,7 +125,7 @@ impl Site {
             Ok(Ok((status, content))) => shown(status, &content),
             Ok(Err(error)) => shown(
                 StatusCode::BAD_GATEWAY,
-                &pages::failed(&self.server, &format!("{error:#}")),
+                &pages::failed(&self.reach.server, &format!("{error:#}")),
             ),
             Err(_) => refusal(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -166,16 +151,21 @@ impl Site {
 
     fn render(&self, page: &Page) -> anyhow::Result<(StatusCode, Markup)> {
         let found = match page {
-            Page::Extensions(query) => Some(pages::extensions(&self.server, query, &read::overview(self)?)),
-            Page::Catalogs => Some(pages::catalogs(&self.server, &read::catalogs(self)?)),
-            Page::Extension(name) => {
-                read::extension(self, name)?.map(|details| pages::extension(&self.server, &details))
+            Page::Extensions(query) => Some(pages::extensions(
+                &self.reach.server,
+                query,
+                &read::overview(&self.reach)?,
+            )),
+            Page::Catalogs => Some(pages::catalogs(&self.reach.server, &read::catalogs(&self.reach)?)),
+            Page::Extension(name) => read::extension(&self.reach, name)?
+                .map(|details| pages::extension(&self.reach.server, &details)),
+            Page::Plan(name) => {
+                read::plan(&self.reach, name)?.map(|plan| pages::plan(&self.reach.server, name, &plan))
             }
-            Page::Plan(name) => read::plan(self, name)?.map(|plan| pages::plan(&self.server, name, &plan)),
         };
         Ok(match found {
             Some(page) => (StatusCode::OK, page),
-            None => (StatusCode::NOT_FOUND, pages::missing(&self.server)),
+            None => (StatusCode::NOT_FOUND, pages::missing(&self.reach.server)),
         })
     }
 }
@@ -266,15 +256,17 @@ fn answer(status: StatusCode, media: &'static str, bytes: Vec<u8>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extension::access::ClusterArguments;
+    use crate::registry::RegistryArguments;
 
     fn site() -> Arc<Site> {
         let address = "127.0.0.1:4711".parse().unwrap();
-        let site = Site::new(
-            address,
-            "https://api.example:6443".to_owned(),
-            ClusterArguments::default(),
-            RegistryArguments::default(),
-        );
+        let reach = Reach {
+            server: "https://api.example:6443".to_owned(),
+            cluster: ClusterArguments::default(),
+            registry: RegistryArguments::default(),
+        };
+        let site = Site::new(address, reach);
         Arc::new(site.unwrap())
     }
 

@@ -26,7 +26,10 @@ fn package(name: &str, metadata: &Value, api: (&str, &str)) -> String {
         ),
         bundle(&newest, json!([version("1.1.0"), gvk])),
     ];
-    blobs.iter().map(|blob| format!("{blob}\n")).collect()
+    blobs
+        .iter()
+        .flat_map(|blob| [blob.to_string(), "\n".to_owned()])
+        .collect()
 }
 
 fn about(name: &str, summary: &str, provider: &str, keywords: &[&str], categories: &str) -> Value {
@@ -99,7 +102,10 @@ fn names(items: &Value, package: &str) -> Vec<String> {
 
 fn asked(address: &str, words: &str) -> std::io::Result<Value> {
     let mut stream = TcpStream::connect(address)?;
-    let query: String = words.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let query: String = words
+        .bytes()
+        .flat_map(|byte| ["%".to_owned(), format!("{byte:02X}")])
+        .collect();
     write!(
         stream,
         "GET /api/v1/search?q={query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"

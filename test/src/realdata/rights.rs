@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kube::discovery::{Discovery, Scope};
+use kube::discovery::{ApiGroup, Discovery, Scope};
 use olm_bundle::{CertificateProvider, Dependencies, InstallMode, Request, prepare};
 use olm_preflight::permissions::{
     self, AccountRights, Completeness, Environment, Needs, Planned, Presence, granted_rules, needed,
@@ -75,7 +75,7 @@ pub async fn run(dir: &Path) -> Result<bool> {
 
 /// The resources of an API server.
 fn served(discovery: &Discovery) -> permissions::Discovery {
-    let resources = discovery.groups().flat_map(|group| group.recommended_resources());
+    let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
     resources
         .map(|(resource, capabilities)| {
             let scope = match capabilities.scope {

@@ -54,6 +54,7 @@ async fn start(world: &World) -> Result<Pages> {
 }
 
 /// Runs the journeys of `OLM_BROWSER_UI` in a browser, as `make browser` does. `origin` is the address of the pages.
+#[expect(clippy::print_stdout, reason = "the list of journeys is the outcome")]
 async fn journeys(pages: &Pages, origin: &str, name: &str) -> Result<()> {
     let Ok(script) = std::env::var("OLM_BROWSER_UI") else {
         return Ok(());

@@ -2,8 +2,8 @@
 
 use crate::access::policy::Refusal;
 use crate::access::registries::PlaceError;
-use crate::contents::LostLink;
 use crate::layer::LayerError;
+use crate::pull::contents::LostLink;
 use crate::registry::error::RegistryError;
 
 /// Why an image could not be pulled.

@@ -1,8 +1,8 @@
 //! The descriptive part of a bundle's `ClusterServiceVersion`.
 
-use olm_fbc::Bundle;
 use olm_fbc::blob::metadata_of_csv;
 use olm_fbc::property::TYPE_CSV_METADATA;
+use olm_fbc::{Bundle, Property};
 use serde_json::Value;
 
 /// The texts of a `ClusterServiceVersion` in the form of the property `olm.csv.metadata`. Fields of another type than
@@ -13,22 +13,22 @@ pub(crate) struct CsvMetadata(Value);
 impl CsvMetadata {
     /// What the bundle says of itself: in its property `olm.csv.metadata`, else in the manifests that it carries.
     pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
-        match Self::in_property(bundle) {
-            Some(found) => found,
+        match property(bundle) {
+            Some(property) => Self::of_property(property),
             None => Some(Self::of_csv(&bundle.csv()?)),
         }
     }
 
     /// What the bundle says of itself where its `ClusterServiceVersion` is at hand, as [`Self::of`].
     pub(crate) fn beside_csv(bundle: &Bundle, csv: Option<&Value>) -> Option<Self> {
-        Self::in_property(bundle).unwrap_or_else(|| csv.map(Self::of_csv))
+        match property(bundle) {
+            Some(property) => Self::of_property(property),
+            None => csv.map(Self::of_csv),
+        }
     }
 
-    /// What the property `olm.csv.metadata` says, if the bundle has one: nothing where it cannot be read.
-    fn in_property(bundle: &Bundle) -> Option<Option<Self>> {
-        let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
-        let property = found.next()?;
-        Some(serde_json::from_str(&property.value).ok().map(Self))
+    fn of_property(property: &Property) -> Option<Self> {
+        serde_json::from_str(&property.value).ok().map(Self)
     }
 
     fn of_csv(csv: &Value) -> Self {
@@ -68,4 +68,12 @@ impl CsvMetadata {
             .filter(|mode| mode.get("supported").and_then(Value::as_bool) == Some(true))
             .filter_map(|mode| mode.get("type").and_then(Value::as_str))
     }
+}
+
+/// The property that describes a bundle, if it has one.
+fn property(bundle: &Bundle) -> Option<&Property> {
+    bundle
+        .properties
+        .iter()
+        .find(|property| property.kind == TYPE_CSV_METADATA)
 }

@@ -13,8 +13,8 @@ use super::{ListForm, NONE, age, first_line};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::rollback::others;
+use crate::output::table::table;
 use crate::output::{Outcome, Status, note};
-use crate::table::table;
 
 /// Where events about objects without a namespace are.
 const NAMESPACE: &str = "default";

@@ -12,8 +12,8 @@ use olm_api::{ClusterExtension, names};
 use super::{ListForm, NONE, age, first_line};
 use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::cluster::Cluster;
+use crate::output::table::table;
 use crate::output::{Outcome, Status, note};
-use crate::table::table;
 
 #[derive(Debug, Args)]
 #[command(

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::assess::Assessment;
 use super::check::Severity;
-use crate::table::table;
+use crate::output::table::table;
 
 /// A table of the Subscriptions, and below it what was found and what changes.
 pub(crate) fn text(assessed: &[Assessment]) -> String {

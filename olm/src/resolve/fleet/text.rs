@@ -7,7 +7,7 @@ use olm_api::text::escape;
 use olm_resolve::cluster::fleet::{Change, ExtensionPlan, Step};
 
 use super::FleetPlan;
-use crate::table::table;
+use crate::output::table::table;
 
 /// What stands for nothing in a table.
 const NONE: &str = "-";

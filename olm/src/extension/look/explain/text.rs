@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use olm_api::updates::held_back;
 
 use super::Explanation;
-use crate::table::table;
+use crate::output::table::table;
 
 /// Candidates that are shown besides the chosen one.
 const MAX_ROWS: usize = 10;
