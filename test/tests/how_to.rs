@@ -43,6 +43,12 @@ async fn start() -> Result<World> {
         .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
     world.apply(&[catalog("samples", &reference)])?;
+    world.kubectl(&[
+        "wait",
+        "--for=condition=Serving",
+        "--timeout=120s",
+        "ccat/samples",
+    ])?;
     // Where Argo CD would be.
     world.kubectl(&["create", "namespace", "argocd"])?;
     Ok(world)

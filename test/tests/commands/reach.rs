@@ -142,8 +142,9 @@ fn the_program_is_a_plugin_of_kubectl_and_completes_its_commands() -> Result<()>
                 .prints(&["uninstall", "--dry-run"])?;
         }
         // What a shell says of the script.
-        let script = olm(world, "completion bash")?.printed;
-        let checked = Command::new("bash").args(["-n", "-c", &script]).output()?;
+        let script = folder.join("completion");
+        std::fs::write(&script, olm(world, "completion bash")?.printed)?;
+        let checked = Command::new("bash").arg("-n").arg(&script).output()?;
         ensure!(
             checked.status.success(),
             "{}",

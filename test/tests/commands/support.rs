@@ -83,6 +83,10 @@ fn pod(world: &World, port: u16) -> Result<()> {
             "apiVersion": "v1", "kind": "Secret", "metadata": metadata("pull"), "stringData": {"password": "hunter2"},
         }),
         json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata("leader"),
+            "spec": {"holderIdentity": "manager-1", "leaseDurationSeconds": 15},
+        }),
+        json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"), "data": {"ini": "p: hunter2"},
         }),
     ])?;
@@ -160,7 +164,7 @@ fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
             ("namespace/pods.yaml", "value: debug"),
             ("namespace/secrets.yaml", "- password"),
             ("namespace/configmaps.yaml", "- ini"),
-            ("namespace/leases.yaml", "holderIdentity"),
+            ("namespace/leases.yaml", "holderIdentity: manager-1"),
             ("namespace/services.yaml", "catalogd-service"),
             ("logs/manager-1.manager.log", "last line"),
             (
