@@ -48,7 +48,7 @@ fn operator(package: &str) -> Vec<Value> {
 
 /// What must not change of each object: identity, generation and all but metadata and status. Kubernetes counts a change of
 /// annotations as a generation of a Deployment: there the generation of its only ReplicaSet stands for it.
-async fn seen(world: &World, package: &str) -> Result<BTreeMap<String, Value>> {
+pub(crate) async fn seen(world: &World, package: &str) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
     for object in operator(package) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -67,7 +67,7 @@ async fn seen(world: &World, package: &str) -> Result<BTreeMap<String, Value>> {
     Ok(all)
 }
 
-fn unchanged(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Result<()> {
+pub(crate) fn unchanged(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Result<()> {
     for (key, value) in before {
         ensure!(
             after.get(key) == Some(value),
@@ -83,14 +83,14 @@ fn replica_sets(world: &World, package: &str) -> Result<String> {
     world.kubectl(&["get", "replicasets", "-n", package, "-o", form])
 }
 
-fn pods(world: &World, package: &str) -> Result<String> {
+pub(crate) fn pods(world: &World, package: &str) -> Result<String> {
     let form =
         "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount}{\"\\n\"}{end}";
     world.kubectl(&["get", "pods", "-n", package, "-o", form])
 }
 
 /// An operator at rest, with an account for its extension.
-fn settled(world: &World, package: &str) -> Result<()> {
+pub(crate) fn settled(world: &World, package: &str) -> Result<()> {
     let deployment = format!("deployment/{package}-operator");
     world.kubectl(&[
         "wait",
@@ -133,7 +133,7 @@ fn an_operator_moves_without_a_change_of_what_runs_and_is_upgraded_afterwards() 
 
         let left = world.kubectl(&["get", "subscriptions,csv", "-n", LID, "-o", "name"])?;
         ensure!(left.is_empty(), "{left}");
-        is_ours(world).await?;
+        is_ours(world, LID).await?;
         let extension = await_version(world, LID, "1.0.0").await?;
         ensure!(
             conditions::is_true(extension.conditions(), INSTALLED),
@@ -174,8 +174,9 @@ fn an_operator_moves_without_a_change_of_what_runs_and_is_upgraded_afterwards() 
 }
 
 /// Every object has the revision as its controller, and nothing of OLM classic.
-async fn is_ours(world: &World) -> Result<()> {
-    for object in operator(LID) {
+pub(crate) async fn is_ours(world: &World, package: &str) -> Result<()> {
+    let revision = format!("{package}-1");
+    for object in operator(package) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let live = serde_json::to_value(api(&world.client, &object).get(name).await?)?;
         let metadata = &live["metadata"];
@@ -184,7 +185,7 @@ async fn is_ours(world: &World) -> Result<()> {
             .cloned()
             .unwrap_or_default();
         ensure!(
-            owners.len() == 1 && owners[0]["name"] == "lid-1" && owners[0]["controller"] == true,
+            owners.len() == 1 && owners[0]["name"] == *revision && owners[0]["controller"] == true,
             "{name}: {owners:?}"
         );
         for part in [

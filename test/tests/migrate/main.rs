@@ -3,8 +3,10 @@
 mod classic;
 mod course;
 mod report;
+mod stops;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,9 +24,11 @@ const POT: &str = "pot";
 const PAN: &str = "pan";
 /// The package that moves.
 const LID: &str = "lid";
+/// The package whose move is stopped after every step.
+const JAR: &str = "jar";
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
-/// Both managers, the kinds of OLM classic, and three operators that it has installed.
+/// Both managers, the kinds of OLM classic, and four operators that it has installed.
 struct Stage {
     world: World,
 }
@@ -33,7 +37,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let world = World::start(Options::default()).await?;
         classic::definitions(&world)?;
-        for package in [POT, PAN, LID] {
+        for package in [POT, PAN, LID, JAR] {
             let mut images = BTreeMap::new();
             for version in VERSIONS {
                 let files = samples::renamed_bundle(package, version, "sample-operator:v1");
@@ -105,10 +109,15 @@ impl Ran {
 
 /// Runs `olm` as an administrator.
 fn olm(world: &World, line: &str) -> Result<Ran> {
+    olm_as(world, world.cluster.kubeconfig(), line)
+}
+
+/// Runs `olm` with a kubeconfig.
+fn olm_as(world: &World, kubeconfig: &Path, line: &str) -> Result<Ran> {
     let run = Command::new(binary("olm")?)
         .args(line.split_whitespace())
         .current_dir(world.folder())
-        .env("KUBECONFIG", world.cluster.kubeconfig())
+        .env("KUBECONFIG", kubeconfig)
         .stdin(std::process::Stdio::null())
         .output()?;
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

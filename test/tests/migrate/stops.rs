@@ -1,0 +1,140 @@
+//! A move that stops at any of its steps changes nothing that runs, and goes on when it is run again.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use kube::config::{Kubeconfig, NamedAuthInfo};
+use olm_test::extensions::await_version;
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+use super::course::{is_ours, pods, seen, settled, unchanged};
+use super::{CLUSTER, JAR, olm_as};
+
+/// Who moves the operator, with fewer rights than it takes.
+const MOVER: &str = "mover";
+/// A step of the move, in their order: what it takes, and what is said where that is missing.
+const STEPS: [([&str; 3], &str); 8] = [
+    (
+        ["create", "olm.operatorframework.io", "clusterextensions"],
+        "cannot create ClusterExtension",
+    ),
+    (
+        ["patch", "operators.coreos.com", "subscriptions"],
+        "cannot pause Subscription jar/jar",
+    ),
+    (
+        ["create", "olm.operatorframework.io", "clusterobjectsets"],
+        "cannot create ClusterObjectSet",
+    ),
+    (
+        ["patch", "rbac.authorization.k8s.io", "clusterrolebindings"],
+        "cannot hand over ClusterRoleBinding",
+    ),
+    (["patch", "apps", "deployments"], "cannot hand over Deployment"),
+    (
+        ["delete", "operators.coreos.com", "subscriptions"],
+        "cannot delete Subscription jar/jar",
+    ),
+    (
+        ["delete", "operators.coreos.com", "clusterserviceversions"],
+        "cannot delete ClusterServiceVersion jar/",
+    ),
+    (
+        ["patch", "olm.operatorframework.io", "clusterextensions"],
+        "cannot resume ClusterExtension",
+    ),
+];
+
+/// Gives the mover what the move takes, but for one step.
+fn allow(world: &World, without: Option<[&str; 3]>) -> Result<()> {
+    let steps = STEPS.iter().map(|(right, _)| *right);
+    let steps = steps.filter(|right| Some(*right) != without);
+    let mut rules: Vec<Value> = steps
+        .map(
+            |[verb, group, resource]| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]}),
+        )
+        .collect();
+    rules.extend([
+        json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "impersonate"]}),
+        json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles"],
+            "verbs": ["patch"],
+        }),
+        json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"],
+            "verbs": ["bind", "escalate"],
+        }),
+        // The owner of an object may delete it: who gives it an owner has to have that right.
+        json!({
+            "apiGroups": ["", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io"],
+            "resources": [
+                "serviceaccounts", "deployments", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+                "customresourcedefinitions",
+            ],
+            "verbs": ["delete"],
+        }),
+        // Only who acts as the controller gives a ClusterObjectSet to a ClusterExtension.
+        json!({"apiGroups": ["identity.olm.operatorframework.io"], "resources": ["controllers"], "verbs": ["act"]}),
+        // Owners that block the deletion of their owner.
+        json!({
+            "apiGroups": ["olm.operatorframework.io"],
+            "resources": ["clusterextensions/finalizers", "clusterobjectsets/finalizers"], "verbs": ["update"],
+        }),
+        json!({
+            "apiGroups": ["", "apiextensions.k8s.io", "operators.coreos.com"],
+            "resources": ["serviceaccounts", "customresourcedefinitions", "clusterserviceversions"], "verbs": ["patch"],
+        }),
+    ]);
+    world.apply(&[
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": MOVER}, "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": MOVER},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MOVER},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MOVER}],
+        }),
+    ])
+}
+
+/// A kubeconfig of the mover.
+fn kubeconfig(world: &World) -> Result<PathBuf> {
+    let mut config = Kubeconfig::read_from(world.cluster.kubeconfig())?;
+    for NamedAuthInfo { auth_info, .. } in &mut config.auth_infos {
+        if let Some(user) = auth_info {
+            user.impersonate = Some(MOVER.to_owned());
+        }
+    }
+    let path = world.folder().join("mover.kubeconfig");
+    std::fs::write(&path, serde_json::to_string(&config)?)?;
+    Ok(path)
+}
+
+#[test]
+fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        settled(world, JAR)?;
+        let (before, running) = (seen(world, JAR).await?, pods(world, JAR)?);
+        ensure!(!running.is_empty(), "no Pod runs");
+        let kubeconfig = kubeconfig(world)?;
+        let line = "migrate jar -n jar --service-account cook --yes";
+        for (right, message) in STEPS {
+            allow(world, Some(right))?;
+            olm_as(world, &kubeconfig, line)?
+                .ended(1)?
+                .shows(&[message, "forbidden"])?;
+            unchanged(&before, &seen(world, JAR).await?)?;
+        }
+        allow(world, None)?;
+        olm_as(world, &kubeconfig, &format!("{line} --wait --timeout 2m"))?.ended(0)?;
+        unchanged(&before, &seen(world, JAR).await?)?;
+        ensure!(pods(world, JAR)? == running, "Pods are made anew");
+        is_ours(world, JAR).await?;
+        await_version(world, JAR, "1.0.0").await?;
+        let left = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
+        ensure!(left.is_empty(), "{left}");
+        Ok(())
+    })
+}
