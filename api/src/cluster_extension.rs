@@ -1,6 +1,6 @@
 //! ClusterExtension: one package of a catalog, installed and kept at the version its owner asked for.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, OwnerReference};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,6 +12,21 @@ pub mod updates;
 crate::kind::kind! {
     /// One package of a catalog, installed into a namespace under a service account.
     ClusterExtension, "clusterextensions", ClusterExtensionSpec, ClusterExtensionStatus
+}
+
+impl ClusterExtension {
+    /// The reference that makes an object belong to the extension: it is deleted with it.
+    #[must_use]
+    pub fn controller_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: names::API_VERSION.to_owned(),
+            kind: names::CLUSTER_EXTENSION.to_owned(),
+            name: self.name().to_owned(),
+            uid: self.metadata.uid.clone().unwrap_or_default(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
 }
 
 /// What to install, where, and under whose rights.

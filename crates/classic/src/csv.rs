@@ -7,8 +7,8 @@ mod status;
 
 pub(crate) use model::null_is_default;
 pub use model::{
-    ApiDefinitions, ApiDescription, COPIED, ClusterServiceVersion, CsvSpec, CsvStatus, InstallModeEntry,
-    InstallStrategy, Metadata, OwnerReference, PolicyRule, ServiceAccountPermissions, StrategyDeployment,
-    StrategyDetails,
+    ApiDefinitions, ApiDescription, COPIED, ClusterServiceVersion, CsvSpec, CsvStatus, InstallStrategy,
+    Metadata, OwnerReference, PolicyRule, ServiceAccountPermissions, StrategyDeployment, StrategyDetails,
 };
+pub use olm_bundle::csv::InstallModeEntry;
 pub use status::set_phase;

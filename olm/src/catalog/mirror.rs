@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Where to: HOST[:PORT][/PATH] for a registry, ./DIR for a directory in OCI layout
     #[arg(long, value_name = "REGISTRY|DIR")]
     to: String,
-    /// Only report what would be copied, and what is missing
+    /// Only report which images would be copied, and which the source lacks
     #[arg(long)]
     dry_run: bool,
     /// Copy the rest when an image is missing
@@ -388,7 +388,7 @@ fn role(role: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(annotation::MIRROR.to_owned(), role.to_owned())])
 }
 
-/// What is copied, what is there and what is missing.
+/// The images to copy, those already copied and those that the source lacks.
 fn report(arguments: &Arguments, known: &[Known]) -> anyhow::Result<()> {
     if arguments.output == ReportFormat::Json {
         let images = known.iter().map(|known| {

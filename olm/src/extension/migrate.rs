@@ -250,7 +250,7 @@ fn assessed(arguments: &Arguments, facts: &Facts) -> anyhow::Result<Vec<Assessme
     Ok(vec![assess(case, &extension, &choices)])
 }
 
-/// Prints what was found out.
+/// Prints the findings and the changes of each Subscription.
 fn show(form: Form, assessed: &[Assessment]) -> anyhow::Result<()> {
     match form {
         Form::Table => print_text(&text::text(assessed)),

@@ -13,7 +13,7 @@ use crate::output::{Outcome, Status, print, print_json};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The document holds the ClusterExtensions with what they ask for and what is installed, the ClusterCatalogs, the \
+    after_help = "The document holds the ClusterExtensions with their specs and installed bundles, the ClusterCatalogs, the \
                   version of Kubernetes, the architectures of the nodes and the served kinds. It holds no configuration of \
                   extensions, no Secrets and no addresses of the cluster. The same state gives the same text.\n\nExamples:\n  olm \
                   inventory >east.yaml\n  olm inventory --context west --name west -o json >west.json\n  olm fleet plan \

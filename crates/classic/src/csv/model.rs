@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_bundle::csv::InstallModeEntry;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -162,17 +163,6 @@ pub struct PolicyRule {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub non_resource_urls: Vec<String>,
-}
-
-/// An install mode with whether it is supported.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct InstallModeEntry {
-    /// `OwnNamespace`, `SingleNamespace`, `MultiNamespace` or `AllNamespaces`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Whether it is supported.
-    pub supported: bool,
 }
 
 /// The APIs that a ClusterServiceVersion brings and needs.

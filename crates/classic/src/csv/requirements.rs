@@ -50,7 +50,7 @@ pub struct Requirement {
     pub status: RequirementStatus,
     /// Why, for people.
     pub message: String,
-    /// The UID of what was found; empty where it does not matter.
+    /// The UID of the object that meets the requirement; empty where it does not matter.
     #[serde(rename = "uuid", skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The rules that a service account needs.

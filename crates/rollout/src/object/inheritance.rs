@@ -83,8 +83,8 @@ fn is(live: &Value, entry: &Value, manager: &str, operation: &str) -> bool {
         && text(entry, "apiVersion") == text(live, "apiVersion")
 }
 
-// The depth of both is bounded by the parser that made them.
-fn unite(fields: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
+/// Adds the fields of another set of managed fields. The depth of both is bounded by the parser that made them.
+pub fn unite(fields: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
     for (key, value) in more.into_iter().flatten() {
         let below = fields
             .entry(key.clone())

@@ -156,7 +156,7 @@ impl Package {
         Ok(newest.map(|(_, range)| range))
     }
 
-    /// The channel that is meant when none is named.
+    /// The default channel.
     pub(super) fn default_channel(&self) -> &str {
         let mut definitions = self.parts.packages.iter();
         definitions.next().map_or("", |package| &package.default_channel)

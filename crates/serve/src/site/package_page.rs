@@ -12,7 +12,7 @@ const NEWEST: usize = 10;
 /// A description beyond so many letters unfolds.
 const LONG: usize = 2_500;
 
-/// The page of a package: what it is, how it is installed, and all that its newest version says.
+/// The page of a package: its description, the commands to install it, and the data of its newest version.
 pub(crate) fn package(of: &Package) -> Markup {
     let release = &of.release;
     let path = package_path(&of.catalog, &of.name);

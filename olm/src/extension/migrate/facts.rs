@@ -176,7 +176,7 @@ pub(crate) fn successor<'a>(facts: &'a Facts, key: &str) -> Option<&'a ClusterEx
     extensions.find(|extension| extension.annotation(olm_api::names::migration::SUBSCRIPTION) == Some(key))
 }
 
-/// An image reference with the tag that is meant where it has neither tag nor digest.
+/// An image reference, with the tag `latest` where it has neither tag nor digest.
 pub(crate) fn tagged(reference: &str) -> String {
     let last = reference.rsplit('/').next().unwrap_or_default();
     if last.contains([':', '@']) {

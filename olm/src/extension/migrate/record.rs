@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail, ensure};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, LifecycleState, Phase, PhaseObject};
-use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, migration, user};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, label, migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_plan::phases::{Marks, phases, probes};
 use serde_json::{Value, json};
@@ -91,14 +90,7 @@ pub(crate) fn revision(
         (label::OWNER_NAME.to_owned(), extension.name().to_owned()),
     ]));
     set.metadata.annotations = Some(annotations(case, extension));
-    set.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: CLUSTER_EXTENSION.to_owned(),
-        name: extension.name().to_owned(),
-        uid: extension.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
+    set.metadata.owner_references = Some(vec![extension.controller_reference()]);
     Ok(set)
 }
 

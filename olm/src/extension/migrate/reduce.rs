@@ -1,6 +1,7 @@
 //! What OLM classic rendered of a live object. Pure: from the fields that its managers hold.
 
 use olm_api::names::annotation;
+use olm_rollout::object::inheritance::unite;
 use serde_json::{Map, Value};
 
 use super::facts::{list, text};
@@ -125,17 +126,6 @@ fn of_list(item: &Value, fields: &Map<String, Value>) -> Option<Value> {
         }
     }
     None
-}
-
-fn unite(fields: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
-    for (key, value) in more.into_iter().flatten() {
-        let below = fields
-            .entry(key.clone())
-            .or_insert_with(|| Value::Object(Map::new()));
-        if let Some(below) = below.as_object_mut() {
-            unite(below, value.as_object());
-        }
-    }
 }
 
 #[cfg(test)]

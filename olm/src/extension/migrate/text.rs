@@ -6,7 +6,7 @@ use super::assess::Assessment;
 use super::check::Severity;
 use crate::output::table::table;
 
-/// A table of the Subscriptions, and below it what was found and what changes.
+/// A table of the Subscriptions, and below it the findings and changes of each.
 pub(crate) fn text(assessed: &[Assessment]) -> String {
     let rows: Vec<Vec<String>> = assessed
         .iter()

@@ -49,7 +49,7 @@ impl Archive {
         Ok(true)
     }
 
-    /// Adds the file that says what is in the others, which always fits.
+    /// Adds the file that lists the others; it always fits.
     pub(super) fn write(&mut self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Regular);

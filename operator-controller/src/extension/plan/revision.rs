@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
-use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label, user};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
@@ -376,14 +375,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
             .filter_map(|(key, value)| Some(text((key, value?)))),
     );
     set.metadata.annotations = Some(annotations);
-    set.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: CLUSTER_EXTENSION.to_owned(),
-        name: extension.name().to_owned(),
-        uid: extension.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
+    set.metadata.owner_references = Some(vec![extension.controller_reference()]);
     set
 }
 

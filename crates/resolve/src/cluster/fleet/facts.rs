@@ -68,7 +68,7 @@ pub(super) struct Facts {
     served: Vec<Gvk>,
     /// The numbers of the other extensions that matter.
     neighbours: Vec<usize>,
-    /// The number of what is installed of this one, if it matters.
+    /// The number of the installed bundle of this extension, if it matters.
     own: Option<usize>,
     may_break: bool,
 }

@@ -55,7 +55,7 @@ pub enum Change {
     Update,
     /// It would stay at its version.
     Stay,
-    /// No bundle would fit any more; what is installed stays.
+    /// No bundle would fit any more; the installed one stays.
     NoBundle,
     /// It takes its bundle from other catalogs.
     OtherCatalog,
