@@ -435,8 +435,7 @@ fn proposals<'a>(
 impl Right {
     /// Whether an account that has it has the other one, too.
     fn covers(&self, other: &Self) -> bool {
-        (self.namespace.is_none() || self.namespace == other.namespace)
-            && self.access.rule().allows(&other.access)
+        (self.namespace.is_none() || self.namespace == other.namespace) && self.access.covers(&other.access)
     }
 
     /// Whether it lets an account write roles and bindings with rights that it does not have.

@@ -162,27 +162,33 @@ pub struct Access {
 }
 
 impl Access {
-    /// The rule that grants it and nothing else.
+    /// Whether an account that has this access has the other one, too: `*` covers every verb, group and resource, and an access
+    /// to all objects that to one.
     #[must_use]
-    pub fn rule(&self) -> PolicyRule {
-        let verbs = vec![self.verb.clone()];
-        match &self.object {
-            Object::Resource {
-                group,
-                resource,
-                name,
-            } => PolicyRule {
-                api_groups: vec![group.clone()],
-                resources: vec![resource.clone()],
-                resource_names: name.iter().cloned().collect(),
-                verbs,
-                ..PolicyRule::default()
-            },
-            Object::Path(path) => PolicyRule {
-                non_resource_urls: vec![path.clone()],
-                verbs,
-                ..PolicyRule::default()
-            },
+    pub fn covers(&self, other: &Self) -> bool {
+        let is = |pattern: &str, value: &str| pattern == ALL || pattern == value;
+        if !is(&self.verb, &other.verb) {
+            return false;
+        }
+        match (&self.object, &other.object) {
+            (Object::Path(pattern), Object::Path(path)) => path_matches(pattern, path),
+            (
+                Object::Resource {
+                    group,
+                    resource,
+                    name,
+                },
+                Object::Resource {
+                    group: other_group,
+                    resource: other_resource,
+                    name: other_name,
+                },
+            ) => {
+                is(group, other_group)
+                    && resource_matches(resource, other_resource)
+                    && (name.is_none() || name == other_name)
+            }
+            (Object::Resource { .. }, Object::Path(_)) | (Object::Path(_), Object::Resource { .. }) => false,
         }
     }
 }
