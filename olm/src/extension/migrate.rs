@@ -1,6 +1,8 @@
-//! `olm migrate`: from a Subscription of OLM classic to a ClusterExtension.
+//! `olm migrate`: from a Subscription of OLM classic to a ClusterExtension, and back until the first upgrade.
 
 mod assess;
+mod back;
+mod backup;
 mod check;
 mod course;
 mod facts;
@@ -35,9 +37,10 @@ use crate::output::{Outcome, Status, note, print, print_json, print_text};
     after_help = "Reads Subscriptions, ClusterServiceVersions, OperatorGroups, InstallPlans, CatalogSources and \
                   OperatorConditions of OLM classic and says for each Subscription whether a ClusterExtension can take its \
                   place, what blocks it and what changes. A finding that may be acknowledged is passed over with \
-                  --acknowledge.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate greeter -n operators \
+                  --acknowledge. --back gives a moved operator to OLM classic again; this is possible until its first \
+                  upgrade.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate greeter -n operators \
                   --dry-run -o yaml\n  olm migrate greeter -n operators --service-account greeter-installer --yes \
-                  --wait\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or the \
+                  --wait\n  olm migrate greeter -n operators --back --yes\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or the \
                   command fails."
 )]
 pub(crate) struct Arguments {
@@ -53,6 +56,9 @@ pub(crate) struct Arguments {
     /// Show what would happen and change nothing
     #[arg(long, required_if_eq("all", "true"))]
     dry_run: bool,
+    /// Give a moved operator back to OLM classic; NAME is the Subscription that it had
+    #[arg(long, conflicts_with_all = ["all", "extension", "service_account", "acknowledge", "wait"])]
+    back: bool,
     /// Move without a question
     #[arg(short, long)]
     yes: bool,
@@ -99,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
     restore(&mut facts);
+    if arguments.back {
+        return give_back(arguments, &cluster, &facts);
+    }
     if !arguments.dry_run
         && let Some((extension, set)) = begun(arguments, &cluster, &facts)?
     {
@@ -140,6 +149,48 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .runtime
         .block_on(course::finish(&cluster.client, &extension, &set))?;
     waited(arguments, &cluster, &extension)
+}
+
+/// Gives a moved operator back to OLM classic.
+fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &Facts) -> Outcome {
+    let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
+        bail!("--back takes a Subscription and its namespace");
+    };
+    let prepared = cluster
+        .runtime
+        .block_on(back::prepare(&cluster.client, facts, place, name))?;
+    let Some(prepared) = prepared else {
+        note(&format!(
+            "Subscription {place}/{name} is there and has not moved: nothing to do"
+        ));
+        return Ok(Status::Success);
+    };
+    match arguments.output {
+        Form::Table => print_text(&text::way_back(&prepared.record, &prepared.findings))?,
+        Form::Json => print_json(&serde_json::json!({
+            "subscription": format!("{place}/{name}"), "blocked": prepared.findings,
+            "objects": prepared.record.objects.iter().map(|kept| &kept.object).collect::<Vec<_>>(),
+        }))?,
+        Form::Yaml => {
+            let documents = [&prepared.record.version, &prepared.record.subscription].map(olm_yaml::to_yaml);
+            print(&documents.join("---\n"))?;
+            for finding in &prepared.findings {
+                note(&format!("warning: blocked: {finding}"));
+            }
+        }
+    }
+    if !prepared.findings.is_empty() {
+        return Ok(Status::Failure);
+    }
+    let question = format!("Give the operator back to Subscription {place}/{name}?");
+    if arguments.dry_run {
+        return Ok(Status::Success);
+    }
+    if !agreed(&question, arguments.yes)? {
+        return Ok(Status::Failure);
+    }
+    cluster.runtime.block_on(back::go(&cluster.client, prepared))?;
+    Ok(Status::Success)
 }
 
 /// Waits for the ClusterExtension where the command line asks for it.

@@ -87,6 +87,8 @@ struct Load {
     bytes: u64,
     /// Sorted.
     latencies: Vec<Duration>,
+    /// Connections that the server has closed: a client that opens them faster than it closes them holds more than it may.
+    lost: usize,
 }
 
 impl std::fmt::Display for Load {
@@ -101,7 +103,11 @@ impl std::fmt::Display for Load {
             bytes / seconds / 1e6,
             milliseconds(self.percentile(50)),
             milliseconds(self.percentile(99)),
-        )
+        )?;
+        if self.lost > 0 {
+            write!(formatter, ", {} connections lost", self.lost)?;
+        }
+        Ok(())
     }
 }
 
@@ -132,18 +138,20 @@ async fn load(url: &str, terms: &Terms, connections: usize) -> Result<Load> {
         elapsed: Duration::ZERO,
         bytes: 0,
         latencies: Vec::new(),
+        lost: 0,
     };
     for client in clients {
-        let (bytes, latencies) = client.await??;
-        load.bytes += bytes;
-        load.latencies.extend(latencies);
+        let seen = client.await??;
+        load.bytes += seen.bytes;
+        load.latencies.extend(seen.latencies);
+        load.lost += seen.lost;
     }
     load.elapsed = begin.elapsed();
     load.latencies.sort_unstable();
     Ok(load)
 }
 
-/// One connection whose handshake is done, which is not counted.
+/// A client whose first handshake is done, which is not counted.
 async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
     let client = connection()?;
     let head = Terms {
@@ -154,20 +162,37 @@ async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
     Ok(client)
 }
 
-/// One connection that asks again and again.
-async fn again(
-    client: reqwest::Client,
-    url: String,
-    terms: Terms,
-    end: Instant,
-) -> Result<(u64, Vec<Duration>)> {
-    let (mut bytes, mut latencies) = (0, Vec::new());
+/// What one client saw.
+#[derive(Default)]
+struct Seen {
+    bytes: u64,
+    latencies: Vec<Duration>,
+    lost: usize,
+}
+
+/// One client that asks again and again, over one connection at a time. A request whose connection is lost is asked again, and
+/// its latency holds both.
+async fn again(client: reqwest::Client, url: String, terms: Terms, end: Instant) -> Result<Seen> {
+    let mut seen = Seen::default();
     while Instant::now() < end {
         let begin = Instant::now();
-        bytes += ask(&client, &url, &terms).await?;
-        latencies.push(begin.elapsed());
+        let asked = match ask(&client, &url, &terms).await {
+            Err(error) if is_lost(&error) => {
+                seen.lost += 1;
+                ask(&client, &url, &terms).await
+            }
+            asked => asked,
+        };
+        seen.bytes += asked?;
+        seen.latencies.push(begin.elapsed());
     }
-    Ok((bytes, latencies))
+    Ok(seen)
+}
+
+/// Whether a request failed for its connection was closed.
+fn is_lost(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.any(|cause: &std::io::Error| cause.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
 /// Asks once, and says how many bytes came.

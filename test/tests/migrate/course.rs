@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{CLUSTER, LID, POT, olm, versions};
 
 /// The objects of the operator: API version, kind and name.
-fn operator(package: &str) -> Vec<Value> {
+pub(crate) fn operator(package: &str) -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io/v1";
     let (role, cluster_role) = (
         format!("{package}.v1.0.0-{package}-operator-5d8f7c"),

@@ -1,5 +1,6 @@
 //! `olm migrate` on a cluster with the objects that OLM classic leaves.
 
+mod back;
 mod classic;
 mod course;
 mod report;
@@ -26,9 +27,11 @@ const PAN: &str = "pan";
 const LID: &str = "lid";
 /// The package whose move is stopped after every step.
 const JAR: &str = "jar";
+/// The package that moves and goes back.
+const CUP: &str = "cup";
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
-/// Both managers, the kinds of OLM classic, and four operators that it has installed.
+/// Both managers, the kinds of OLM classic, and five operators that it has installed.
 struct Stage {
     world: World,
 }
@@ -37,7 +40,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let world = World::start(Options::default()).await?;
         classic::definitions(&world)?;
-        for package in [POT, PAN, LID, JAR] {
+        for package in [POT, PAN, LID, JAR, CUP] {
             let mut images = BTreeMap::new();
             for version in VERSIONS {
                 let files = samples::renamed_bundle(package, version, "sample-operator:v1");

@@ -1,6 +1,7 @@
 //! A move that stops at any of its steps changes nothing that runs, and goes on when it is run again.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use kube::config::{Kubeconfig, NamedAuthInfo};
@@ -13,11 +14,18 @@ use super::{CLUSTER, JAR, olm_as};
 
 /// Who moves the operator, with fewer rights than it takes.
 const MOVER: &str = "mover";
-/// A step of the move, in their order: what it takes, and what is said where that is missing.
-const STEPS: [([&str; 3], &str); 8] = [
+/// What a step takes, and what is said where that is missing.
+type Step = ([&'static str; 3], &'static str);
+
+/// The steps of the move, in their order.
+const STEPS: [Step; 9] = [
     (
         ["create", "olm.operatorframework.io", "clusterextensions"],
         "cannot create ClusterExtension",
+    ),
+    (
+        ["create", "", "configmaps"],
+        "cannot create ConfigMap jar/jar-migration",
     ),
     (
         ["patch", "operators.coreos.com", "subscriptions"],
@@ -46,9 +54,50 @@ const STEPS: [([&str; 3], &str); 8] = [
     ),
 ];
 
-/// Gives the mover what the move takes, but for one step.
-fn allow(world: &World, without: Option<[&str; 3]>) -> Result<()> {
-    let steps = STEPS.iter().map(|(right, _)| *right);
+/// The steps of the way back.
+const BACK: [Step; 10] = [
+    (
+        ["patch", "", "configmaps"],
+        "cannot change ConfigMap jar/jar-migration",
+    ),
+    (
+        ["patch", "olm.operatorframework.io", "clusterextensions"],
+        "cannot pause ClusterExtension",
+    ),
+    (
+        ["create", "operators.coreos.com", "clusterserviceversions"],
+        "cannot create ClusterServiceVersion jar/",
+    ),
+    (
+        ["patch", "operators.coreos.com", "clusterserviceversions/status"],
+        "cannot write the status of ClusterServiceVersion jar/",
+    ),
+    (["patch", "apps", "deployments"], "cannot hand back Deployment"),
+    (
+        ["patch", "rbac.authorization.k8s.io", "clusterrolebindings"],
+        "cannot hand back ClusterRoleBinding",
+    ),
+    (
+        ["delete", "olm.operatorframework.io", "clusterextensions"],
+        "cannot delete ClusterExtension",
+    ),
+    (
+        ["create", "operators.coreos.com", "subscriptions"],
+        "cannot create Subscription jar/jar",
+    ),
+    (
+        ["patch", "operators.coreos.com", "subscriptions/status"],
+        "cannot write the status of Subscription jar/jar",
+    ),
+    (
+        ["delete", "", "configmaps"],
+        "cannot delete ConfigMap jar/jar-migration",
+    ),
+];
+
+/// Gives the mover what these steps take, but for one.
+fn allow(world: &World, steps: &[Step], without: Option<[&str; 3]>) -> Result<()> {
+    let steps = steps.iter().map(|(right, _)| *right);
     let steps = steps.filter(|right| Some(*right) != without);
     let mut rules: Vec<Value> = steps
         .map(
@@ -83,7 +132,11 @@ fn allow(world: &World, without: Option<[&str; 3]>) -> Result<()> {
         }),
         json!({
             "apiGroups": ["", "apiextensions.k8s.io", "operators.coreos.com"],
-            "resources": ["serviceaccounts", "customresourcedefinitions", "clusterserviceversions"], "verbs": ["patch"],
+            "resources": [
+                "serviceaccounts", "customresourcedefinitions", "clusterserviceversions",
+                "clusterserviceversions/finalizers",
+            ],
+            "verbs": ["patch", "update"],
         }),
     ]);
     world.apply(&[
@@ -121,13 +174,13 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
         let kubeconfig = kubeconfig(world)?;
         let line = "migrate jar -n jar --service-account cook --yes";
         for (right, message) in STEPS {
-            allow(world, Some(right))?;
+            allow(world, &STEPS, Some(right))?;
             olm_as(world, &kubeconfig, line)?
                 .ended(1)?
                 .shows(&[message, "forbidden"])?;
             unchanged(&before, &seen(world, JAR).await?)?;
         }
-        allow(world, None)?;
+        allow(world, &STEPS, None)?;
         olm_as(world, &kubeconfig, &format!("{line} --wait --timeout 2m"))?.ended(0)?;
         unchanged(&before, &seen(world, JAR).await?)?;
         ensure!(pods(world, JAR)? == running, "Pods are made anew");
@@ -135,6 +188,28 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
         await_version(world, JAR, "1.0.0").await?;
         let left = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
         ensure!(left.is_empty(), "{left}");
+        goes_back(world, &kubeconfig, &before).await?;
+        ensure!(pods(world, JAR)? == running, "Pods are made anew");
         Ok(())
     })
+}
+
+/// Gives the operator back, stopped at every step.
+async fn goes_back(world: &World, kubeconfig: &Path, before: &BTreeMap<String, Value>) -> Result<()> {
+    let line = "migrate jar -n jar --back --yes";
+    for (right, message) in BACK {
+        allow(world, &BACK, Some(right))?;
+        olm_as(world, kubeconfig, line)?
+            .ended(1)?
+            .shows(&[message, "forbidden"])?;
+        unchanged(before, &seen(world, JAR).await?)?;
+    }
+    allow(world, &BACK, None)?;
+    olm_as(world, kubeconfig, line)?.ended(0)?;
+    unchanged(before, &seen(world, JAR).await?)?;
+    let left = world.kubectl(&["get", "cext,cos,configmaps", "-A", "-o", "name"])?;
+    ensure!(!left.contains("/jar"), "{left}");
+    let there = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
+    ensure!(there.lines().count() == 2, "{there}");
+    Ok(())
 }

@@ -16,6 +16,7 @@ use olm_rollout::outline::Owner;
 use olm_rollout::ownership::{Guard, fields_of};
 use serde_json::{Value, json};
 
+use super::backup::{Record, keep};
 use super::facts::{Case, list, name, text};
 use super::inventory::{api, api_of, get, inventory};
 use super::record::{content, release, revision};
@@ -24,7 +25,7 @@ use crate::hint::Hint;
 use crate::output::note;
 
 /// How often objects are taken over again that OLM classic takes back.
-const TRIES: usize = 5;
+pub(crate) const TRIES: usize = 5;
 /// How often the end of a ClusterServiceVersion is looked for, once a second.
 const LOOKS: usize = 60;
 /// After how many looks nobody seems to run who removes [`CLEANUP`].
@@ -41,10 +42,12 @@ pub(crate) async fn begin(
     let objects = inventory(client, case).await?;
     // What cannot be taken over is found before anything is written.
     revision(case, wanted, &objects)?;
+    let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
         None => create_extension(client, wanted).await?,
     };
+    keep(client, &record, &extension).await?;
     freeze(client, case).await?;
     let set = revision(case, &extension, &objects)?;
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
@@ -190,7 +193,7 @@ async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow:
 }
 
 /// Whether somebody else wrote the object first.
-fn is_conflict(error: &anyhow::Error) -> bool {
+pub(crate) fn is_conflict(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
 }
 
@@ -260,7 +263,7 @@ fn marks(object: &Value) -> [Option<&Value>; 4] {
 
 /// That an object is the same but for metadata and status. The generation says less: that of a Deployment counts changes of its
 /// annotations, too.
-fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
+pub(crate) fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
     ensure!(
         text(before, "/metadata/uid") == text(after, "/metadata/uid") && content(before) == content(after),
         "its content would change: something writes it at the same time"

@@ -1,6 +1,6 @@
 //! What was read of a cluster to judge whether its Subscriptions can move. Pure: the objects stay as the server gave them.
 
-use olm_api::{ClusterCatalog, ClusterExtension};
+use olm_api::{ClusterCatalog, ClusterExtension, names};
 use serde_json::Value;
 
 /// The objects of OLM classic and of OLM v1 on a cluster.
@@ -154,14 +154,21 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// The image of the installed bundle, as the InstallPlan that installed it names it.
+    /// The image of the installed bundle, as the InstallPlan that installed it names it, or the Subscription that has come
+    /// back.
     pub(crate) fn bundle_image(&self) -> Option<&'a str> {
         let plans = within(&self.facts.plans, self.namespace());
-        plans
+        let planned = plans
             .flat_map(|plan| list(plan, "/status/bundleLookups"))
             .find(|lookup| text(lookup, "/identifier") == self.installed())
             .map(|lookup| text(lookup, "/path"))
-            .filter(|path| !path.is_empty())
+            .filter(|path| !path.is_empty());
+        let noted = || {
+            let of = annotation(self.subscription, names::annotation::BUNDLE_NAME)?;
+            let image = annotation(self.subscription, names::annotation::BUNDLE_REFERENCE);
+            image.filter(|_| of == self.installed())
+        };
+        planned.or_else(noted)
     }
 
     /// The ClusterExtension that was made from the Subscription.
@@ -173,7 +180,7 @@ impl<'a> Case<'a> {
 /// The ClusterExtension that was made from the Subscription called `NAMESPACE/NAME`.
 pub(crate) fn successor<'a>(facts: &'a Facts, key: &str) -> Option<&'a ClusterExtension> {
     let mut extensions = facts.extensions.iter();
-    extensions.find(|extension| extension.annotation(olm_api::names::migration::SUBSCRIPTION) == Some(key))
+    extensions.find(|extension| extension.annotation(names::migration::SUBSCRIPTION) == Some(key))
 }
 
 /// An image reference, with the tag `latest` where it has neither tag nor digest.

@@ -174,7 +174,7 @@ pub(crate) fn release(live: &Value) -> Option<Value> {
 }
 
 /// Whether an owner is a ClusterServiceVersion.
-fn is_version(owner: &Value) -> bool {
+pub(crate) fn is_version(owner: &Value) -> bool {
     text(owner, "/kind") == "ClusterServiceVersion"
         && text(owner, "/apiVersion").starts_with(olm_api::names::operator_condition::GROUP)
 }

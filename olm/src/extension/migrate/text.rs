@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::assess::Assessment;
+use super::backup::Record;
 use super::check::Severity;
+use super::facts::{name, namespace, text as text_of};
 use crate::output::table::table;
 
 /// A table of the Subscriptions, and below it the findings and changes of each.
@@ -58,6 +60,29 @@ pub(crate) fn text(assessed: &[Assessment]) -> String {
         for change in &one.changes {
             let _ = writeln!(text, "  {} -> {}", change.from, change.to);
         }
+    }
+    text
+}
+
+/// What goes back to OLM classic, and what stands in the way.
+pub(crate) fn way_back(record: &Record, findings: &[String]) -> String {
+    let mut text = format!(
+        "Subscription {}/{}: ClusterServiceVersion {} with {} objects\n",
+        namespace(&record.subscription),
+        name(&record.subscription),
+        name(&record.version),
+        record.objects.len()
+    );
+    for kept in &record.objects {
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            text_of(&kept.object, "/kind"),
+            name(&kept.object)
+        );
+    }
+    for finding in findings {
+        let _ = writeln!(text, "  blocked: {finding}");
     }
     text
 }

@@ -1,0 +1,223 @@
+//! What keeps an operator from going back to OLM classic. Pure.
+
+use olm_api::names::{label, migration};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_classic::names::{OPERATOR_GROUP_ANNOTATION, TARGET_NAMESPACES_ANNOTATION};
+use serde_json::Value;
+
+use super::super::backup::Record;
+use super::super::facts::{Case, Facts, annotation, find, list, name, namespace, text, within};
+use super::super::record::content;
+
+/// All that stands in the way, each with what to do; nothing where the operator can go back.
+pub(crate) fn findings(
+    record: &Record,
+    facts: &Facts,
+    extension: &ClusterExtension,
+    sets: &[ClusterObjectSet],
+) -> Vec<String> {
+    let case = Case {
+        facts,
+        subscription: &record.subscription,
+    };
+    let checks = [
+        upgraded(extension, sets),
+        without_group(case, record),
+        without_source(case),
+        subscribed(case),
+        other_version(case, record),
+        other_owner(case, record),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+/// Only the revision that the move made consists of what OLM classic installed.
+fn upgraded(extension: &ClusterExtension, sets: &[ClusterObjectSet]) -> Option<String> {
+    let revisions = sets
+        .iter()
+        .filter(|set| set.label(label::OWNER_NAME) == Some(extension.name()));
+    let other = revisions
+        .filter(|set| set.annotation(migration::SUBSCRIPTION).is_none())
+        .max_by_key(|set| set.spec.revision)?;
+    Some(format!(
+        "ClusterExtension {:?} has revision {} since the move, so its objects are not those of OLM classic: to subscribe again, \
+         run `olm uninstall {}` and apply the Subscription",
+        extension.name(),
+        other.spec.revision,
+        extension.name()
+    ))
+}
+
+fn without_group(case: Case<'_>, record: &Record) -> Option<String> {
+    let wanted = annotation(&record.version, OPERATOR_GROUP_ANNOTATION).unwrap_or_default();
+    let place = case.namespace();
+    let Some(group) = case.group().filter(|group| name(group) == wanted) else {
+        return Some(format!(
+            "namespace {place:?} needs one OperatorGroup, {wanted:?}: apply it, and delete others"
+        ));
+    };
+    let mut targets = case.targets();
+    targets.sort_unstable();
+    let before = annotation(&record.version, TARGET_NAMESPACES_ANNOTATION).unwrap_or_default();
+    let now = targets.join(",");
+    (now != before).then(|| {
+        format!(
+            "OperatorGroup {place}/{} selects {now:?}, and the operator watches {before:?}: select these namespaces",
+            name(group)
+        )
+    })
+}
+
+fn without_source(case: Case<'_>) -> Option<String> {
+    let spec = |key: &str| text(case.subscription, &format!("/spec/{key}"));
+    case.source().is_none().then(|| {
+        let (place, source) = (spec("sourceNamespace"), spec("source"));
+        format!("CatalogSource {place}/{source} does not exist: apply it, so that the Subscription finds its package")
+    })
+}
+
+fn subscribed(case: Case<'_>) -> Option<String> {
+    let mut others = within(&case.facts.subscriptions, case.namespace());
+    let other = others.find(|other| {
+        text(other, "/spec/name") == case.package() || name(other) == name(case.subscription)
+    })?;
+    let is_restored = content(other) == content(case.subscription);
+    (!is_restored).then(|| {
+        format!(
+            "Subscription {}/{} is there for package {:?}: delete it",
+            namespace(other),
+            name(other),
+            case.package()
+        )
+    })
+}
+
+fn other_version(case: Case<'_>, record: &Record) -> Option<String> {
+    let found = find(&case.facts.versions, case.namespace(), name(&record.version))?;
+    (content(found) != content(&record.version)).then(|| {
+        format!(
+            "ClusterServiceVersion {}/{} is there with other content: delete it",
+            case.namespace(),
+            name(found)
+        )
+    })
+}
+
+fn other_owner(case: Case<'_>, record: &Record) -> Option<String> {
+    let kinds = |version: &Value| -> Vec<String> {
+        let owned = list(version, "/spec/customresourcedefinitions/owned").iter();
+        owned.map(|owned| text(owned, "/name").to_owned()).collect()
+    };
+    let own = kinds(&record.version);
+    let mut others =
+        within(&case.facts.versions, case.namespace()).filter(|other| name(other) != name(&record.version));
+    let (other, kind) = others.find_map(|other| {
+        let shared = kinds(other).into_iter().find(|kind| own.contains(kind))?;
+        Some((other, shared))
+    })?;
+    Some(format!(
+        "ClusterServiceVersion {}/{} owns CustomResourceDefinition {kind:?} too: delete it",
+        case.namespace(),
+        name(other)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::facts::tests::facts;
+    use super::*;
+
+    fn record(facts: &Facts) -> Record {
+        let mut version = facts.versions[0].clone();
+        version["metadata"]["annotations"] =
+            json!({"olm.operatorGroup": "group", "olm.targetNamespaces": ""});
+        Record {
+            subscription: facts.subscriptions[0].clone(),
+            version,
+            objects: Vec::new(),
+        }
+    }
+
+    /// A cluster from which that operator has moved, and its record.
+    fn moved() -> (Facts, Record) {
+        let mut facts = facts();
+        let record = record(&facts);
+        facts.subscriptions.clear();
+        facts.versions.clear();
+        (facts, record)
+    }
+
+    fn found(facts: &Facts, record: &Record, sets: &[ClusterObjectSet]) -> Vec<String> {
+        let extension = ClusterExtension::new("pots", Default::default());
+        findings(record, facts, &extension, sets)
+    }
+
+    fn set(revision: i64, is_moved: bool) -> ClusterObjectSet {
+        let mut set = ClusterObjectSet::new(&format!("pots-{revision}"), Default::default());
+        set.spec.revision = revision;
+        set.metadata.labels = Some([(label::OWNER_NAME.to_owned(), "pots".to_owned())].into());
+        if is_moved {
+            set.metadata.annotations =
+                Some([(migration::SUBSCRIPTION.to_owned(), "kitchen/pots".to_owned())].into());
+        }
+        set
+    }
+
+    #[test]
+    fn the_way_back_is_open_until_the_first_upgrade() {
+        let (facts, record) = moved();
+        assert_eq!(found(&facts, &record, &[set(1, true)]), Vec::<String>::new());
+        let upgraded = found(&facts, &record, &[set(1, true), set(2, false)]);
+        assert!(
+            upgraded[0].contains("has revision 2 since the move"),
+            "{upgraded:?}"
+        );
+        assert_eq!(upgraded.len(), 1);
+    }
+
+    #[test]
+    fn what_was_restored_before_a_stop_does_not_block() {
+        let (mut facts, record) = moved();
+        facts.subscriptions.push(record.subscription.clone());
+        facts.versions.push(record.version.clone());
+        assert_eq!(found(&facts, &record, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_missing_or_foreign_object_is_named() {
+        let (mut facts, record) = moved();
+        facts.groups[0]["status"]["namespaces"] = json!(["other"]);
+        facts.sources.clear();
+        let mut other = record.subscription.clone();
+        other["metadata"]["name"] = json!("lids");
+        facts.subscriptions.push(other);
+        let mut version = record.version.clone();
+        version["spec"]["version"] = json!("2.0.0");
+        let mut sibling = version.clone();
+        sibling["metadata"]["name"] = json!("lids.v1.0.0");
+        facts.versions.extend([version, sibling]);
+        let found = found(&facts, &record, &[]);
+        for (found, part) in found.iter().zip([
+            "OperatorGroup kitchen/group selects \"other\"",
+            "CatalogSource olm/kitchen does not exist",
+            "Subscription kitchen/lids is there",
+            "ClusterServiceVersion kitchen/pots.v1.0.0 is there with other content",
+            "ClusterServiceVersion kitchen/lids.v1.0.0 owns",
+        ]) {
+            assert!(found.contains(part), "{found}");
+        }
+        assert_eq!(found.len(), 5);
+        facts.groups.clear();
+        assert!(
+            super::findings(
+                &record,
+                &facts,
+                &ClusterExtension::new("pots", Default::default()),
+                &[]
+            )[0]
+            .contains("needs one OperatorGroup, \"group\"")
+        );
+    }
+}

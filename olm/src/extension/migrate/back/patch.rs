@@ -1,0 +1,153 @@
+//! One object on its way back: a change of its metadata alone. Pure.
+
+use olm_api::names::field_manager;
+use olm_classic::names::{CSV_API_VERSION, CSV_KIND};
+use serde_json::{Map, Value, json};
+
+use super::super::backup::Kept;
+use super::super::facts::{list, name, text};
+use super::super::reduce::is_ours;
+
+/// A merge patch that gives an object back to OLM classic: its labels and annotations, the ClusterServiceVersion as owner, our
+/// fields to its manager; nothing where it has all of them. `revision` is the UID of the ClusterObjectSet, empty where it is
+/// gone. The patch insists on the object that was seen.
+pub(crate) fn patch(live: &Value, kept: &Kept, version: &Value, revision: &str) -> Option<Value> {
+    let mut metadata = Map::new();
+    for (key, wanted) in [("labels", &kept.labels), ("annotations", &kept.annotations)] {
+        let present = live
+            .pointer(&format!("/metadata/{key}"))
+            .and_then(Value::as_object);
+        let ours = present.into_iter().flatten().map(|(key, _)| key);
+        let ours = ours.filter(|key| is_ours(key) && !wanted.contains_key(*key));
+        let mut map: Map<String, Value> = ours.map(|key| (key.clone(), Value::Null)).collect();
+        let missing = wanted
+            .iter()
+            .filter(|(key, value)| present.and_then(|present| present.get(*key)) != Some(*value));
+        map.extend(missing.map(|(key, value)| (key.clone(), value.clone())));
+        if !map.is_empty() {
+            metadata.insert(key.to_owned(), Value::Object(map));
+        }
+    }
+    if let Some(owners) = owners(live, kept, version, revision) {
+        metadata.insert("ownerReferences".to_owned(), owners);
+    }
+    if let Some(fields) = fields(live, kept) {
+        metadata.insert("managedFields".to_owned(), fields);
+    }
+    if metadata.is_empty() {
+        return None;
+    }
+    for key in ["uid", "resourceVersion"] {
+        metadata.insert(key.to_owned(), json!(live.pointer(&format!("/metadata/{key}"))));
+    }
+    Some(json!({ "metadata": metadata }))
+}
+
+/// The owners without our revision and with the ClusterServiceVersion; nothing where they are so.
+fn owners(live: &Value, kept: &Kept, version: &Value, revision: &str) -> Option<Value> {
+    let present = list(live, "/metadata/ownerReferences");
+    let uid = text(version, "/metadata/uid");
+    let mut owners: Vec<Value> = present
+        .iter()
+        .filter(|owner| revision.is_empty() || text(owner, "/uid") != revision)
+        .cloned()
+        .collect();
+    if kept.is_owned && !owners.iter().any(|owner| text(owner, "/uid") == uid) {
+        owners.push(json!({
+            "apiVersion": CSV_API_VERSION, "kind": CSV_KIND, "name": name(version), "uid": uid,
+            "controller": false, "blockOwnerDeletion": false,
+        }));
+    }
+    (owners != present).then(|| json!(owners))
+}
+
+/// The fields that we applied, as if OLM classic had written them; nothing where there are none.
+fn fields(live: &Value, kept: &Kept) -> Option<Value> {
+    let is_applied = |entry: &Value| {
+        text(entry, "/manager") == field_manager::OBJECTS && text(entry, "/subresource").is_empty()
+    };
+    let mut entries = list(live, "/metadata/managedFields").to_vec();
+    entries.iter().any(is_applied).then_some(())?;
+    if kept.manager.is_empty() {
+        entries.retain(|entry| !is_applied(entry));
+    }
+    // A manager has one entry for its updates.
+    let is_update = |entry: &Value| {
+        text(entry, "/manager") == kept.manager
+            && text(entry, "/operation") == "Update"
+            && text(entry, "/subresource").is_empty()
+    };
+    entries.retain(|entry| is_applied(entry) || !is_update(entry));
+    let mut is_first = true;
+    entries.retain(|entry| !is_applied(entry) || std::mem::take(&mut is_first));
+    for entry in entries.iter_mut().filter(|entry| is_applied(entry)) {
+        if let Some(entry) = entry.as_object_mut() {
+            entry.insert("manager".to_owned(), kept.manager.as_str().into());
+            entry.insert("operation".to_owned(), "Update".into());
+        }
+    }
+    Some(json!(entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept {
+            object: json!({}),
+            labels: json!({"olm.managed": "true"}).as_object().unwrap().clone(),
+            annotations: Map::new(),
+            is_owned: true,
+            manager: "olm".to_owned(),
+        }
+    }
+
+    fn live() -> Value {
+        json!({"metadata": {
+            "name": "pots", "uid": "u", "resourceVersion": "7",
+            "labels": {
+                "app": "pots", "app.kubernetes.io/managed-by": "x", "olm.operatorframework.io/owner-name": "pots",
+            },
+            "ownerReferences": [{"uid": "set", "kind": "ClusterObjectSet"}, {"uid": "other"}],
+            "managedFields": [
+                {"manager": field_manager::OBJECTS, "operation": "Apply", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {}}},
+                {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"},
+            ],
+        }})
+    }
+
+    #[test]
+    fn an_object_gets_the_marks_of_classic_instead_of_ours() {
+        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let patch = patch(&live(), &kept(), &version, "set").unwrap();
+        assert_eq!(
+            patch,
+            json!({"metadata": {
+                "uid": "u", "resourceVersion": "7",
+                "labels": {
+                    "olm.operatorframework.io/owner-name": null, "app.kubernetes.io/managed-by": null, "olm.managed": "true",
+                },
+                "ownerReferences": [{"uid": "other"}, {
+                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "pots.v1",
+                    "uid": "csv", "controller": false, "blockOwnerDeletion": false,
+                }],
+                "managedFields": [
+                    {"manager": "olm", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {}}},
+                    {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"},
+                ],
+            }})
+        );
+    }
+
+    #[test]
+    fn an_object_that_is_back_needs_nothing() {
+        let live = json!({"metadata": {
+            "labels": {"olm.managed": "true"}, "ownerReferences": [{"uid": "csv"}],
+            "managedFields": [{"manager": "olm", "operation": "Update"}],
+        }});
+        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        assert_eq!(patch(&live, &kept(), &version, "set"), None);
+        assert_eq!(patch(&live, &kept(), &version, ""), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! What a move keeps of OLM classic so that there is a way back: a ConfigMap beside the operator, owned by the ClusterExtension.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Error};
+use olm_api::ClusterExtension;
+use olm_api::names::{annotation, user};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::facts::{Case, list, name, namespace, text};
+use super::record::is_version;
+use super::reduce::{is_bookkeeping, is_of_classic, is_ours};
+use crate::extension::change::MANAGER;
+use crate::hint::Hint;
+
+/// The key of the record in the ConfigMap: JSON, gzip.
+const KEY: &str = "record.json.gz";
+/// The most bytes of the packed record, and a hundredth of those of the record: what the API server stores is limited.
+const MAX_BYTES: usize = 900_000;
+
+/// What OLM classic had before the move.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The Subscription with its status.
+    pub(crate) subscription: Value,
+    /// The ClusterServiceVersion with its status.
+    pub(crate) version: Value,
+    /// The objects of the operator.
+    pub(crate) objects: Vec<Kept>,
+}
+
+/// The bookkeeping of OLM classic on one object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// API version, kind, name and namespace.
+    pub(crate) object: Value,
+    /// Its labels that the move takes away or sets.
+    pub(crate) labels: Map<String, Value>,
+    /// Its annotations that the move takes away or sets.
+    pub(crate) annotations: Map<String, Value>,
+    /// Whether the ClusterServiceVersion is an owner.
+    pub(crate) is_owned: bool,
+    /// As whom OLM classic wrote it.
+    pub(crate) manager: String,
+}
+
+impl Record {
+    /// What there is before anything is handed over.
+    pub(crate) fn of(case: Case<'_>, objects: &[Value]) -> anyhow::Result<Self> {
+        let Some(version) = case.version() else {
+            bail!("Subscription {} has no ClusterServiceVersion", case.key());
+        };
+        let mut subscription = stripped(case.subscription);
+        if let Some(image) = case.bundle_image() {
+            // The InstallPlan that names it goes with the Subscription.
+            annotate(&mut subscription, annotation::BUNDLE_NAME, case.installed());
+            annotate(&mut subscription, annotation::BUNDLE_REFERENCE, image);
+        }
+        Ok(Self {
+            subscription,
+            version: stripped(version),
+            objects: objects.iter().map(Kept::of).collect(),
+        })
+    }
+
+    fn pack(&self) -> anyhow::Result<Vec<u8>> {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+        packer.write_all(&serde_json::to_vec(self)?)?;
+        let packed = packer.finish()?;
+        ensure!(
+            packed.len() <= MAX_BYTES,
+            "the record of the move takes {} bytes, more than the {MAX_BYTES} that can be stored",
+            packed.len()
+        );
+        Ok(packed)
+    }
+
+    fn unpack(packed: &[u8]) -> anyhow::Result<Self> {
+        let mut text = Vec::new();
+        let limit = u64::try_from(MAX_BYTES)?.saturating_mul(100);
+        GzDecoder::new(packed).take(limit).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
+
+impl Kept {
+    fn of(live: &Value) -> Self {
+        let part = |key: &str| {
+            let map = live
+                .pointer(&format!("/metadata/{key}"))
+                .and_then(Value::as_object);
+            let entries = map
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| is_bookkeeping(key) || is_ours(key));
+            entries.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let mut object = json!({
+            "apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "metadata": {"name": name(live)},
+        });
+        if !namespace(live).is_empty()
+            && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("namespace".to_owned(), namespace(live).into());
+        }
+        let mut entries = list(live, "/metadata/managedFields").iter();
+        Self {
+            object,
+            labels: part("labels"),
+            annotations: part("annotations"),
+            is_owned: list(live, "/metadata/ownerReferences").iter().any(is_version),
+            manager: entries
+                .find(|entry| is_of_classic(entry))
+                .map_or_else(String::new, |entry| text(entry, "/manager").to_owned()),
+        }
+    }
+}
+
+/// An object without what the API server adds, and without our mark of the move.
+fn stripped(live: &Value) -> Value {
+    let mut object = live.clone();
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        metadata.retain(|key, _| {
+            matches!(
+                key.as_str(),
+                "name" | "namespace" | "labels" | "annotations" | "finalizers"
+            )
+        });
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(user::PAUSED);
+        }
+    }
+    object
+}
+
+fn annotate(object: &mut Value, key: &str, value: &str) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.insert(key.to_owned(), value.into());
+    }
+}
+
+/// The name of the ConfigMap for a Subscription.
+fn config_map(subscription: &str) -> String {
+    format!("{subscription}-migration")
+}
+
+/// Stores the record. One that is there of this move stays: it is older than what is there now.
+pub(crate) async fn keep(
+    client: &Client,
+    record: &Record,
+    extension: &ClusterExtension,
+) -> anyhow::Result<()> {
+    let (place, subscription) = (namespace(&record.subscription), name(&record.subscription));
+    let wanted = config_map(subscription);
+    let owner = OwnerReference {
+        controller: None,
+        block_owner_deletion: None,
+        ..extension.controller_reference()
+    };
+    let uid = owner.uid.clone();
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(wanted.clone()),
+            namespace: Some(place.to_owned()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        binary_data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(record.pack()?))])),
+        ..ConfigMap::default()
+    };
+    let parameters = PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
+    match maps.create(&parameters, &map).await {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.reason == "AlreadyExists" => {
+            let found = maps.get(&wanted).await?;
+            let mut owners = found.metadata.owner_references.iter().flatten();
+            if owners.any(|owner| owner.uid == uid) {
+                return Ok(());
+            }
+            let error = anyhow!("ConfigMap {place}/{wanted} exists and is not of this move");
+            Err(error.context(Hint(format!(
+                "delete it: `kubectl delete configmap -n {place} {wanted}`"
+            ))))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot create ConfigMap {place}/{wanted}")),
+    }
+}
+
+/// Reads the record of the move of a Subscription; nothing where there is none.
+pub(crate) async fn kept(
+    client: &Client,
+    place: &str,
+    subscription: &str,
+) -> anyhow::Result<Option<(Record, ConfigMap)>> {
+    let wanted = config_map(subscription);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
+    let found = maps.get_opt(&wanted).await;
+    let found = found.with_context(|| format!("cannot read ConfigMap {place}/{wanted}"))?;
+    let Some(map) = found else {
+        return Ok(None);
+    };
+    let packed = map.binary_data.as_ref().and_then(|data| data.get(KEY));
+    let packed = packed.with_context(|| format!("ConfigMap {place}/{wanted} has no {KEY:?}"))?;
+    let record = Record::unpack(&packed.0);
+    let record = record.with_context(|| format!("cannot read {KEY:?} of ConfigMap {place}/{wanted}"))?;
+    Ok(Some((record, map)))
+}
+
+/// Takes the ConfigMap from the ClusterExtension, so that it outlives it.
+pub(crate) async fn detach(client: &Client, map: &ConfigMap) -> anyhow::Result<()> {
+    if map.metadata.owner_references.is_none() {
+        return Ok(());
+    }
+    let (place, wanted) = place_of(map);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
+    let patch = json!({"metadata": {"uid": map.metadata.uid, "ownerReferences": null}});
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patched = maps.patch(wanted, &parameters, &Patch::Merge(&patch)).await;
+    patched
+        .map(drop)
+        .with_context(|| format!("cannot change ConfigMap {place}/{wanted}"))
+}
+
+/// Deletes the ConfigMap.
+pub(crate) async fn forget(client: &Client, map: &ConfigMap) -> anyhow::Result<()> {
+    let (place, wanted) = place_of(map);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: map.metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match maps.delete(wanted, &parameters).await {
+        Err(Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted
+            .map(drop)
+            .with_context(|| format!("cannot delete ConfigMap {place}/{wanted}")),
+    }
+}
+
+fn place_of(map: &ConfigMap) -> (&str, &str) {
+    (
+        map.metadata.namespace.as_deref().unwrap_or_default(),
+        map.metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::tests::facts;
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let facts = facts();
+        let case = Case {
+            facts: &facts,
+            subscription: &facts.subscriptions[0],
+        };
+        let live = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "pots", "namespace": "kitchen", "uid": "u",
+                "labels": {"olm.owner": "pots.v1.0.0", "app": "pots"},
+                "ownerReferences": [
+                    {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "pots.v1.0.0"},
+                ],
+                "managedFields": [{"manager": "olm", "operation": "Update", "fieldsV1": {}}],
+            },
+        });
+        let record = Record::of(case, &[live]).unwrap();
+        assert_eq!(
+            record.objects,
+            [Kept {
+                object: json!({
+                    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pots", "namespace": "kitchen"},
+                }),
+                labels: json!({"olm.owner": "pots.v1.0.0"}).as_object().unwrap().clone(),
+                annotations: Map::new(),
+                is_owned: true,
+                manager: "olm".to_owned(),
+            }]
+        );
+        assert_eq!(Record::unpack(&record.pack().unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn our_mark_of_the_move_is_not_kept() {
+        let live = json!({"metadata": {
+            "name": "a", "uid": "u", "resourceVersion": "1",
+            "annotations": {"olm.operatorframework.io/paused": "true", "mine": "1"},
+        }});
+        assert_eq!(
+            stripped(&live),
+            json!({"metadata": {"name": "a", "annotations": {"mine": "1"}}})
+        );
+    }
+}

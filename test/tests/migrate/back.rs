@@ -1,0 +1,137 @@
+//! The way back: what runs is not changed, and OLM classic has its objects as before.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::extensions::{await_version, patch_source};
+use olm_test::objects::api;
+use olm_test::world::World;
+use serde_json::{Value, json};
+
+use super::course::{is_ours, operator, pods, seen, settled, unchanged};
+use super::{CLUSTER, CUP, olm, versions};
+
+/// The bookkeeping of each object: labels, annotations, and names of owners.
+async fn marks(world: &World) -> Result<BTreeMap<String, Value>> {
+    let mut all = BTreeMap::new();
+    for object in operator(CUP) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let live = serde_json::to_value(api(&world.client, &object).get(name).await?)?;
+        let metadata = &live["metadata"];
+        let owners: Vec<Value> = metadata["ownerReferences"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|owner| json!([owner["kind"], owner["name"], owner["controller"]]))
+            .collect();
+        all.insert(
+            format!("{} {name}", object["kind"]),
+            json!([metadata["labels"], metadata["annotations"], owners]),
+        );
+    }
+    Ok(all)
+}
+
+/// An object of OLM classic without what the API server adds.
+fn classic(world: &World, kind: &str, name: &str) -> Result<Value> {
+    let printed = world.kubectl(&["get", kind, name, "-n", CUP, "-o", "json"])?;
+    let mut live: Value = serde_json::from_str(&printed)?;
+    let metadata = live["metadata"].as_object_mut().context("it has metadata")?;
+    metadata.retain(|key, _| matches!(key.as_str(), "name" | "labels" | "finalizers" | "annotations"));
+    Ok(live)
+}
+
+/// The owner of the objects has the UID of the ClusterServiceVersion that is there now.
+async fn is_classic(world: &World) -> Result<()> {
+    let uid = world.kubectl(&[
+        "get",
+        "csv",
+        "cup.v1.0.0",
+        "-n",
+        CUP,
+        "-o",
+        "jsonpath={.metadata.uid}",
+    ])?;
+    let deployment = operator(CUP)
+        .into_iter()
+        .find(|object| object["kind"] == "Deployment");
+    let deployment = deployment.context("there is one")?;
+    let live = api(&world.client, &deployment).get("cup-operator").await?;
+    let owners = live.metadata.owner_references.unwrap_or_default();
+    ensure!(owners.len() == 1 && owners[0].uid == uid, "{owners:?}, not {uid}");
+    let managers: Vec<String> = live
+        .metadata
+        .managed_fields
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.manager)
+        .collect();
+    ensure!(
+        managers.contains(&"olm".to_owned())
+            && !managers
+                .iter()
+                .any(|manager| manager.contains("operator-controller")),
+        "{managers:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        settled(world, CUP)?;
+        let (before, running, marked) = (seen(world, CUP).await?, pods(world, CUP)?, marks(world).await?);
+        ensure!(!running.is_empty(), "no Pod runs");
+        let (version, subscription) = (
+            classic(world, "csv", "cup.v1.0.0")?,
+            classic(world, "subscription", CUP)?,
+        );
+        olm(world, "migrate cup -n cup --back --yes")?
+            .ended(0)?
+            .shows(&["has not moved: nothing to do"])?;
+        let there = "migrate cup -n cup --service-account cook --yes --wait --timeout 2m";
+        olm(world, there)?.ended(0)?;
+        is_ours(world, CUP).await?;
+
+        let moved = versions(world)?;
+        olm(world, "migrate cup -n cup --back --dry-run")?
+            .ended(0)?
+            .shows(&[
+                "Subscription cup/cup: ClusterServiceVersion cup.v1.0.0 with 9 objects",
+                "Deployment cup-operator",
+            ])?;
+        ensure!(versions(world)? == moved, "a dry run has written");
+        olm(world, "migrate cup -n cup --back --yes")?.ended(0)?;
+        unchanged(&before, &seen(world, CUP).await?)?;
+        ensure!(pods(world, CUP)? == running, "Pods are made anew");
+        unchanged(&marked, &marks(world).await?)?;
+        is_classic(world).await?;
+        let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
+        ensure!(!left.contains("/cup"), "{left}");
+        let left = world.kubectl(&["get", "configmaps", "-n", CUP, "-o", "name"])?;
+        ensure!(!left.contains("migration"), "{left}");
+        let found = classic(world, "csv", "cup.v1.0.0")?;
+        ensure!(found == version, "was {version}, is {found}");
+        let found = classic(world, "subscription", CUP)?;
+        ensure!(
+            found["spec"] == subscription["spec"]
+                && found["metadata"]["labels"] == subscription["metadata"]["labels"],
+            "was {subscription}, is {found}"
+        );
+        for key in ["state", "installedCSV", "currentCSV", "installPlanGeneration"] {
+            ensure!(found["status"][key] == subscription["status"][key], "{found}");
+        }
+
+        olm(world, there)?.ended(0)?;
+        unchanged(&before, &seen(world, CUP).await?)?;
+        ensure!(pods(world, CUP)? == running, "Pods are made anew");
+        is_ours(world, CUP).await?;
+        patch_source(world, CUP, json!({"version": "1.0.1"})).await?;
+        await_version(world, CUP, "1.0.1").await?;
+        olm(world, "migrate cup -n cup --back --yes")?
+            .ended(1)?
+            .shows(&["blocked: ClusterExtension \"cup\" has revision 2 since the move"])?;
+        Ok(())
+    })
+}
