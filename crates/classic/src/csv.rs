@@ -1,5 +1,6 @@
 //! ClusterServiceVersions.
 
+pub mod phases;
 pub mod requirements;
 
 mod model;

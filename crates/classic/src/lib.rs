@@ -1,6 +1,7 @@
 //! The rules of OLM classic (`operators.coreos.com`), without any input or output.
 //!
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
+//! - [`install`] is about the Deployments of their install strategies;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
 //! - [`hash`] makes the hashes in names, labels and annotations;
@@ -12,6 +13,7 @@
 pub mod cluster;
 pub mod csv;
 pub mod hash;
+pub mod install;
 pub mod names;
 pub mod operator_group;
 pub mod wire;

@@ -60,3 +60,22 @@ pub const CRD_KIND: &str = "CustomResourceDefinition";
 pub const API_SERVICE_GROUP: &str = "apiregistration.k8s.io";
 /// The kind of APIServices.
 pub const API_SERVICE_KIND: &str = "APIService";
+
+/// The label with the hash of a Deployment's spec.
+pub const SPEC_HASH_LABEL: &str = "olm.deployment-spec-hash";
+/// The apiVersion of Deployments.
+pub const DEPLOYMENT_API_VERSION: &str = "apps/v1";
+/// The kind of Deployments.
+pub const DEPLOYMENT_KIND: &str = "Deployment";
+/// The kind of Subscriptions.
+pub const SUBSCRIPTION_KIND: &str = "Subscription";
+/// The kind of OperatorConditions.
+pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
+/// The kind of Secrets.
+pub const SECRET_KIND: &str = "Secret";
+/// The annotation with the hash of the authority that signed a certificate: on Secrets and on templates of Pods.
+pub const CA_HASH_ANNOTATION: &str = "olmcahash";
+/// The label of webhook configurations: the name that the definition gives.
+pub const WEBHOOK_NAME_LABEL: &str = "olm.webhook-description-generate-name";
+/// The label of webhook configurations: the hash of the definition.
+pub const WEBHOOK_HASH_LABEL: &str = "olm.webhook-description-hash";

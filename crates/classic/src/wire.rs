@@ -19,8 +19,10 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     name: &'static str,
-    /// What is written where the field is absent; `None` for an optional field, which is left out when it is empty.
+    /// What is written where the field is absent; `None` for a field that is left out then.
     zero: Option<&'static str>,
+    /// Whether it is written also when it is empty, as long as it is there.
+    keeps_empty: bool,
     shape: Shape,
 }
 
@@ -30,6 +32,17 @@ impl Field {
         Self {
             name,
             zero: None,
+            keeps_empty: false,
+            shape,
+        }
+    }
+
+    /// A field that is left out when it is absent, and written when it is empty: a pointer.
+    pub const fn pointer(name: &'static str, shape: Shape) -> Self {
+        Self {
+            name,
+            zero: None,
+            keeps_empty: true,
             shape,
         }
     }
@@ -39,6 +52,7 @@ impl Field {
         Self {
             name,
             zero: Some(zero),
+            keeps_empty: true,
             shape,
         }
     }
@@ -66,7 +80,7 @@ fn push_struct(text: &mut String, object: &serde_json::Map<String, Value>, field
     let start = text.len();
     for field in fields {
         let value = object.get(field.name).filter(|value| !value.is_null());
-        let value = value.filter(|value| field.zero.is_some() || !is_empty(value));
+        let value = value.filter(|value| field.keeps_empty || !is_empty(value));
         if value.is_none() && field.zero.is_none() {
             continue;
         }

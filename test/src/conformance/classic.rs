@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Outcome, expect};
 
+pub mod csv_phases;
 pub mod csv_requirements;
 pub mod operatorgroup;
 

@@ -9,6 +9,8 @@ use crate::{hash, names, wire};
 
 mod shapes;
 
+pub(crate) use shapes::WEBHOOK;
+
 /// Reasons of a ClusterServiceVersion that is not copied.
 const UNCOPIABLE: &[&str] = &[
     COPIED,

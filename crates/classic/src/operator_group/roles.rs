@@ -75,7 +75,7 @@ fn aggregation_rule(apis: &ApiSet, suffix: &str) -> Option<Value> {
 }
 
 /// The object at a path, made where it is absent or null; `None` where something else is on the way.
-pub(super) fn object_at<'a>(
+pub(crate) fn object_at<'a>(
     value: &'a mut Value,
     path: &[&str],
 ) -> Option<&'a mut serde_json::Map<String, Value>> {

@@ -14,7 +14,7 @@ use super::super::Outcome;
 use super::{cluster, compare, list, text, texts};
 
 /// The version that an API server says which was built from source.
-const UNKNOWN_VERSION: &str = "v0.0.0-master+$Format:%H$";
+pub(super) const UNKNOWN_VERSION: &str = "v0.0.0-master+$Format:%H$";
 
 /// Runs a case.
 pub fn run(case: &Value) -> Outcome {
@@ -50,7 +50,7 @@ pub fn run(case: &Value) -> Outcome {
     })
 }
 
-fn discovery(case: &Value) -> Discovery {
+pub(super) fn discovery(case: &Value) -> Discovery {
     let served = list(case, "discovery").into_iter().map(|group| {
         let kinds: BTreeSet<String> = texts(group, "kinds").into_iter().collect();
         (text(group, "groupVersion").to_owned(), kinds)

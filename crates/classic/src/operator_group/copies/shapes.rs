@@ -125,7 +125,8 @@ const DESCRIPTOR: Shape = Shape::Struct(&[
     optional("x-descriptors"),
     optional("value"),
 ]);
-const WEBHOOK: Shape = Shape::Struct(&[
+/// A webhook definition.
+pub(crate) const WEBHOOK: Shape = Shape::Struct(&[
     text("generateName"),
     text("type"),
     optional("deploymentName"),

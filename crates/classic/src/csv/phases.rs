@@ -1,0 +1,143 @@
+//! One pass over a ClusterServiceVersion: the gates that its OperatorGroup sets, then one step of its phase.
+//!
+//! Callers see to the finalizer and to copies; they do not pass one that is being deleted.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::ClusterServiceVersion;
+use super::requirements::{Facts, Requirements, evaluate};
+use super::status::set_phase;
+use crate::cluster::text;
+use crate::operator_group::OperatorGroup;
+use crate::names;
+
+mod api_services;
+mod certificates;
+mod chain;
+mod deployments;
+mod gates;
+mod health;
+mod steps;
+mod upgradeable;
+mod webhooks;
+
+/// The reason that nothing but a change of accounts, roles or bindings ends.
+const NO_RETRY: &str = "InstallComponentFailedNoRetry";
+
+/// What a pass wants done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The ClusterServiceVersion after the pass. Status and metadata may both differ.
+    pub csv: Value,
+    /// The other objects to write, whole.
+    pub written: Vec<Value>,
+    /// Objects to delete, as kind, namespace and name.
+    pub deleted: Vec<(String, String, String)>,
+    /// ClusterServiceVersions of the namespace that must be looked at.
+    pub csvs: BTreeSet<String>,
+    /// Why the pass is retried.
+    pub error: Option<String>,
+}
+
+/// A pass under way.
+struct Pass<'a> {
+    facts: &'a Facts<'a>,
+    csv: ClusterServiceVersion,
+    now: Timestamp,
+    outcome: Outcome,
+}
+
+/// Whether a pass goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Passed,
+    Closed,
+}
+
+/// One pass over a ClusterServiceVersion as it is on the wire.
+///
+/// # Errors
+/// When a field that the rules read has another type.
+pub fn pass(object: &Value, facts: &Facts<'_>, now: Timestamp) -> Result<Outcome, serde_json::Error> {
+    let mut pass = Pass {
+        facts,
+        csv: ClusterServiceVersion::read(object)?,
+        now,
+        outcome: Outcome {
+            csv: object.clone(),
+            ..Outcome::default()
+        },
+    };
+    if pass.csv.status.reason != NO_RETRY
+        && let Ok(group) = gates::check(&mut pass)
+    {
+        steps::step(&mut pass, &group);
+    }
+    Ok(pass.outcome)
+}
+
+impl Pass<'_> {
+    fn namespace(&self) -> &str {
+        &self.csv.metadata.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.csv.metadata.name
+    }
+
+    /// Sets phase, reason and message, and the time also when they are the same.
+    fn set(&mut self, phase: &str, reason: &str, message: &str) {
+        let now = format!("{:.0}", self.now);
+        set_phase(&mut self.outcome.csv, phase, reason, message, &now);
+    }
+
+    /// Sets phase, reason and message where one of them differs.
+    fn set_changed(&mut self, phase: &str, reason: &str, message: &str) {
+        let field = |key: &str| text(&self.outcome.csv, key).to_owned();
+        let present = [field("/status/phase"), field("/status/reason"), field("/status/message")];
+        if present != [phase, reason, message] {
+            self.set(phase, reason, message);
+        }
+    }
+
+    fn retry(&mut self, error: impl Into<String>) {
+        self.outcome.error = Some(error.into());
+    }
+
+    /// Looks for the requirements.
+    fn requirements(&self) -> Result<Requirements, String> {
+        evaluate(&self.csv, self.facts).map_err(|error| error.to_string())
+    }
+
+    /// Writes what was found of the requirements.
+    fn record(&mut self, found: &Requirements) {
+        if let Some(status) = crate::operator_group::object_at(&mut self.outcome.csv, &["status"]) {
+            if found.rows.is_empty() {
+                status.remove("requirementStatus");
+            } else {
+                status.insert("requirementStatus".to_owned(), json!(found.rows));
+            }
+        }
+    }
+
+    /// Another ClusterServiceVersion of the namespace.
+    fn sibling(&self, name: &str) -> Option<&Value> {
+        self.facts
+            .cluster
+            .get(names::CSV_KIND, self.namespace(), name)
+            .filter(|_| name != self.name() && !name.is_empty())
+    }
+
+    /// The one that this one replaces.
+    fn replaced(&self) -> Option<&Value> {
+        self.sibling(&self.csv.spec.replaces)
+    }
+}
+
+/// Whether an OperatorGroup lets a failed ClusterServiceVersion be replaced.
+fn fails_forward(group: &OperatorGroup) -> bool {
+    group.spec.upgrade_strategy == "TechPreviewUnsafeFailForward"
+}

@@ -1,0 +1,273 @@
+//! One step of a phase.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::health::{Waiting, check};
+use super::{Pass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
+use crate::cluster::text;
+use crate::operator_group::OperatorGroup;
+use crate::operator_group::roles::api_roles;
+use crate::{install, names};
+
+const DEPLOYMENT: &str = "deployment";
+const BAD_INSTALL: &str = "calculated deployment install is bad";
+const INVALID_STRATEGY: &str = "InvalidInstallStrategy";
+const NOT_MET: &str = "RequirementsNotMet";
+/// How long an installation may take to become healthy.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Does what the phase calls for. Unknown phases stay as they are.
+pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
+    match pass.csv.status.phase.clone().as_str() {
+        "" => pass.set("Pending", "RequirementsUnknown", "requirements not yet checked"),
+        "Pending" => pending(pass),
+        "InstallReady" => install_ready(pass),
+        "Installing" => installing(pass),
+        "Succeeded" => succeeded(pass),
+        "Failed" => failed(pass, group),
+        "Replacing" => replacing(pass, group),
+        "Deleting" => {
+            let key = (
+                names::CSV_KIND.to_owned(),
+                pass.namespace().to_owned(),
+                pass.name().to_owned(),
+            );
+            pass.outcome.deleted.push(key);
+        }
+        _ => {}
+    }
+}
+
+/// Whether the install strategy is one that is known; else the phase says so.
+fn has_strategy(pass: &mut Pass<'_>) -> bool {
+    let is_known = pass.csv.spec.install.strategy == DEPLOYMENT;
+    if !is_known {
+        invalid(pass, "unrecognized install strategy");
+    }
+    let replaced = pass.replaced().map(|replaced| text(replaced, "/metadata/name").to_owned());
+    pass.outcome.csvs.extend(replaced);
+    is_known
+}
+
+fn invalid(pass: &mut Pass<'_>, error: &str) {
+    pass.set("Failed", INVALID_STRATEGY, &format!("install strategy invalid: {error}"));
+}
+
+fn pending(pass: &mut Pass<'_>) {
+    let replaced = pass.replaced().map(|replaced| {
+        let phase = text(replaced, "/status/phase").to_owned();
+        (text(replaced, "/metadata/name").to_owned(), phase)
+    });
+    if let Some((name, _)) = &replaced
+        && let Some(refusal) = upgradeable::refusal(pass.facts.cluster, pass.namespace(), name)
+    {
+        let message = format!("operator is not upgradeable: {refusal}");
+        pass.set_changed("Pending", "OperatorConditionNotUpgradeable", &message);
+        return;
+    }
+    if !has_strategy(pass) {
+        return;
+    }
+    let met = match pass.requirements() {
+        Ok(found) => {
+            pass.record(&found);
+            found.met
+        }
+        Err(error) => return invalid(pass, &error),
+    };
+    if !met {
+        pass.set_changed("Pending", NOT_MET, "one or more requirements couldn't be found");
+        return pass.retry("requirements were not met");
+    }
+    if let Some(refusal) = webhooks::refusal(&pass.csv.spec.webhook_definitions) {
+        return pass.set_changed("Failed", "InvalidWebhookDescription", refusal);
+    }
+    if chain::has_other_owner(pass) {
+        let message = "conflicting CRD owner in namespace";
+        pass.set("Failed", "OwnerConflict", message);
+        return pass.retry(message);
+    }
+    if api_services::are_foreign(pass) {
+        let message = "unable to adopt APIService";
+        pass.set("Failed", "OwnerConflict", message);
+        return pass.retry(message);
+    }
+    if replaced.is_some_and(|(_, phase)| phase != "Replacing") {
+        return;
+    }
+    pass.set(
+        "InstallReady",
+        "AllRequirementsMet",
+        "all requirements found, attempting install",
+    );
+}
+
+fn install_ready(pass: &mut Pass<'_>) {
+    if !has_strategy(pass) {
+        return;
+    }
+    let installed = install::install(&pass.outcome.csv, &pass.csv, pass.facts.cluster);
+    let place = pass.namespace().to_owned();
+    let kind = names::DEPLOYMENT_KIND;
+    let deleted = installed.deleted.into_iter();
+    pass.outcome
+        .deleted
+        .extend(deleted.map(|name| (kind.to_owned(), place.clone(), name)));
+    pass.outcome.written.extend(installed.written);
+    pass.set(
+        "Installing",
+        "InstallSucceeded",
+        "waiting for install components to report healthy",
+    );
+    let own = pass.name().to_owned();
+    pass.outcome.csvs.insert(own);
+}
+
+fn installing(pass: &mut Pass<'_>) {
+    if !has_strategy(pass) || !is_computable(pass) {
+        return;
+    }
+    let waiting = Waiting {
+        phase: "Installing",
+        reason: "InstallWaiting",
+    };
+    let is_healthy = is_healthy(pass, &waiting);
+    let since = text(&pass.outcome.csv, "/status/lastTransitionTime");
+    let since = since.parse::<Timestamp>().ok();
+    let is_late = since.is_some_and(|since| pass.now.duration_since(since) >= PATIENCE);
+    if !is_healthy && text(&pass.outcome.csv, "/status/phase") != "Failed" && is_late {
+        pass.set("Failed", "InstallCheckFailed", "install timeout");
+    }
+}
+
+/// Whether the Deployments that are wanted are known; else they are installed again.
+fn is_computable(pass: &mut Pass<'_>) -> bool {
+    let is_computable = certificates::are_there(pass);
+    if !is_computable {
+        pass.set("Pending", "NeedsReinstall", BAD_INSTALL);
+    }
+    is_computable
+}
+
+fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> bool {
+    let wanted = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster);
+    check(pass, &wanted, waiting)
+}
+
+fn succeeded(pass: &mut Pass<'_>) {
+    if let Some(next) = chain::next(pass, pass.name()) {
+        let message = format!("being replaced by csv: {}", text(next, "/metadata/name"));
+        return pass.set("Replacing", "BeingReplaced", &message);
+    }
+    if !has_strategy(pass) {
+        return;
+    }
+    if let Some(issues) = api_services::issues(pass) {
+        return pass.set("Failed", "APIServiceResourceIssue", &issues.message);
+    }
+    if certificates::are_due(pass) {
+        let message = "CSV owns resources that require a cert refresh";
+        return pass.set("Pending", "NeedsCertRotation", message);
+    }
+    match pass.requirements() {
+        Ok(found) if found.met => {}
+        Ok(found) => {
+            pass.record(&found);
+            return pass.set("Failed", NOT_MET, "requirements no longer met");
+        }
+        Err(error) => return invalid(pass, &error),
+    }
+    if !is_computable(pass) {
+        return;
+    }
+    let waiting = Waiting {
+        phase: "Failed",
+        reason: "ComponentUnhealthy",
+    };
+    if is_healthy(pass, &waiting) {
+        let roles = api_roles(&pass.csv, pass.facts.cluster);
+        pass.outcome.written.extend(roles.written);
+        if let Some(error) = roles.error {
+            pass.retry(error.to_string());
+        }
+    }
+}
+
+fn failed(pass: &mut Pass<'_>, group: &OperatorGroup) {
+    if fails_forward(group)
+        && let Some(next) = chain::next(pass, pass.name())
+    {
+        let message = format!(
+            "Fail Forward is enabled, allowing Failed csv to be replaced by csv: {}",
+            text(next, "/metadata/name")
+        );
+        return pass.set("Replacing", "BeingReplaced", &message);
+    }
+    if !has_strategy(pass) {
+        return;
+    }
+    let reason = pass.csv.status.reason.clone();
+    let again = match reason.as_str() {
+        "NoTargetNamespaces" | "NoOperatorGroup" | "TooManyOperatorGroups" | "UnsupportedOperatorGroup" => {
+            Some("InstallModes now support target namespaces")
+        }
+        "InterOperatorGroupOwnerConflict" => {
+            Some("OperatorGroup no longer intersecting with conflicting owner")
+        }
+        "CannotModifyStaticOperatorGroupProvidedAPIs" => {
+            Some("static OperatorGroup and intersecting groups now support providedAPIs")
+        }
+        _ => None,
+    };
+    if let Some(message) = again {
+        return pass.set("Pending", "RequirementsUnknown", message);
+    }
+    match pass.requirements() {
+        Ok(found) if found.met => {}
+        Err(error) if reason != INVALID_STRATEGY => return invalid(pass, &error),
+        found => {
+            if let Ok(found) = found {
+                pass.record(&found);
+            }
+            return pass.set("Pending", NOT_MET, "requirements not met");
+        }
+    }
+    if let Some(issues) = api_services::issues(pass) {
+        if issues.is_mendable {
+            pass.set("Pending", "APIServiceResourcesNeedReinstall", &issues.message);
+        }
+        return;
+    }
+    if certificates::are_due(pass) {
+        let message = "owned APIServices need cert refresh";
+        return pass.set("Pending", "NeedsCertRotation", message);
+    }
+    if !is_computable(pass) {
+        return;
+    }
+    let waiting = Waiting {
+        phase: "Pending",
+        reason: "NeedsReinstall",
+    };
+    is_healthy(pass, &waiting);
+}
+
+fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
+    if pass.replaced().is_some() {
+        return;
+    }
+    let Some(next) = chain::next(pass, pass.name()) else {
+        return pass.retry("marked as replacement, but no replacement CSV found in cluster");
+    };
+    let next = if fails_forward(group) {
+        chain::last(pass, next)
+    } else {
+        next
+    };
+    if text(next, "/status/phase") == "Succeeded" {
+        let message = "has been replaced by a newer ClusterServiceVersion that has successfully installed.";
+        return pass.set("Deleting", "Replaced", message);
+    }
+    let both = [pass.name().to_owned(), text(next, "/metadata/name").to_owned()];
+    pass.outcome.csvs.extend(both);
+}

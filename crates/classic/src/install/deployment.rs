@@ -1,0 +1,72 @@
+//! One Deployment of an install strategy.
+
+use serde_json::{Map, Value, json};
+
+use super::overrides;
+use crate::csv::{ClusterServiceVersion, StrategyDeployment};
+use crate::names;
+use crate::operator_group::object_at;
+
+/// The Deployment as it is written. `config` is that of the Subscription.
+pub(super) fn deployment(
+    object: &Value,
+    csv: &ClusterServiceVersion,
+    entry: &StrategyDeployment,
+    config: Option<&Value>,
+) -> Value {
+    let mut spec = if entry.spec.is_object() {
+        entry.spec.clone()
+    } else {
+        json!({})
+    };
+    if let Some(spec) = spec.as_object_mut() {
+        spec.insert("revisionHistoryLimit".to_owned(), 1.into());
+    }
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    if let (Some(annotations), Some(template)) = (
+        annotations.filter(|annotations| !annotations.is_empty()),
+        object_at(&mut spec, &["template", "metadata", "annotations"]),
+    ) {
+        template.extend(annotations.clone());
+    }
+    overrides::apply(&mut spec, config, &csv.metadata.name);
+    let mut labels: Map<String, Value> = entry
+        .label
+        .iter()
+        .map(|(key, value)| (key.clone(), value.as_str().into()))
+        .collect();
+    let owned = [
+        (names::MANAGED_LABEL, "true"),
+        (names::OWNER_LABEL, csv.metadata.name.as_str()),
+        (names::OWNER_NAMESPACE_LABEL, csv.metadata.namespace.as_str()),
+        (names::OWNER_KIND_LABEL, names::CSV_KIND),
+        (names::SPEC_HASH_LABEL, &super::spec_hash(&spec)),
+    ];
+    labels.extend(owned.map(|(key, value)| (key.to_owned(), value.into())));
+    let mut metadata = json!({
+        "name": entry.name,
+        "namespace": csv.metadata.namespace,
+        "labels": labels,
+        "ownerReferences": [{
+            "apiVersion": names::CSV_API_VERSION,
+            "kind": names::CSV_KIND,
+            "name": csv.metadata.name,
+            "uid": csv.metadata.uid,
+            "controller": false,
+            "blockOwnerDeletion": false,
+        }],
+    });
+    let config_annotations = config.and_then(|config| config.get("annotations"));
+    if let (Some(annotations), Some(metadata)) = (
+        config_annotations.filter(|annotations| annotations.is_object()),
+        metadata.as_object_mut(),
+    ) {
+        metadata.insert("annotations".to_owned(), annotations.clone());
+    }
+    json!({
+        "apiVersion": names::DEPLOYMENT_API_VERSION,
+        "kind": names::DEPLOYMENT_KIND,
+        "metadata": metadata,
+        "spec": spec,
+    })
+}
