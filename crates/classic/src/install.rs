@@ -1,37 +1,134 @@
-//! What a ClusterServiceVersion installs: the Deployments of its install strategy.
+//! What a ClusterServiceVersion installs: the Deployments of its install strategy, and what the API server needs to call them.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
 use crate::cluster::{Cluster, items, label, text};
 use crate::csv::ClusterServiceVersion;
 use crate::{hash, names, wire};
 
+pub mod rbac;
+pub mod serving;
+
+mod callers;
 mod deployment;
 mod overrides;
 mod shapes;
 
+pub use callers::webhook_hash;
+
+/// A certificate with its key and authority, each PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The authority that signed it.
+    pub authority: String,
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    /// When it expires.
+    pub expires: Timestamp,
+}
+
+/// Who makes certificates. One installation has one authority.
+pub trait Issuer {
+    /// Makes a certificate for these hosts; the first is its common name.
+    ///
+    /// # Errors
+    /// Why none can be made.
+    fn issue(&self, hosts: &[String]) -> Result<Certificate, String>;
+}
+
 /// What an installation wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
-    /// The Deployments, whole, in the order of the strategy.
+    /// The objects, whole, in their order.
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
+    /// When the first of the certificates that were made expires.
+    pub expires: Option<Timestamp>,
+    /// Why the rest is not installed.
+    pub error: Option<String>,
 }
 
-/// The Deployments that a ClusterServiceVersion wants, with their labels and owner.
+/// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those of the
+/// cluster.
 ///
 /// `object` is the ClusterServiceVersion on the wire, and `csv` what was read of it.
 pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<Value> {
+    let place = csv.metadata.namespace.as_str();
+    let authorities = serving::called(csv).into_iter().filter_map(|deployment| {
+        let secret = cluster.get(names::SECRET_KIND, place, &serving::secret_name(deployment))?;
+        Some((deployment, serving::authority(secret)?))
+    });
+    wanted(object, csv, cluster, &authorities.collect())
+}
+
+fn wanted(
+    object: &Value,
+    csv: &ClusterServiceVersion,
+    cluster: &Cluster,
+    authorities: &callers::Authorities<'_>,
+) -> Vec<Value> {
     let config = overrides::config(csv, cluster);
     let strategy = csv.spec.install.spec.deployments.iter();
     strategy
-        .map(|entry| deployment::deployment(object, csv, entry, config))
+        .map(|entry| {
+            let authority = authorities.get(entry.name.as_str()).map(String::as_str);
+            deployment::deployment(object, csv, entry, config, authority)
+        })
         .collect()
 }
 
-/// What is to be written and deleted so that the Deployments are those of the strategy.
-pub fn install(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Installed {
+/// What is to be written and deleted so that all that the strategy wants is there.
+pub fn install(
+    object: &Value,
+    csv: &ClusterServiceVersion,
+    cluster: &Cluster,
+    issuer: &dyn Issuer,
+) -> Installed {
+    let mut installed = Installed::default();
+    let mut authorities = BTreeMap::new();
+    for deployment in serving::called(csv) {
+        match serving::serve(object, csv, deployment, cluster, issuer) {
+            Ok(served) => {
+                installed.written.extend(served.objects);
+                authorities.insert(deployment, served.authority);
+                let expiries = installed
+                    .expires
+                    .into_iter()
+                    .chain(served.issued.map(|issued| issued.expires));
+                installed.expires = expiries.min();
+            }
+            Err(error) => {
+                installed.error = Some(error);
+                return installed;
+            }
+        }
+    }
+    let mut callers = Vec::new();
+    for (index, deployment) in wanted(object, csv, cluster, &authorities).into_iter().enumerate() {
+        installed.written.push(deployment);
+        if index > 0 {
+            continue;
+        }
+        if let Err(error) = callers::write(csv, &authorities, cluster, &mut callers) {
+            installed.error = Some(error);
+            break;
+        }
+    }
+    installed.written.append(&mut callers);
+    if installed.error.is_none() {
+        installed.deleted = orphans(csv, cluster);
+    }
+    installed
+}
+
+/// Deployments of a ClusterServiceVersion that its strategy does not name.
+fn orphans(csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<String> {
     let strategy = &csv.spec.install.spec.deployments;
     let is_orphan = |found: &&Value| {
         let name = text(found, "/metadata/name");
@@ -44,19 +141,40 @@ pub fn install(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -
     let orphans = watched
         .in_namespace(names::DEPLOYMENT_KIND, &csv.metadata.namespace)
         .filter(is_orphan);
-    Installed {
-        written: deployments(object, csv, cluster),
-        deleted: orphans
-            .map(|found| text(found, "/metadata/name").to_owned())
-            .collect(),
-    }
+    orphans
+        .map(|found| text(found, "/metadata/name").to_owned())
+        .collect()
 }
 
 /// Whether the labels of an object name this ClusterServiceVersion as its owner.
 pub fn is_of(object: &Value, csv: &ClusterServiceVersion) -> bool {
-    label(object, names::OWNER_LABEL) == csv.metadata.name
-        && label(object, names::OWNER_NAMESPACE_LABEL) == csv.metadata.namespace
-        && label(object, names::OWNER_KIND_LABEL) == names::CSV_KIND
+    let labels = [names::OWNER_LABEL, names::OWNER_NAMESPACE_LABEL, names::OWNER_KIND_LABEL];
+    labels.map(|key| label(object, key)) == [&csv.metadata.name, &csv.metadata.namespace, names::CSV_KIND]
+}
+
+/// The labels by which the objects of a ClusterServiceVersion are found.
+fn owner_labels(csv: &ClusterServiceVersion) -> Map<String, Value> {
+    let labels = [
+        (names::OWNER_LABEL, csv.metadata.name.as_str()),
+        (names::OWNER_NAMESPACE_LABEL, csv.metadata.namespace.as_str()),
+        (names::OWNER_KIND_LABEL, names::CSV_KIND),
+    ];
+    labels
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect()
+}
+
+/// The owner reference to a ClusterServiceVersion.
+fn owner_reference(csv: &Value) -> Value {
+    json!({
+        "apiVersion": names::CSV_API_VERSION,
+        "kind": names::CSV_KIND,
+        "name": text(csv, "/metadata/name"),
+        "uid": text(csv, "/metadata/uid"),
+        "controller": false,
+        "blockOwnerDeletion": false,
+    })
 }
 
 /// The value of the label `olm.deployment-spec-hash`.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{Outcome, expect};
 
 pub mod csv_phases;
+pub mod csv_render;
 pub mod csv_requirements;
 pub mod operatorgroup;
 

@@ -4,15 +4,16 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::ClusterServiceVersion;
 use super::requirements::{Facts, Requirements, evaluate};
 use super::status::set_phase;
 use crate::cluster::text;
-use crate::operator_group::OperatorGroup;
+use crate::install::Issuer;
 use crate::names;
+use crate::operator_group::OperatorGroup;
 
 mod api_services;
 mod certificates;
@@ -24,8 +25,13 @@ mod steps;
 mod upgradeable;
 mod webhooks;
 
+pub use api_services::is_adoptable;
+
 /// The reason that nothing but a change of accounts, roles or bindings ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
+
+/// How long before its end a certificate is due.
+const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a pass wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +51,7 @@ pub struct Outcome {
 /// A pass under way.
 struct Pass<'a> {
     facts: &'a Facts<'a>,
+    issuer: &'a dyn Issuer,
     csv: ClusterServiceVersion,
     now: Timestamp,
     outcome: Outcome,
@@ -57,13 +64,19 @@ enum Gate {
     Closed,
 }
 
-/// One pass over a ClusterServiceVersion as it is on the wire.
+/// One pass over a ClusterServiceVersion as it is on the wire. `issuer` makes the certificates of an installation.
 ///
 /// # Errors
 /// When a field that the rules read has another type.
-pub fn pass(object: &Value, facts: &Facts<'_>, now: Timestamp) -> Result<Outcome, serde_json::Error> {
+pub fn pass(
+    object: &Value,
+    facts: &Facts<'_>,
+    issuer: &dyn Issuer,
+    now: Timestamp,
+) -> Result<Outcome, serde_json::Error> {
     let mut pass = Pass {
         facts,
+        issuer,
         csv: ClusterServiceVersion::read(object)?,
         now,
         outcome: Outcome {
@@ -100,6 +113,17 @@ impl Pass<'_> {
         let present = [field("/status/phase"), field("/status/reason"), field("/status/message")];
         if present != [phase, reason, message] {
             self.set(phase, reason, message);
+        }
+    }
+
+    /// Notes that certificates were made, and when they are due.
+    fn certified(&mut self, expires: Timestamp) {
+        let due = expires - ROTATION;
+        let now = self.now;
+        if let Some(status) = crate::operator_group::object_at(&mut self.outcome.csv, &["status"]) {
+            for (key, time) in [("certsLastUpdated", now), ("certsRotateAt", due)] {
+                status.insert(key.to_owned(), format!("{time:.0}").into());
+            }
         }
     }
 

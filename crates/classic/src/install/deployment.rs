@@ -2,17 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::overrides;
+use super::{overrides, owner_labels, owner_reference, serving};
 use crate::csv::{ClusterServiceVersion, StrategyDeployment};
 use crate::names;
 use crate::operator_group::object_at;
 
-/// The Deployment as it is written. `config` is that of the Subscription.
+/// The Deployment as it is written. `config` is that of the Subscription, `authority` that of its certificate where it serves.
 pub(super) fn deployment(
     object: &Value,
     csv: &ClusterServiceVersion,
     entry: &StrategyDeployment,
     config: Option<&Value>,
+    authority: Option<&str>,
 ) -> Value {
     let mut spec = if entry.spec.is_object() {
         entry.spec.clone()
@@ -30,31 +31,22 @@ pub(super) fn deployment(
         template.extend(annotations.clone());
     }
     overrides::apply(&mut spec, config, &csv.metadata.name);
+    if let Some(authority) = authority {
+        serving::mount(&mut spec, &entry.name, authority);
+    }
     let mut labels: Map<String, Value> = entry
         .label
         .iter()
         .map(|(key, value)| (key.clone(), value.as_str().into()))
         .collect();
-    let owned = [
-        (names::MANAGED_LABEL, "true"),
-        (names::OWNER_LABEL, csv.metadata.name.as_str()),
-        (names::OWNER_NAMESPACE_LABEL, csv.metadata.namespace.as_str()),
-        (names::OWNER_KIND_LABEL, names::CSV_KIND),
-        (names::SPEC_HASH_LABEL, &super::spec_hash(&spec)),
-    ];
-    labels.extend(owned.map(|(key, value)| (key.to_owned(), value.into())));
+    labels.extend(owner_labels(csv));
+    labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
+    labels.insert(names::SPEC_HASH_LABEL.to_owned(), super::spec_hash(&spec).into());
     let mut metadata = json!({
         "name": entry.name,
         "namespace": csv.metadata.namespace,
         "labels": labels,
-        "ownerReferences": [{
-            "apiVersion": names::CSV_API_VERSION,
-            "kind": names::CSV_KIND,
-            "name": csv.metadata.name,
-            "uid": csv.metadata.uid,
-            "controller": false,
-            "blockOwnerDeletion": false,
-        }],
+        "ownerReferences": [owner_reference(object)],
     });
     let config_annotations = config.and_then(|config| config.get("annotations"));
     if let (Some(annotations), Some(metadata)) = (

@@ -9,7 +9,7 @@ use crate::{hash, names, wire};
 
 mod shapes;
 
-pub(crate) use shapes::WEBHOOK;
+pub(crate) use shapes::{RULE, WEBHOOK};
 
 /// Reasons of a ClusterServiceVersion that is not copied.
 const UNCOPIABLE: &[&str] = &[

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::Pass;
-use super::certificates::secret;
 use crate::cluster::{Cluster, items, label, text};
-use crate::csv::ApiDescription;
+use crate::csv::{ApiDescription, ClusterServiceVersion};
+use crate::install::serving::{secret_name, service_name};
 use crate::names;
 
 fn name(api: &ApiDescription) -> String {
@@ -16,23 +16,24 @@ fn name(api: &ApiDescription) -> String {
 pub(super) fn are_foreign(pass: &Pass<'_>) -> bool {
     pass.csv.spec.api_service_definitions.owned.iter().any(|api| {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
-        found.is_some_and(|found| !is_adoptable(pass, found))
+        found.is_some_and(|found| !is_adoptable(found, &pass.csv, pass.facts.cluster))
     })
 }
 
 /// Whether the labels of an APIService name this ClusterServiceVersion, the one that it replaces, or one that is going.
-fn is_adoptable(pass: &Pass<'_>, found: &Value) -> bool {
+pub fn is_adoptable(found: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> bool {
     let owner = label(found, names::OWNER_LABEL);
+    let place = csv.metadata.namespace.as_str();
     if label(found, names::OWNER_KIND_LABEL) != names::CSV_KIND
-        || label(found, names::OWNER_NAMESPACE_LABEL) != pass.namespace()
+        || label(found, names::OWNER_NAMESPACE_LABEL) != place
         || owner.is_empty()
     {
         return false;
     }
     let is_going = |csv: &Value| matches!(text(csv, "/status/phase"), "Replacing" | "Deleting");
-    owner == pass.name()
-        || owner == pass.csv.spec.replaces
-        || pass.sibling(owner).is_some_and(is_going)
+    owner == csv.metadata.name
+        || owner == csv.spec.replaces
+        || cluster.get(names::CSV_KIND, place, owner).is_some_and(is_going)
 }
 
 /// Whether every owned APIService exists, is served and answers.
@@ -75,21 +76,20 @@ pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
 
 fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
     let cluster = pass.facts.cluster;
-    let service_name = name(api);
+    let registration = name(api);
     let place = pass.namespace();
-    let registered = require(cluster, names::API_SERVICE_KIND, "", &service_name)?;
-    if !is_adoptable(pass, registered) {
-        return Err(format!("pre-existing APIService {service_name} is not adoptable"));
+    let registered = require(cluster, names::API_SERVICE_KIND, "", &registration)?;
+    if !is_adoptable(registered, &pass.csv, cluster) {
+        return Err(format!("pre-existing APIService {registration} is not adoptable"));
     }
     let deployment = api.deployment_name.as_str();
-    let service = format!("{deployment}-service");
+    let service = service_name(deployment);
     let watched = cluster.watched();
     require(&watched, "Service", place, &service)?;
     if text(registered, "/spec/service/name") != service || text(registered, "/spec/service/namespace") != place {
         return Err("found APIService and service reference mismatch".to_owned());
     }
-    let kept = secret(deployment);
-    let kept = require(cluster, names::SECRET_KIND, place, &kept)?;
+    let kept = require(cluster, names::SECRET_KIND, place, &secret_name(deployment))?;
     let hash = annotation(kept, "/metadata/annotations");
     let live = require(&watched, names::DEPLOYMENT_KIND, place, deployment)?;
     if annotation(live, "/spec/template/metadata/annotations") != hash {
@@ -102,8 +102,8 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
         account => account,
     };
     require(&watched, "ServiceAccount", place, account)?;
-    require(&watched, "Role", place, &secret(deployment))?;
-    require(&watched, "RoleBinding", place, &secret(deployment))?;
+    require(&watched, "Role", place, &secret_name(deployment))?;
+    require(&watched, "RoleBinding", place, &secret_name(deployment))?;
     require(
         &watched,
         "ClusterRoleBinding",

@@ -106,7 +106,7 @@ fn install_ready(pass: &mut Pass<'_>) {
     if !has_strategy(pass) {
         return;
     }
-    let installed = install::install(&pass.outcome.csv, &pass.csv, pass.facts.cluster);
+    let installed = install::install(&pass.outcome.csv, &pass.csv, pass.facts.cluster, pass.issuer);
     let place = pass.namespace().to_owned();
     let kind = names::DEPLOYMENT_KIND;
     let deleted = installed.deleted.into_iter();
@@ -114,6 +114,14 @@ fn install_ready(pass: &mut Pass<'_>) {
         .deleted
         .extend(deleted.map(|name| (kind.to_owned(), place.clone(), name)));
     pass.outcome.written.extend(installed.written);
+    if let Some(error) = installed.error {
+        let message = format!("install strategy failed: {error}");
+        pass.set("Failed", "InstallComponentFailed", &message);
+        return pass.retry(error);
+    }
+    if let Some(expires) = installed.expires {
+        pass.certified(expires);
+    }
     pass.set(
         "Installing",
         "InstallSucceeded",

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Pass;
 use crate::cluster::{items, label, text};
-use crate::{hash, install, names, wire};
+use crate::{install, names};
 
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 const ADMISSION_KINDS: [&str; 3] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "*"];
@@ -50,7 +50,7 @@ pub(super) fn are_installed(pass: &Pass<'_>) -> bool {
             "ConversionWebhook" => return converts(pass, definition),
             _ => return true,
         };
-        let hash = hash::text(&format!("{}\n", wire::write(definition, crate::operator_group::copies::WEBHOOK)));
+        let hash = install::webhook_hash(definition);
         pass.facts.cluster.of_kind(kind).any(|found| {
             install::is_of(found, &pass.csv)
                 && label(found, names::WEBHOOK_NAME_LABEL) == text(definition, "/generateName")

@@ -77,7 +77,8 @@ const PERMISSIONS: Shape = Shape::Struct(&[
     text("serviceAccountName"),
     Field::always("rules", "null", Shape::List(&RULE)),
 ]);
-const RULE: Shape = Shape::Struct(&[
+/// A rule of a role.
+pub(crate) const RULE: Shape = Shape::Struct(&[
     Field::always("verbs", "null", PLAIN),
     optional("apiGroups"),
     optional("resources"),

@@ -1,0 +1,246 @@
+//! What makes the API server call a Deployment: APIServices, webhook configurations, and conversions of
+//! CustomResourceDefinitions.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::serving::{bundle, port, service_name};
+use super::{is_of, owner_labels};
+use crate::cluster::{Cluster, items, label, text};
+use crate::csv::{ApiDescription, ClusterServiceVersion};
+use crate::csv::phases::is_adoptable;
+use crate::operator_group::copies::WEBHOOK;
+use crate::operator_group::targets::webhook_selector;
+use crate::operator_group::{OperatorGroup, object_at};
+use crate::{hash, names, wire};
+
+/// The authority of each Deployment that is called.
+pub(super) type Authorities<'a> = BTreeMap<&'a str, String>;
+
+const DEFAULT_PORT: i32 = 443;
+/// What the entry of a webhook configuration has as its definition has it.
+const COPIED: [&str; 7] = [
+    "rules",
+    "failurePolicy",
+    "matchPolicy",
+    "objectSelector",
+    "sideEffects",
+    "timeoutSeconds",
+    "admissionReviewVersions",
+];
+
+/// The objects for all aggregated APIs and webhooks.
+///
+/// # Errors
+/// The first thing that cannot be installed; what comes before it is in `written`.
+pub(super) fn write(
+    csv: &ClusterServiceVersion,
+    authorities: &Authorities<'_>,
+    cluster: &Cluster,
+    written: &mut Vec<Value>,
+) -> Result<(), String> {
+    for api in &csv.spec.api_service_definitions.owned {
+        written.push(api_service(csv, api, authorities, cluster)?);
+    }
+    for definition in &csv.spec.webhook_definitions {
+        let authority = authorities.get(text(definition, "/deploymentName"));
+        let authority = authority.map(|authority| bundle(authority)).unwrap_or_default();
+        match text(definition, "/type") {
+            "ValidatingAdmissionWebhook" => {
+                written.extend(admission("Validating", csv, definition, &authority, cluster)?);
+            }
+            "MutatingAdmissionWebhook" => {
+                written.extend(admission("Mutating", csv, definition, &authority, cluster)?);
+            }
+            "ConversionWebhook" => written.extend(conversion(csv, definition, &authority, cluster)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn labelled(object: &mut Value, csv: &ClusterServiceVersion, more: &[(&str, String)]) {
+    if let Some(labels) = object_at(object, &["metadata", "labels"]) {
+        labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
+        labels.extend(owner_labels(csv));
+        labels.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.as_str().into())));
+    }
+}
+
+fn api_service(
+    csv: &ClusterServiceVersion,
+    api: &ApiDescription,
+    authorities: &Authorities<'_>,
+    cluster: &Cluster,
+) -> Result<Value, String> {
+    let name = format!("{}.{}", api.version, api.group);
+    let found = cluster.get(names::API_SERVICE_KIND, "", &name);
+    if found.is_some_and(|found| !is_adoptable(found, csv, cluster)) {
+        return Err(format!("pre-existing APIService {name} is not adoptable"));
+    }
+    let mut object = found.cloned().unwrap_or_else(|| {
+        json!({
+            "apiVersion": format!("{}/v1", names::API_SERVICE_GROUP), "kind": names::API_SERVICE_KIND,
+            "metadata": {"name": name}, "spec": {"groupPriorityMinimum": 2000, "versionPriority": 15},
+        })
+    });
+    labelled(&mut object, csv, &[]);
+    let deployment = api.deployment_name.as_str();
+    let port = if api.container_port == 0 {
+        DEFAULT_PORT
+    } else {
+        api.container_port
+    };
+    if let Some(spec) = object_at(&mut object, &["spec"]) {
+        let service = json!({
+            "name": service_name(deployment), "namespace": csv.metadata.namespace, "port": port,
+        });
+        let authority = authorities.get(deployment).map(|authority| bundle(authority));
+        for (key, value) in [
+            ("group", json!(api.group)),
+            ("version", json!(api.version)),
+            ("service", service),
+            ("caBundle", json!(authority)),
+        ] {
+            spec.insert(key.to_owned(), value);
+        }
+    }
+    Ok(object)
+}
+
+/// The Service that a webhook is called at. Its name has dashes for the dots of the Deployment.
+fn client_config(csv: &ClusterServiceVersion, definition: &Value, authority: &str, path: Option<&str>) -> Value {
+    let deployment = text(definition, "/deploymentName").replace('.', "-");
+    let mut service = json!({
+        "name": service_name(&deployment), "namespace": csv.metadata.namespace, "port": port(definition),
+    });
+    if let (Some(path), Some(service)) = (path, service.as_object_mut()) {
+        service.insert("path".to_owned(), path.into());
+    }
+    json!({"service": service, "caBundle": authority})
+}
+
+/// The hash of a webhook definition, which says that its configuration must be written.
+pub fn webhook_hash(definition: &Value) -> String {
+    hash::text(&format!("{}\n", wire::write(definition, WEBHOOK)))
+}
+
+fn admission(
+    effect: &str,
+    csv: &ClusterServiceVersion,
+    definition: &Value,
+    authority: &str,
+    cluster: &Cluster,
+) -> Result<Vec<Value>, String> {
+    let kind = format!("{effect}WebhookConfiguration");
+    let name = text(definition, "/generateName");
+    let mut groups = cluster.in_namespace(names::OPERATOR_GROUP_KIND, &csv.metadata.namespace);
+    let (Some(object), None) = (groups.next(), groups.next()) else {
+        return Err("error retrieving OperatorGroup info".to_owned());
+    };
+    let group = OperatorGroup::read(object).map_err(|error| error.to_string())?;
+    let selector = webhook_selector(&group, object).map_err(|error| error.to_string())?;
+    let path = definition.get("webhookPath").and_then(Value::as_str);
+    let mut entry = Map::new();
+    entry.insert("name".to_owned(), name.into());
+    for key in COPIED {
+        if let Some(value) = definition.get(key).filter(|value| !value.is_null()) {
+            entry.insert(key.to_owned(), value.clone());
+        }
+    }
+    if effect == "Mutating"
+        && let Some(policy) = definition.get("reinvocationPolicy")
+    {
+        entry.insert("reinvocationPolicy".to_owned(), policy.clone());
+    }
+    if let Some(selector) = selector {
+        entry.insert("namespaceSelector".to_owned(), selector);
+    }
+    let client = client_config(csv, definition, authority, path);
+    entry.insert("clientConfig".to_owned(), client);
+    let more = [
+        (names::WEBHOOK_NAME_LABEL, name.to_owned()),
+        (names::WEBHOOK_HASH_LABEL, webhook_hash(definition)),
+    ];
+    let mut written: Vec<Value> = cluster
+        .of_kind(&kind)
+        .filter(|found| is_of(found, csv) && label(found, names::WEBHOOK_NAME_LABEL) == name)
+        .cloned()
+        .collect();
+    if written.is_empty() {
+        written.push(json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"generateName": format!("{name}-")},
+        }));
+    }
+    for object in &mut written {
+        labelled(object, csv, &more);
+        if let Some(object) = object.as_object_mut() {
+            object.insert("webhooks".to_owned(), json!([entry]));
+        }
+    }
+    Ok(written)
+}
+
+fn conversion(
+    csv: &ClusterServiceVersion,
+    definition: &Value,
+    authority: &str,
+    cluster: &Cluster,
+) -> Result<Vec<Value>, String> {
+    let modes = &csv.spec.install_modes;
+    let is_global = modes
+        .iter()
+        .all(|mode| mode.supported == (mode.kind == "AllNamespaces"))
+        && modes.iter().any(|mode| mode.supported);
+    if !is_global {
+        return Err(
+            "unable to manage conversion webhook: CSVs with conversion webhooks must support only AllNamespaces".to_owned(),
+        );
+    }
+    let converted: Vec<&str> = items(definition, "/conversionCRDs")
+        .filter_map(Value::as_str)
+        .collect();
+    if converted.is_empty() {
+        return Err(
+            "unable to manager conversion webhook: conversion webhook must have at least one CRD specified".to_owned(),
+        );
+    }
+    let mut written = Vec::new();
+    for name in converted {
+        let Some(found) = cluster.get(names::CRD_KIND, "", name) else {
+            return Err(format!(
+                "unable to get CRD {name} specified in Conversion Webhook: customresourcedefinitions.apiextensions.k8s.io \
+                 \"{name}\" not found"
+            ));
+        };
+        let mut owned = csv.spec.custom_resource_definitions.owned.iter();
+        if !owned.any(|owned| owned.name == name) {
+            return Err(format!("csv {} does not own CRD {name}", csv.metadata.name));
+        }
+        if found.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true)) {
+            return Err(
+                "crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do the conversion"
+                    .to_owned(),
+            );
+        }
+        let path = match text(definition, "/webhookPath") {
+            "" => "/",
+            path => path,
+        };
+        let mut object = found.clone();
+        if let Some(spec) = object_at(&mut object, &["spec"]) {
+            let conversion = json!({
+                "strategy": "Webhook",
+                "webhook": {
+                    "clientConfig": client_config(csv, definition, authority, Some(path)),
+                    "conversionReviewVersions": definition.get("admissionReviewVersions"),
+                },
+            });
+            spec.insert("conversion".to_owned(), conversion);
+        }
+        written.push(object);
+    }
+    Ok(written)
+}

@@ -1,0 +1,285 @@
+//! What a Deployment needs that the API server calls: a Service, a certificate, and the right to read it.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{Certificate, Issuer, owner_labels, owner_reference};
+use crate::cluster::{Cluster, items, text};
+use crate::csv::ClusterServiceVersion;
+use crate::names;
+use crate::operator_group::object_at;
+
+const DEFAULT_PORT: i64 = 443;
+const AUTHORITY: &str = "olmCAKey";
+const SYSTEM: &str = "kube-system";
+
+/// The names of the Deployments that the API server calls.
+pub fn called(csv: &ClusterServiceVersion) -> BTreeSet<&str> {
+    let services = csv.spec.api_service_definitions.owned.iter();
+    let services = services.map(|owned| owned.deployment_name.as_str());
+    let webhooks = csv.spec.webhook_definitions.iter();
+    services
+        .chain(webhooks.map(|webhook| text(webhook, "/deploymentName")))
+        .collect()
+}
+
+/// The name of the Service of a Deployment.
+pub fn service_name(deployment: &str) -> String {
+    format!("{deployment}-service")
+}
+
+/// The name of the Secret with the certificate of a Deployment.
+pub fn secret_name(deployment: &str) -> String {
+    format!("{deployment}-service-cert")
+}
+
+/// The authority in a Secret, PEM; nothing where there is none.
+pub(super) fn authority(secret: &Value) -> Option<String> {
+    let coded = secret.pointer("/data")?.get(AUTHORITY)?.as_str()?;
+    String::from_utf8(STANDARD.decode(coded).ok()?).ok()
+}
+
+/// The authority as webhook configurations and APIServices have it.
+pub(super) fn bundle(authority: &str) -> String {
+    STANDARD.encode(authority)
+}
+
+/// The value of the annotation `olmcahash`.
+pub(super) fn authority_hash(authority: &str) -> String {
+    hex::encode(Sha256::digest(authority))
+}
+
+/// The objects for one Deployment, and its authority. A Secret that is there and whole is kept.
+pub(super) struct Served {
+    pub(super) objects: Vec<Value>,
+    pub(super) authority: String,
+    pub(super) issued: Option<Certificate>,
+}
+
+/// Makes what a Deployment needs to be called.
+///
+/// # Errors
+/// When no certificate can be issued.
+pub(super) fn serve(
+    object: &Value,
+    csv: &ClusterServiceVersion,
+    deployment: &str,
+    cluster: &Cluster,
+    issuer: &dyn Issuer,
+) -> Result<Served, String> {
+    let place = csv.metadata.namespace.as_str();
+    let mut entries = csv.spec.install.spec.deployments.iter();
+    let spec = entries
+        .find(|entry| entry.name == deployment)
+        .map_or(Value::Null, |entry| entry.spec.clone());
+    let account = match text(&spec, "/template/spec/serviceAccountName") {
+        "" => "default",
+        account => account,
+    };
+    let service = service_name(deployment);
+    let mut objects = vec![json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(object, &service),
+        "spec": {
+            "ports": ports(csv, deployment),
+            "selector": spec.pointer("/selector/matchLabels").unwrap_or(&Value::Null),
+        },
+    })];
+    let name = secret_name(deployment);
+    let kept = cluster
+        .get(names::SECRET_KIND, place, &name)
+        .filter(|secret| !text(secret, "/data/tls.crt").is_empty())
+        .and_then(authority);
+    let (authority, issued) = match kept {
+        Some(authority) => (authority, None),
+        None => {
+            let host = format!("{service}.{place}");
+            let hosts = [host.clone(), format!("{host}.svc"), format!("{host}.svc.cluster.local")];
+            let issued = issuer.issue(&hosts)?;
+            objects.push(secret(object, &name, &issued));
+            (issued.authority.clone(), Some(issued))
+        }
+    };
+    objects.extend(rights(object, csv, deployment, account, cluster));
+    Ok(Served {
+        objects,
+        authority,
+        issued,
+    })
+}
+
+fn metadata(csv: &Value, name: &str) -> Value {
+    json!({
+        "name": name,
+        "namespace": text(csv, "/metadata/namespace"),
+        "labels": {names::MANAGED_LABEL: "true"},
+        "ownerReferences": [owner_reference(csv)],
+    })
+}
+
+fn secret(csv: &Value, name: &str, issued: &Certificate) -> Value {
+    let mut metadata = metadata(csv, name);
+    if let Some(metadata) = metadata.as_object_mut() {
+        let hash = authority_hash(&issued.authority);
+        metadata.insert("annotations".to_owned(), json!({names::CA_HASH_ANNOTATION: hash}));
+    }
+    json!({
+        "apiVersion": "v1", "kind": names::SECRET_KIND, "metadata": metadata, "type": "kubernetes.io/tls",
+        "data": {
+            "tls.crt": STANDARD.encode(&issued.certificate),
+            "tls.key": STANDARD.encode(&issued.key),
+            AUTHORITY: STANDARD.encode(&issued.authority),
+        },
+    })
+}
+
+/// One port for each that is called.
+fn ports(csv: &ClusterServiceVersion, deployment: &str) -> Vec<Value> {
+    let services = csv.spec.api_service_definitions.owned.iter();
+    let services = services
+        .filter(|owned| owned.deployment_name == deployment)
+        .map(|owned| (i64::from(owned.container_port), Value::Null));
+    let webhooks = csv.spec.webhook_definitions.iter();
+    let webhooks = webhooks
+        .filter(|webhook| text(webhook, "/deploymentName") == deployment)
+        .map(|webhook| {
+            let target = webhook.get("targetPort").cloned().unwrap_or_default();
+            (port(webhook), target)
+        });
+    let mut ports: Vec<Value> = Vec::new();
+    for (port, target) in services.chain(webhooks) {
+        let port = if port == 0 { DEFAULT_PORT } else { port };
+        let target = match target {
+            Value::Null => port.into(),
+            target => target,
+        };
+        let wanted = json!({"name": port.to_string(), "port": port, "targetPort": target});
+        if !ports.contains(&wanted) {
+            ports.push(wanted);
+        }
+    }
+    ports
+}
+
+/// The port of a webhook; 0 where none is given.
+pub(super) fn port(webhook: &Value) -> i64 {
+    webhook
+        .get("containerPort")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+/// The right of the account to read its certificate, and to ask the API server who calls.
+fn rights(
+    object: &Value,
+    csv: &ClusterServiceVersion,
+    deployment: &str,
+    account: &str,
+    cluster: &Cluster,
+) -> Vec<Value> {
+    let (secret, service) = (secret_name(deployment), service_name(deployment));
+    let place = csv.metadata.namespace.as_str();
+    let api_version = names::RBAC_API_VERSION;
+    let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": place}]);
+    let bound = |kind: &str, name: &str| json!({"apiGroup": names::RBAC_GROUP, "kind": kind, "name": name});
+    // One that nobody owns stays so.
+    let of = |kind: &str| {
+        let mut metadata = metadata(object, &secret);
+        let is_unowned = cluster.get(kind, place, &secret).is_some_and(|found| {
+            !items(found, "/metadata/ownerReferences")
+                .any(|owner| text(owner, "/kind") == names::CSV_KIND)
+        });
+        if let (true, Some(metadata)) = (is_unowned, metadata.as_object_mut()) {
+            metadata.remove("ownerReferences");
+        }
+        metadata
+    };
+    let mut labels = owner_labels(csv);
+    labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
+    vec![
+        json!({
+            "apiVersion": api_version, "kind": "Role", "metadata": of("Role"),
+            "rules": [{
+                "verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret],
+            }],
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding", "metadata": of("RoleBinding"),
+            "subjects": subjects, "roleRef": bound("Role", &secret),
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("{service}-system:auth-delegator"), "labels": labels},
+            "subjects": subjects, "roleRef": bound("ClusterRole", "system:auth-delegator"),
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding",
+            "metadata": {
+                "name": format!("{service}-auth-reader"), "namespace": SYSTEM,
+                "labels": {names::MANAGED_LABEL: "true"},
+            },
+            "subjects": subjects, "roleRef": bound("Role", "extension-apiserver-authentication-reader"),
+        }),
+    ]
+}
+
+/// Gives the Pods of a DeploymentSpec the certificate, and the hash of its authority.
+pub(super) fn mount(spec: &mut Value, deployment: &str, authority: &str) {
+    if let Some(annotations) = object_at(spec, &["template", "metadata", "annotations"]) {
+        let hash = authority_hash(authority);
+        annotations.insert(names::CA_HASH_ANNOTATION.to_owned(), hash.into());
+    }
+    let Some(pod) = object_at(spec, &["template", "spec"]) else {
+        return;
+    };
+    if pod
+        .get("serviceAccountName")
+        .and_then(Value::as_str)
+        .is_none_or(str::is_empty)
+    {
+        pod.insert("serviceAccountName".to_owned(), "default".into());
+    }
+    let secret = secret_name(deployment);
+    let files = [
+        (APISERVER_VOLUME, ["apiserver.crt", "apiserver.key"]),
+        (WEBHOOK_VOLUME, ["tls.crt", "tls.key"]),
+    ];
+    for ((name, path), [certificate, key]) in files {
+        let volume = json!({"name": name, "secret": {
+            "secretName": secret,
+            "items": [{"key": "tls.crt", "path": certificate}, {"key": "tls.key", "path": key}],
+        }});
+        replace(pod, "volumes", volume, |found| text(found, "/name") == name);
+        let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let mounts = container.get("volumeMounts").and_then(Value::as_array);
+            let is_mounted = mounts
+                .into_iter()
+                .flatten()
+                .any(|mount| text(mount, "/name") == name);
+            if !is_mounted {
+                let mount = json!({"name": name, "mountPath": path});
+                replace(container, "volumeMounts", mount, |found| text(found, "/mountPath") == path);
+            }
+        }
+    }
+}
+
+/// Puts an element into a list in place of those that it replaces, else at the end.
+fn replace(object: &mut Map<String, Value>, key: &str, element: Value, is_replaced: impl Fn(&Value) -> bool) {
+    let list = object.entry(key).or_insert_with(|| json!([]));
+    if list.is_null() {
+        *list = json!([]);
+    }
+    let Some(list) = list.as_array_mut() else {
+        return;
+    };
+    match list.iter_mut().find(|found| is_replaced(found)) {
+        Some(found) => *found = element,
+        None => list.push(element),
+    }
+}
