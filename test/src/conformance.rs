@@ -206,6 +206,14 @@ const SUITES: &[Suite] = &[
         file: "classic-csv-requirements.json",
         run: classic::csv_requirements::run,
     },
+    Suite {
+        file: "classic-csv-phases.json",
+        run: classic::csv_phases::run,
+    },
+    Suite {
+        file: "classic-csv-render.json",
+        run: classic::csv_render::run,
+    },
 ];
 
 #[derive(Deserialize)]

@@ -44,7 +44,7 @@ pub trait Issuer {
 /// What an installation wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
-    /// The objects, whole, in their order.
+    /// The objects that differ from what is there, whole, in their order.
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
@@ -121,6 +121,14 @@ pub fn install(
         }
     }
     installed.written.append(&mut callers);
+    installed.written.retain(|object| {
+        let found = cluster.get(
+            text(object, "/kind"),
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+        );
+        found != Some(object)
+    });
     if installed.error.is_none() {
         installed.deleted = orphans(csv, cluster);
     }
@@ -148,7 +156,11 @@ fn orphans(csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<String> {
 
 /// Whether the labels of an object name this ClusterServiceVersion as its owner.
 pub fn is_of(object: &Value, csv: &ClusterServiceVersion) -> bool {
-    let labels = [names::OWNER_LABEL, names::OWNER_NAMESPACE_LABEL, names::OWNER_KIND_LABEL];
+    let labels = [
+        names::OWNER_LABEL,
+        names::OWNER_NAMESPACE_LABEL,
+        names::OWNER_KIND_LABEL,
+    ];
     labels.map(|key| label(object, key)) == [&csv.metadata.name, &csv.metadata.namespace, names::CSV_KIND]
 }
 

@@ -110,7 +110,11 @@ impl Pass<'_> {
     /// Sets phase, reason and message where one of them differs.
     fn set_changed(&mut self, phase: &str, reason: &str, message: &str) {
         let field = |key: &str| text(&self.outcome.csv, key).to_owned();
-        let present = [field("/status/phase"), field("/status/reason"), field("/status/message")];
+        let present = [
+            field("/status/phase"),
+            field("/status/reason"),
+            field("/status/message"),
+        ];
         if present != [phase, reason, message] {
             self.set(phase, reason, message);
         }

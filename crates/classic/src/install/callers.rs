@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::serving::{bundle, port, service_name};
 use super::{is_of, owner_labels};
 use crate::cluster::{Cluster, items, label, text};
-use crate::csv::{ApiDescription, ClusterServiceVersion};
 use crate::csv::phases::is_adoptable;
+use crate::csv::{ApiDescription, ClusterServiceVersion};
 use crate::operator_group::copies::WEBHOOK;
 use crate::operator_group::targets::webhook_selector;
 use crate::operator_group::{OperatorGroup, object_at};
@@ -41,7 +41,11 @@ pub(super) fn write(
     written: &mut Vec<Value>,
 ) -> Result<(), String> {
     for api in &csv.spec.api_service_definitions.owned {
-        written.push(api_service(csv, api, authorities, cluster)?);
+        let object = api_service(csv, api, authorities, cluster)?;
+        // Kinds of one version of a group share an APIService.
+        if !written.contains(&object) {
+            written.push(object);
+        }
     }
     for definition in &csv.spec.webhook_definitions {
         let authority = authorities.get(text(definition, "/deploymentName"));
@@ -64,7 +68,10 @@ fn labelled(object: &mut Value, csv: &ClusterServiceVersion, more: &[(&str, Stri
     if let Some(labels) = object_at(object, &["metadata", "labels"]) {
         labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
         labels.extend(owner_labels(csv));
-        labels.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.as_str().into())));
+        labels.extend(
+            more.iter()
+                .map(|(key, value)| ((*key).to_owned(), value.as_str().into())),
+        );
     }
 }
 
@@ -110,7 +117,12 @@ fn api_service(
 }
 
 /// The Service that a webhook is called at. Its name has dashes for the dots of the Deployment.
-fn client_config(csv: &ClusterServiceVersion, definition: &Value, authority: &str, path: Option<&str>) -> Value {
+fn client_config(
+    csv: &ClusterServiceVersion,
+    definition: &Value,
+    authority: &str,
+    path: Option<&str>,
+) -> Value {
     let deployment = text(definition, "/deploymentName").replace('.', "-");
     let mut service = json!({
         "name": service_name(&deployment), "namespace": csv.metadata.namespace, "port": port(definition),
@@ -204,7 +216,8 @@ fn conversion(
         .collect();
     if converted.is_empty() {
         return Err(
-            "unable to manager conversion webhook: conversion webhook must have at least one CRD specified".to_owned(),
+            "unable to manager conversion webhook: conversion webhook must have at least one CRD specified"
+                .to_owned(),
         );
     }
     let mut written = Vec::new();

@@ -14,9 +14,10 @@ const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"]
 /// `spec.config` of the Subscription that has installed a ClusterServiceVersion.
 pub(super) fn config<'a>(csv: &'a ClusterServiceVersion, cluster: &'a Cluster) -> Option<&'a Value> {
     let mut subscriptions = cluster.in_namespace(names::SUBSCRIPTION_KIND, &csv.metadata.namespace);
-    let installed =
-        subscriptions.find(|found| text(found, "/status/installedCSV") == csv.metadata.name)?;
-    installed.pointer("/spec/config").filter(|config| config.is_object())
+    let installed = subscriptions.find(|found| text(found, "/status/installedCSV") == csv.metadata.name)?;
+    installed
+        .pointer("/spec/config")
+        .filter(|config| config.is_object())
 }
 
 /// Lays the configuration over a DeploymentSpec, and names the OperatorCondition to each regular container.

@@ -61,10 +61,12 @@ pub fn rbac(csv: &Value) -> Result<BTreeMap<String, AccountRights>, UnknownStrat
         let hashed = json!({"name": text(csv, "/metadata/name"), "permission": permission});
         let base = format!("{}-{account}", text(csv, "/metadata/name"));
         let name = named(&base, &write(&hashed, NAMESPACED));
-        let rights = accounts.entry(account.to_owned()).or_insert_with(|| AccountRights {
-            account: service_account(csv, account, text(csv, "/metadata/namespace")),
-            ..AccountRights::default()
-        });
+        let rights = accounts
+            .entry(account.to_owned())
+            .or_insert_with(|| AccountRights {
+                account: service_account(csv, account, text(csv, "/metadata/namespace")),
+                ..AccountRights::default()
+            });
         let (role, binding) = role(csv, permission, &name, "Role");
         rights.roles.push(role);
         rights.role_bindings.push(binding);
@@ -75,10 +77,12 @@ pub fn rbac(csv: &Value) -> Result<BTreeMap<String, AccountRights>, UnknownStrat
             "name": text(csv, "/metadata/name"), "namespace": text(csv, "/metadata/namespace"), "permission": permission,
         });
         let name = named(text(csv, "/metadata/name"), &write(&hashed, CLUSTER_WIDE));
-        let rights = accounts.entry(account.to_owned()).or_insert_with(|| AccountRights {
-            account: service_account(csv, account, ""),
-            ..AccountRights::default()
-        });
+        let rights = accounts
+            .entry(account.to_owned())
+            .or_insert_with(|| AccountRights {
+                account: service_account(csv, account, ""),
+                ..AccountRights::default()
+            });
         let (role, binding) = role(csv, permission, &name, "ClusterRole");
         rights.cluster_roles.push(role);
         rights.cluster_role_bindings.push(binding);
@@ -152,10 +156,7 @@ fn role(csv: &Value, permission: &Value, name: &str, kind: &str) -> (Value, Valu
         "metadata": metadata(hash::text(&rules_text), kind == "Role"),
         "rules": rules,
     });
-    let binding_text = write(
-        &json!({"RoleRef": role_ref, "Subjects": subjects}),
-        BINDING,
-    );
+    let binding_text = write(&json!({"RoleRef": role_ref, "Subjects": subjects}), BINDING);
     let binding = json!({
         "apiVersion": names::RBAC_API_VERSION,
         "kind": format!("{kind}Binding"),

@@ -98,7 +98,11 @@ pub(super) fn serve(
         Some(authority) => (authority, None),
         None => {
             let host = format!("{service}.{place}");
-            let hosts = [host.clone(), format!("{host}.svc"), format!("{host}.svc.cluster.local")];
+            let hosts = [
+                host.clone(),
+                format!("{host}.svc"),
+                format!("{host}.svc.cluster.local"),
+            ];
             let issued = issuer.issue(&hosts)?;
             objects.push(secret(object, &name, &issued));
             (issued.authority.clone(), Some(issued))
@@ -190,8 +194,7 @@ fn rights(
     let of = |kind: &str| {
         let mut metadata = metadata(object, &secret);
         let is_unowned = cluster.get(kind, place, &secret).is_some_and(|found| {
-            !items(found, "/metadata/ownerReferences")
-                .any(|owner| text(owner, "/kind") == names::CSV_KIND)
+            !items(found, "/metadata/ownerReferences").any(|owner| text(owner, "/kind") == names::CSV_KIND)
         });
         if let (true, Some(metadata)) = (is_unowned, metadata.as_object_mut()) {
             metadata.remove("ownerReferences");
@@ -263,7 +266,9 @@ pub(super) fn mount(spec: &mut Value, deployment: &str, authority: &str) {
                 .any(|mount| text(mount, "/name") == name);
             if !is_mounted {
                 let mount = json!({"name": name, "mountPath": path});
-                replace(container, "volumeMounts", mount, |found| text(found, "/mountPath") == path);
+                replace(container, "volumeMounts", mount, |found| {
+                    text(found, "/mountPath") == path
+                });
             }
         }
     }

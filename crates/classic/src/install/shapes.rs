@@ -24,7 +24,11 @@ const fn pointer(name: &'static str) -> Field {
 pub(super) const DEPLOYMENT_SPEC: Shape = Shape::Struct(&[
     pointer("replicas"),
     Field::always("selector", "null", SELECTOR),
-    Field::always("template", r#"{"metadata":{},"spec":{"containers":null}}"#, TEMPLATE),
+    Field::always(
+        "template",
+        r#"{"metadata":{},"spec":{"containers":null}}"#,
+        TEMPLATE,
+    ),
     Field::always(
         "strategy",
         "{}",
@@ -40,7 +44,11 @@ const SELECTOR: Shape = Shape::Struct(&[
     optional("matchLabels"),
     Field::optional(
         "matchExpressions",
-        Shape::List(&Shape::Struct(&[text("key"), text("operator"), optional("values")])),
+        Shape::List(&Shape::Struct(&[
+            text("key"),
+            text("operator"),
+            optional("values"),
+        ])),
     ),
 ]);
 const TEMPLATE: Shape = Shape::Struct(&[
@@ -158,7 +166,10 @@ const POD_SECURITY: Shape = Shape::Struct(&[
     optional("supplementalGroups"),
     pointer("supplementalGroupsPolicy"),
     pointer("fsGroup"),
-    Field::optional("sysctls", Shape::List(&Shape::Struct(&[text("name"), text("value")]))),
+    Field::optional(
+        "sysctls",
+        Shape::List(&Shape::Struct(&[text("name"), text("value")])),
+    ),
     pointer("fsGroupChangePolicy"),
     Field::pointer("seccompProfile", PROFILE),
     Field::pointer("appArmorProfile", PROFILE),
@@ -178,7 +189,11 @@ const NODE_REQUIREMENT: Shape = Shape::Struct(&[text("key"), text("operator"), o
 const NODE_AFFINITY: Shape = Shape::Struct(&[
     Field::pointer(
         "requiredDuringSchedulingIgnoredDuringExecution",
-        Shape::Struct(&[Field::always("nodeSelectorTerms", "null", Shape::List(&NODE_TERM))]),
+        Shape::Struct(&[Field::always(
+            "nodeSelectorTerms",
+            "null",
+            Shape::List(&NODE_TERM),
+        )]),
     ),
     Field::optional(
         "preferredDuringSchedulingIgnoredDuringExecution",
@@ -421,7 +436,10 @@ const VOLUME: Shape = Shape::Struct(&[
         ]),
     ),
     pointer("ephemeral"),
-    Field::pointer("image", Shape::Struct(&[optional("reference"), optional("pullPolicy")])),
+    Field::pointer(
+        "image",
+        Shape::Struct(&[optional("reference"), optional("pullPolicy")]),
+    ),
 ]);
 const PROJECTION: Shape = Shape::Struct(&[
     Field::pointer("secret", PROJECTED_KEYS),

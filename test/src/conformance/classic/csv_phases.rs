@@ -1,13 +1,14 @@
 //! Passes over ClusterServiceVersions.
 
-use olm_classic::csv::phases::{Outcome as Passed, pass};
 use jiff::Timestamp;
+use olm_classic::csv::phases::{Outcome as Passed, pass};
 use olm_classic::csv::requirements::Facts;
 use olm_classic::install::{Certificate, Issuer};
 use serde_json::{Map, Value, json};
 
 use super::super::{Outcome, expect};
 use super::csv_requirements::{UNKNOWN_VERSION, discovery};
+use super::operatorgroup::with_kind;
 use super::{cluster, compare, compare_objects, significant, text};
 
 /// Makes the same certificate for everyone.
@@ -34,7 +35,9 @@ pub fn run(case: &Value) -> Outcome {
         case["expect"] = expected.clone();
         run_one(&case)
     });
-    let first = outcomes.next().unwrap_or_else(|| Outcome::Fail("nothing is expected".to_owned()));
+    let first = outcomes
+        .next()
+        .unwrap_or_else(|| Outcome::Fail("nothing is expected".to_owned()));
     if first == Outcome::Pass || outcomes.any(|outcome| outcome == Outcome::Pass) {
         return Outcome::Pass;
     }
@@ -43,7 +46,11 @@ pub fn run(case: &Value) -> Outcome {
 
 fn run_one(case: &Value) -> Outcome {
     let cluster = cluster(case);
-    let Some(csv) = cluster.get("ClusterServiceVersion", text(case, "namespace"), text(case, "csv")) else {
+    let Some(csv) = cluster.get(
+        "ClusterServiceVersion",
+        text(case, "namespace"),
+        text(case, "csv"),
+    ) else {
         return Outcome::Fail("the case has no ClusterServiceVersion of this name".to_owned());
     };
     let Ok(now) = text(case, "now").parse() else {
@@ -89,7 +96,10 @@ fn status(case: &Value, passed: &Passed) -> Outcome {
 
 /// The history without times; null where it is empty.
 fn history(passed: &Passed) -> Value {
-    let entries = passed.csv["status"]["conditions"].as_array().into_iter().flatten();
+    let entries = passed.csv["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let entries: Vec<Value> = entries
         .map(|entry| json!({"message": entry["message"], "phase": entry["phase"], "reason": entry["reason"]}))
         .map(|entry| significant(&entry))
@@ -109,19 +119,27 @@ fn marks(case: &Value, passed: &Passed) -> Outcome {
             .filter(|(key, _)| key.starts_with("olm."))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        if map.is_empty() { Value::Null } else { Value::Object(map) }
+        if map.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(map)
+        }
     };
     let expected = |key: &str| match expect(case, key) {
         Value::Object(map) if map.is_empty() => Value::Null,
         other => other.clone(),
     };
-    Outcome::compare("olm_annotations", &expected("olm_annotations"), &of_olm("annotations"))
-        .and(|| Outcome::compare("olm_labels", &expected("olm_labels"), &of_olm("labels")))
+    Outcome::compare(
+        "olm_annotations",
+        &expected("olm_annotations"),
+        &of_olm("annotations"),
+    )
+    .and(|| Outcome::compare("olm_labels", &expected("olm_labels"), &of_olm("labels")))
 }
 
 fn objects(case: &Value, passed: &Passed) -> Outcome {
     let list = |key: &str| expect(case, key).as_array().cloned().unwrap_or_default();
-    let written = list("objects_written");
+    let written: Vec<Value> = list("objects_written").iter().map(with_kind).collect();
     let deleted: Vec<Value> = passed
         .deleted
         .iter()
@@ -146,7 +164,12 @@ fn recorded(object: &Value) -> Value {
         object["metadata"]["name"] = json!(name);
     }
     if let Some(data) = object.as_object_mut().and_then(|object| object.remove("data")) {
-        let mut keys: Vec<&String> = data.as_object().into_iter().flatten().map(|(key, _)| key).collect();
+        let mut keys: Vec<&String> = data
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+            .collect();
         keys.sort();
         object["data_keys"] = json!(keys);
     }

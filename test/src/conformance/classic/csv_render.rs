@@ -12,7 +12,9 @@ pub fn run(case: &Value) -> Outcome {
         return csv_phases::run(case);
     }
     match rbac(&case["csv"]) {
-        Err(error) => compare(case, "ok", &json!(false)).and(|| compare(case, "error", &json!(error.to_string()))),
+        Err(error) => {
+            compare(case, "ok", &json!(false)).and(|| compare(case, "error", &json!(error.to_string())))
+        }
         Ok(accounts) => {
             let accounts: Map<String, Value> = accounts
                 .into_iter()
@@ -20,7 +22,8 @@ pub fn run(case: &Value) -> Outcome {
                 .collect();
             let expected = sort_keys(&significant(expect(case, "by_service_account")));
             let actual = sort_keys(&significant(&Value::Object(accounts)));
-            compare(case, "ok", &json!(true)).and(|| Outcome::compare("by_service_account", &expected, &actual))
+            compare(case, "ok", &json!(true))
+                .and(|| Outcome::compare("by_service_account", &expected, &actual))
         }
     }
 }

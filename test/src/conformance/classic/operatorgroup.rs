@@ -375,7 +375,7 @@ fn csv_cluster_roles(case: &Value) -> Outcome {
 
 /// A recorded role whose owner has the kind in the letters of the API. The reference implementation writes
 /// `customresourcedefinition`, which the garbage collector does not find.
-fn with_kind(role: &Value) -> Value {
+pub(super) fn with_kind(role: &Value) -> Value {
     let mut role = significant(role);
     let owners = role
         .pointer_mut("/metadata/ownerReferences")

@@ -86,7 +86,9 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
     let service = service_name(deployment);
     let watched = cluster.watched();
     require(&watched, "Service", place, &service)?;
-    if text(registered, "/spec/service/name") != service || text(registered, "/spec/service/namespace") != place {
+    if text(registered, "/spec/service/name") != service
+        || text(registered, "/spec/service/namespace") != place
+    {
         return Err("found APIService and service reference mismatch".to_owned());
     }
     let kept = require(cluster, names::SECRET_KIND, place, &secret_name(deployment))?;

@@ -44,9 +44,8 @@ fn unready(found: &Value, name: &str) -> Option<Trouble> {
             "waiting for spec update of deployment \"{name}\" to be observed..."
         ));
     }
-    let condition = |kind: &str| {
-        items(found, "/status/conditions").find(|condition| text(condition, "/type") == kind)
-    };
+    let condition =
+        |kind: &str| items(found, "/status/conditions").find(|condition| text(condition, "/type") == kind);
     let is_over = |progress: &Value| text(progress, "/reason") == "ProgressDeadlineExceeded";
     if condition("Progressing").is_some_and(is_over) {
         return Some(Trouble::Ended(format!(

@@ -51,7 +51,10 @@ fn group(pass: &mut Pass<'_>) -> Result<OperatorGroup, Gate> {
 fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
     let targets = group.targets_annotation();
     let wanted = [
-        (names::OPERATOR_NAMESPACE_ANNOTATION, group.metadata.namespace.as_str()),
+        (
+            names::OPERATOR_NAMESPACE_ANNOTATION,
+            group.metadata.namespace.as_str(),
+        ),
         (names::OPERATOR_GROUP_ANNOTATION, group.metadata.name.as_str()),
         (names::TARGET_NAMESPACES_ANNOTATION, targets.as_str()),
     ];
@@ -87,7 +90,11 @@ fn supported(pass: &mut Pass<'_>) -> Gate {
             return Gate::Closed;
         }
     };
-    let annotation = pass.csv.metadata.annotations.get(names::TARGET_NAMESPACES_ANNOTATION);
+    let annotation = pass
+        .csv
+        .metadata
+        .annotations
+        .get(names::TARGET_NAMESPACES_ANNOTATION);
     let Some(targets) = annotation else {
         pass.set_changed(
             "Failed",
@@ -118,7 +125,11 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
         ApiDecision::Keep => return Gate::Passed,
         ApiDecision::Conflict => {
             if pass.csv.status.reason != CONFLICT {
-                pass.set("Failed", CONFLICT, "intersecting operatorgroups provide the same apis");
+                pass.set(
+                    "Failed",
+                    CONFLICT,
+                    "intersecting operatorgroups provide the same apis",
+                );
                 withdraw(pass);
             }
             return Gate::Closed;
@@ -142,7 +153,10 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
         return Gate::Closed;
     };
     if let Some(annotations) = object_at(&mut object, &["metadata", "annotations"]) {
-        annotations.insert(names::PROVIDED_APIS_ANNOTATION.to_owned(), Value::String(annotation));
+        annotations.insert(
+            names::PROVIDED_APIS_ANNOTATION.to_owned(),
+            Value::String(annotation),
+        );
     }
     pass.outcome.written.push(object);
     let own = pass.name().to_owned();
@@ -160,7 +174,11 @@ fn withdraw(pass: &mut Pass<'_>) {
             .get(names::DEPLOYMENT_KIND, &place, &entry.name)
             .is_some()
         {
-            let key = (names::DEPLOYMENT_KIND.to_owned(), place.clone(), entry.name.clone());
+            let key = (
+                names::DEPLOYMENT_KIND.to_owned(),
+                place.clone(),
+                entry.name.clone(),
+            );
             pass.outcome.deleted.push(key);
         }
     }

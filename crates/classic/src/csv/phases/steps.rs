@@ -44,13 +44,19 @@ fn has_strategy(pass: &mut Pass<'_>) -> bool {
     if !is_known {
         invalid(pass, "unrecognized install strategy");
     }
-    let replaced = pass.replaced().map(|replaced| text(replaced, "/metadata/name").to_owned());
+    let replaced = pass
+        .replaced()
+        .map(|replaced| text(replaced, "/metadata/name").to_owned());
     pass.outcome.csvs.extend(replaced);
     is_known
 }
 
 fn invalid(pass: &mut Pass<'_>, error: &str) {
-    pass.set("Failed", INVALID_STRATEGY, &format!("install strategy invalid: {error}"));
+    pass.set(
+        "Failed",
+        INVALID_STRATEGY,
+        &format!("install strategy invalid: {error}"),
+    );
 }
 
 fn pending(pass: &mut Pass<'_>) {

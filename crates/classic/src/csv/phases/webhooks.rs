@@ -9,7 +9,11 @@ use crate::cluster::{items, label, text};
 use crate::{install, names};
 
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
-const ADMISSION_KINDS: [&str; 3] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "*"];
+const ADMISSION_KINDS: [&str; 3] = [
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "*",
+];
 
 /// Why the webhooks are refused; nothing where they are good.
 pub(super) fn refusal(definitions: &[Value]) -> Option<&'static str> {
@@ -34,8 +38,8 @@ fn refused_rule(rule: &Value) -> Option<&'static str> {
     if has("/apiGroups", names::GROUP) {
         return Some("webhook rules cannot include the OLM group");
     }
-    let is_admission = has("/apiGroups", ADMISSION_GROUP)
-        && ADMISSION_KINDS.iter().any(|kind| has("/resources", kind));
+    let is_admission =
+        has("/apiGroups", ADMISSION_GROUP) && ADMISSION_KINDS.iter().any(|kind| has("/resources", kind));
     is_admission.then_some(
         "webhook rules cannot include MutatingWebhookConfiguration or ValidatingWebhookConfiguration resources",
     )
