@@ -207,6 +207,14 @@ const SUITES: &[Suite] = &[
         run: classic::csv_requirements::run,
     },
     Suite {
+        file: "classic-registry-grpc.json",
+        run: classic::registry_grpc::run,
+    },
+    Suite {
+        file: "classic-packagemanifest.json",
+        run: classic::package_manifest::run,
+    },
+    Suite {
         file: "classic-csv-phases.json",
         run: classic::csv_phases::run,
     },

@@ -6,6 +6,8 @@
 //! - [`cluster`] holds the objects that a pass reads;
 //! - [`hash`] makes the hashes in names, labels and annotations;
 //! - [`names`] holds every label, annotation and kind once;
+//! - [`package_manifest`] makes PackageManifests of catalogs;
+//! - [`registry`] answers the calls of the registry API over a file-based catalog;
 //! - [`wire`] writes objects as the Go types of the API do.
 //!
 //! Callers gather the objects and pass the time; they write what the rules return.
@@ -16,4 +18,6 @@ pub mod hash;
 pub mod install;
 pub mod names;
 pub mod operator_group;
+pub mod package_manifest;
+pub mod registry;
 pub mod wire;

@@ -9,6 +9,8 @@ pub mod csv_phases;
 pub mod csv_render;
 pub mod csv_requirements;
 pub mod operatorgroup;
+pub mod package_manifest;
+pub mod registry_grpc;
 
 /// The objects of a case.
 fn cluster(case: &Value) -> Cluster {

@@ -66,6 +66,7 @@ pub fn webhook_selector(group: &OperatorGroup, object: &Value) -> Result<Option<
     Ok(Some(json!({"matchLabels": {label: ""}})))
 }
 
+/// The labels of an object.
 fn labels(object: &Value) -> BTreeMap<String, String> {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     labels

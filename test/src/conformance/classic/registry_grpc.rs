@@ -1,0 +1,144 @@
+//! Answers of the registry API over a file-based catalog.
+
+use olm_classic::registry::{Registry, RegistryError, custom_schemas};
+use olm_fbc::check::Rule;
+use olm_fbc::meta::{limits, metas};
+use olm_fbc::{Catalog, Checker, Gvk};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::{Outcome, expect};
+use super::{list, sort_keys, text};
+
+/// Runs a case. Where several outcomes are recorded, one of them does.
+pub fn run(case: &Value) -> Outcome {
+    let actual = match read(case) {
+        Ok(catalog) => {
+            let registry = Registry::new(&catalog);
+            let calls = list(case, "calls");
+            let answers: Vec<Value> = calls
+                .into_iter()
+                .map(|call| answer(&catalog, &registry, call))
+                .collect();
+            json!({"ok": true, "answers": answers})
+        }
+        Err(error) => json!({"ok": false, "error": error}),
+    };
+    let expected: Vec<&Value> = match expect(case, "any_of").as_array() {
+        Some(any) => any.iter().collect(),
+        None => vec![case.get("expect").unwrap_or(&Value::Null)],
+    };
+    let outcomes: Vec<Outcome> = expected
+        .into_iter()
+        .map(|expected| compare(expected, &actual))
+        .collect();
+    let passed = outcomes.iter().position(|outcome| *outcome == Outcome::Pass);
+    let first = outcomes.into_iter().next();
+    match (passed, first) {
+        (Some(_), _) => Outcome::Pass,
+        (None, first) => first.unwrap_or_else(|| Outcome::Fail("nothing is expected".to_owned())),
+    }
+}
+
+/// The catalog of a case, where it is valid.
+pub(super) fn read(case: &Value) -> Result<Catalog, String> {
+    let lines: Vec<String> = list(case, "fbc").into_iter().map(Value::to_string).collect();
+    let (mut catalog, mut checker) = (Catalog::default(), Checker::new());
+    for meta in metas(lines.join("\n").as_bytes(), &limits()) {
+        let meta = meta.map_err(|error| error.to_string())?;
+        checker.add("catalog.json", &meta);
+        catalog.add(meta).map_err(|error| error.to_string())?;
+    }
+    let report = checker.finish();
+    // A registry serves bundles that carry their manifests instead of an image.
+    match report
+        .errors()
+        .find(|finding| finding.rule != Rule::BundleImageOnly)
+    {
+        Some(finding) => Err(finding.message.clone()),
+        None => Ok(catalog),
+    }
+}
+
+fn compare(expected: &Value, actual: &Value) -> Outcome {
+    Outcome::compare("ok", &expected["ok"], &actual["ok"]).and(|| {
+        let answers =
+            |outcome: &Value| -> Vec<Value> { list(outcome, "answers").into_iter().map(normal).collect() };
+        Outcome::compare("answers", &answers(expected), &answers(actual))
+    })
+}
+
+/// An answer with sorted keys and items, and with text that holds JSON as that JSON.
+fn normal(answer: &Value) -> Value {
+    let mut answer = sort_keys(&parsed(answer));
+    if let Some(items) = answer.get_mut("items_unordered").and_then(Value::as_array_mut) {
+        items.sort_by_key(ToString::to_string);
+    }
+    answer
+}
+
+fn parsed(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), parsed(value)));
+            Value::Object(fields.collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(parsed).collect()),
+        Value::String(text) if text.starts_with(['{', '[']) => {
+            serde_json::from_str(text).unwrap_or_else(|_| value.clone())
+        }
+        plain => plain.clone(),
+    }
+}
+
+fn answer(catalog: &Catalog, registry: &Registry<'_>, call: &Value) -> Value {
+    let request = call.get("request").unwrap_or(&Value::Null);
+    let asked = |key: &str| text(request, key);
+    let api = Gvk {
+        group: asked("group").to_owned(),
+        kind: asked("kind").to_owned(),
+        version: asked("version").to_owned(),
+    };
+    let (package, channel, csv) = (asked("pkgName"), asked("channelName"), asked("csvName"));
+    match text(call, "method") {
+        "ListPackages" => {
+            let named = registry
+                .list_packages()
+                .into_iter()
+                .map(|name| json!({"name": name}));
+            stream(Ok(named.collect::<Vec<_>>()))
+        }
+        "GetPackage" => one(registry.get_package(asked("name"))),
+        "ListBundles" => stream(Ok(registry.list_bundles())),
+        "GetBundle" => one(registry.get_bundle(package, channel, csv)),
+        "GetBundleForChannel" => one(registry.get_bundle_for_channel(package, channel)),
+        "GetBundleThatReplaces" => one(registry.get_bundle_that_replaces(csv, package, channel)),
+        "GetChannelEntriesThatReplace" => stream(registry.entries_that_replace(csv)),
+        "GetChannelEntriesThatProvide" => stream(registry.entries_that_provide(&api)),
+        "GetLatestChannelEntriesThatProvide" => stream(registry.latest_entries_that_provide(&api)),
+        "GetDefaultBundleThatProvides" => one(registry.default_bundle_that_provides(&api)),
+        "ExperimentalListPackageCustomSchemas" => {
+            let headers = call.get("headers").unwrap_or(&Value::Null);
+            let is_acknowledged = text(headers, "x-acknowledge-experimental") == "true";
+            match custom_schemas(catalog, asked("schema"), asked("packageName"), is_acknowledged) {
+                Ok(found) => json!({"code": "OK", "items_unordered": found}),
+                Err(error) => json!({"code": "InvalidArgument", "message": error.to_string()}),
+            }
+        }
+        other => json!({"code": "Unimplemented", "message": other}),
+    }
+}
+
+fn one(found: Result<impl Serialize, RegistryError>) -> Value {
+    match found {
+        Ok(found) => json!({"code": "OK", "response": found}),
+        Err(error) => json!({"code": "Unknown", "message": error.to_string()}),
+    }
+}
+
+fn stream(found: Result<Vec<impl Serialize>, RegistryError>) -> Value {
+    match found {
+        Ok(found) => json!({"code": "OK", "items_unordered": found}),
+        Err(error) => json!({"code": "Unknown", "message": error.to_string()}),
+    }
+}
