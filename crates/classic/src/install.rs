@@ -97,11 +97,7 @@ pub fn install(
             Ok(served) => {
                 installed.written.extend(served.objects);
                 authorities.insert(deployment, served.authority);
-                let expiries = installed
-                    .expires
-                    .into_iter()
-                    .chain(served.issued.map(|issued| issued.expires));
-                installed.expires = expiries.min();
+                installed.expires = installed.expires.into_iter().chain(served.expires).min();
             }
             Err(error) => {
                 installed.error = Some(error);

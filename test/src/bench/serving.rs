@@ -233,6 +233,7 @@ mod tests {
             elapsed: Duration::from_secs(1),
             bytes: 0,
             latencies: (1..=count).map(Duration::from_millis).collect(),
+            lost: 0,
         };
         assert_eq!(load(200).percentile(50), Duration::from_millis(100));
         assert_eq!(load(200).percentile(99), Duration::from_millis(198));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -58,7 +59,7 @@ pub(super) fn authority_hash(authority: &str) -> String {
 pub(super) struct Served {
     pub(super) objects: Vec<Value>,
     pub(super) authority: String,
-    pub(super) issued: Option<Certificate>,
+    pub(super) expires: Option<Timestamp>,
 }
 
 /// Makes what a Deployment needs to be called.
@@ -94,25 +95,24 @@ pub(super) fn serve(
         .get(names::SECRET_KIND, place, &name)
         .filter(|secret| !text(secret, "/data/tls.crt").is_empty())
         .and_then(authority);
-    let (authority, issued) = match kept {
-        Some(authority) => (authority, None),
-        None => {
-            let host = format!("{service}.{place}");
-            let hosts = [
-                host.clone(),
-                format!("{host}.svc"),
-                format!("{host}.svc.cluster.local"),
-            ];
-            let issued = issuer.issue(&hosts)?;
-            objects.push(secret(object, &name, &issued));
-            (issued.authority.clone(), Some(issued))
-        }
+    let (authority, expires) = if let Some(authority) = kept {
+        (authority, None)
+    } else {
+        let host = format!("{service}.{place}");
+        let hosts = [
+            host.clone(),
+            format!("{host}.svc"),
+            format!("{host}.svc.cluster.local"),
+        ];
+        let made = issuer.issue(&hosts)?;
+        objects.push(secret(object, &name, &made));
+        (made.authority, Some(made.expires))
     };
     objects.extend(rights(object, csv, deployment, account, cluster));
     Ok(Served {
         objects,
         authority,
-        issued,
+        expires,
     })
 }
 
@@ -125,18 +125,18 @@ fn metadata(csv: &Value, name: &str) -> Value {
     })
 }
 
-fn secret(csv: &Value, name: &str, issued: &Certificate) -> Value {
+fn secret(csv: &Value, name: &str, made: &Certificate) -> Value {
     let mut metadata = metadata(csv, name);
     if let Some(metadata) = metadata.as_object_mut() {
-        let hash = authority_hash(&issued.authority);
+        let hash = authority_hash(&made.authority);
         metadata.insert("annotations".to_owned(), json!({names::CA_HASH_ANNOTATION: hash}));
     }
     json!({
         "apiVersion": "v1", "kind": names::SECRET_KIND, "metadata": metadata, "type": "kubernetes.io/tls",
         "data": {
-            "tls.crt": STANDARD.encode(&issued.certificate),
-            "tls.key": STANDARD.encode(&issued.key),
-            AUTHORITY: STANDARD.encode(&issued.authority),
+            "tls.crt": STANDARD.encode(&made.certificate),
+            "tls.key": STANDARD.encode(&made.key),
+            AUTHORITY: STANDARD.encode(&made.authority),
         },
     })
 }

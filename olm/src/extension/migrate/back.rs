@@ -171,18 +171,19 @@ async fn restore(client: &Client, object: &Value, with: &Value) -> anyhow::Resul
     let api = api_of(client, object);
     let (kind, wanted) = (text(object, "/kind"), name(object));
     let named = || format!("{kind} {}/{wanted}", namespace(object));
-    let live = match get(&api, kind, wanted).await? {
-        Some(live) => live,
-        None => {
-            let parameters = PostParams {
-                field_manager: Some(MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            let typed: DynamicObject = serde_json::from_value(object.clone())?;
-            let made = api.create(&parameters, &typed).await;
-            note(&format!("{}/{wanted} created", kind.to_lowercase()));
-            serde_json::to_value(made.with_context(|| format!("cannot create {}", named()))?)?
-        }
+    let found = get(&api, kind, wanted).await?;
+    let live = if let Some(live) = found {
+        live
+    } else {
+        let parameters = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let typed: DynamicObject = serde_json::from_value(object.clone())?;
+        let made = api.create(&parameters, &typed).await;
+        let made = made.with_context(|| format!("cannot create {}", named()))?;
+        note(&format!("{}/{wanted} created", kind.to_lowercase()));
+        serde_json::to_value(made)?
     };
     let status = with.get("status").filter(|status| status.is_object());
     let (Some(status), None) = (

@@ -74,9 +74,9 @@ impl Record {
     }
 
     fn pack(&self) -> anyhow::Result<Vec<u8>> {
-        let mut packer = GzEncoder::new(Vec::new(), Compression::default());
-        packer.write_all(&serde_json::to_vec(self)?)?;
-        let packed = packer.finish()?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&serde_json::to_vec(self)?)?;
+        let packed = encoder.finish()?;
         ensure!(
             packed.len() <= MAX_BYTES,
             "the record of the move takes {} bytes, more than the {MAX_BYTES} that can be stored",

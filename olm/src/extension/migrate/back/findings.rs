@@ -124,6 +124,8 @@ fn other_owner(case: Case<'_>, record: &Record) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use olm_api::cluster_extension::ClusterExtensionSpec;
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
     use serde_json::json;
 
     use super::super::super::facts::tests::facts;
@@ -150,12 +152,12 @@ mod tests {
     }
 
     fn found(facts: &Facts, record: &Record, sets: &[ClusterObjectSet]) -> Vec<String> {
-        let extension = ClusterExtension::new("pots", Default::default());
+        let extension = ClusterExtension::new("pots", ClusterExtensionSpec::default());
         findings(record, facts, &extension, sets)
     }
 
     fn set(revision: i64, is_moved: bool) -> ClusterObjectSet {
-        let mut set = ClusterObjectSet::new(&format!("pots-{revision}"), Default::default());
+        let mut set = ClusterObjectSet::new(&format!("pots-{revision}"), ClusterObjectSetSpec::default());
         set.spec.revision = revision;
         set.metadata.labels = Some([(label::OWNER_NAME.to_owned(), "pots".to_owned())].into());
         if is_moved {
@@ -214,7 +216,7 @@ mod tests {
             super::findings(
                 &record,
                 &facts,
-                &ClusterExtension::new("pots", Default::default()),
+                &ClusterExtension::new("pots", ClusterExtensionSpec::default()),
                 &[]
             )[0]
             .contains("needs one OperatorGroup, \"group\"")
