@@ -1,6 +1,6 @@
 //! What OLM classic rendered of a live object. Pure: from the fields that its managers hold.
 
-use olm_api::names::{annotation, label};
+use olm_api::names::{GROUP, annotation, label};
 use olm_rollout::object::inheritance::unite;
 use serde_json::{Map, Value};
 
@@ -27,12 +27,9 @@ pub(crate) fn is_bookkeeping(key: &str) -> bool {
     LABELS.contains(&key) || key.starts_with(COMPONENT) || key.starts_with(ALONGSIDE)
 }
 
-/// What our labels and annotations begin with.
-const OURS: &str = "olm.operatorframework.io/";
-
 /// Whether we set a label or annotation on the objects of an operator.
 pub(crate) fn is_ours(key: &str) -> bool {
-    key.starts_with(OURS) || key == label::MANAGED_BY
+    key.split_once('/').is_some_and(|(domain, _)| domain == GROUP) || key == label::MANAGED_BY
 }
 
 /// Whether an entry of `managedFields` is one of OLM classic, apart from those of the status.

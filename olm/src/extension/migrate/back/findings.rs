@@ -81,7 +81,7 @@ fn subscribed(case: Case<'_>) -> Option<String> {
     let other = others.find(|other| {
         text(other, "/spec/name") == case.package() || name(other) == name(case.subscription)
     })?;
-    let is_restored = content(other) == content(case.subscription);
+    let is_restored = name(other) == name(case.subscription) && content(other) == content(case.subscription);
     (!is_restored).then(|| {
         format!(
             "Subscription {}/{} is there for package {:?}: delete it",
