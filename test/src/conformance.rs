@@ -215,6 +215,10 @@ const SUITES: &[Suite] = &[
         run: classic::package_manifest::run,
     },
     Suite {
+        file: "classic-catalogsource.json",
+        run: classic::catalog_source::run,
+    },
+    Suite {
         file: "classic-csv-phases.json",
         run: classic::csv_phases::run,
     },

@@ -18,6 +18,7 @@ mod overrides;
 mod shapes;
 
 pub use callers::webhook_hash;
+pub(crate) use shapes::POD_SPEC;
 
 /// A certificate with its key and authority, each PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The rules of OLM classic (`operators.coreos.com`), without any input or output.
 //!
+//! - [`catalog_source`] is about CatalogSources: the registry of each, its health, a pass over one;
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
 //! - [`install`] is about the Deployments of their install strategies;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
@@ -12,6 +13,7 @@
 //!
 //! Callers gather the objects and pass the time; they write what the rules return.
 
+pub mod catalog_source;
 pub mod cluster;
 pub mod csv;
 pub mod hash;

@@ -79,3 +79,17 @@ pub const CA_HASH_ANNOTATION: &str = "olmcahash";
 pub const WEBHOOK_NAME_LABEL: &str = "olm.webhook-description-generate-name";
 /// The label of webhook configurations: the hash of the definition.
 pub const WEBHOOK_HASH_LABEL: &str = "olm.webhook-description-hash";
+/// The kind of CatalogSources.
+pub const CATALOG_SOURCE_KIND: &str = "CatalogSource";
+/// The label that names the CatalogSource of a registry's objects.
+pub const CATALOG_SOURCE_LABEL: &str = "olm.catalogSource";
+/// The label with the hash of a registry Pod's spec.
+pub const POD_HASH_LABEL: &str = "olm.pod-spec-hash";
+/// The label with the hash of a registry Service's spec.
+pub const SERVICE_HASH_LABEL: &str = "olm.service-spec-hash";
+/// The label with the resourceVersion of the ConfigMap that a registry Pod serves.
+pub const CONFIG_MAP_LABEL: &str = "olm.configMapResourceVersion";
+/// The label of Pods that look for a newer catalog: the name of the CatalogSource.
+pub const UPDATE_LABEL: &str = "catalogsource.operators.coreos.com/update";
+/// The annotation with the template of a catalog's image.
+pub const IMAGE_TEMPLATE_ANNOTATION: &str = "olm.catalogImageTemplate";

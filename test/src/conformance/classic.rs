@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Outcome, expect};
 
+pub mod catalog_source;
 pub mod csv_phases;
 pub mod csv_render;
 pub mod csv_requirements;

@@ -64,7 +64,8 @@ const METADATA: Shape = Shape::Struct(&[
     optional("finalizers"),
 ]);
 
-const POD_SPEC: Shape = Shape::Struct(&[
+/// A PodSpec.
+pub(crate) const POD_SPEC: Shape = Shape::Struct(&[
     Field::optional("volumes", Shape::List(&VOLUME)),
     Field::optional("initContainers", Shape::List(&CONTAINER)),
     Field::always("containers", "null", Shape::List(&CONTAINER)),
@@ -334,7 +335,10 @@ const PROBE: Shape = Shape::Struct(&[
     ACTION_FIELDS[0],
     ACTION_FIELDS[1],
     ACTION_FIELDS[2],
-    Field::pointer("grpc", Shape::Struct(&[number("port"), pointer("service")])),
+    Field::pointer(
+        "grpc",
+        Shape::Struct(&[number("port"), Field::always("service", "null", PLAIN)]),
+    ),
     optional("initialDelaySeconds"),
     optional("timeoutSeconds"),
     optional("periodSeconds"),

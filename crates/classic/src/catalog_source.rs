@@ -1,0 +1,258 @@
+//! CatalogSources: the registry that serves each, its health, and a pass over one.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, text};
+use crate::names;
+
+mod pod;
+mod registry;
+mod template;
+mod update;
+
+pub use registry::{Ensured, ensure, is_healthy};
+pub use template::with_image;
+
+/// A CatalogSource and the cluster around it.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The CatalogSource as it is on the wire.
+    pub object: &'a Value,
+    /// ServiceAccounts, roles, Pods, Services, NetworkPolicies and ConfigMaps of its namespace, and that Namespace.
+    pub cluster: &'a Cluster,
+}
+
+/// What registry Pods run.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// The image that serves a ConfigMap.
+    pub config_map_server: String,
+    /// The image with `opm`, which serves content that is taken out of an image.
+    pub opm: String,
+    /// The image with the program that takes it out.
+    pub utilities: String,
+    /// The user of Pods in restricted namespaces.
+    pub run_as_user: Option<i64>,
+}
+
+impl Source<'_> {
+    fn name(&self) -> &str {
+        text(self.object, "/metadata/name")
+    }
+
+    fn namespace(&self) -> &str {
+        text(self.object, "/metadata/namespace")
+    }
+
+    fn kind(&self) -> &str {
+        text(self.object, "/spec/sourceType")
+    }
+
+    /// Whether its registry runs an image.
+    fn is_image(&self) -> bool {
+        self.kind() == "grpc" && !text(self.object, "/spec/image").is_empty()
+    }
+
+    /// Whether its registry is elsewhere.
+    fn is_address(&self) -> bool {
+        self.kind() == "grpc" && !self.is_image()
+    }
+
+    /// Whether it has a registry at all.
+    pub fn has_registry(&self) -> bool {
+        match self.kind() {
+            "grpc" => self.is_image() || !text(self.object, "/spec/address").is_empty(),
+            "internal" | "configmap" => true,
+            _ => false,
+        }
+    }
+
+    /// The name of the Service.
+    fn service_name(&self) -> String {
+        self.name().replace('.', "-")
+    }
+
+    /// Where the registry answers.
+    pub fn address(&self) -> String {
+        let address = text(self.object, "/spec/address");
+        if self.kind() == "grpc" && !address.is_empty() {
+            return address.to_owned();
+        }
+        format!("{}.{}.svc:50051", self.service_name(), self.namespace())
+    }
+
+    fn owner(&self, is_controller: bool, is_blocking: bool) -> Value {
+        json!({
+            "apiVersion": names::CSV_API_VERSION, "kind": names::CATALOG_SOURCE_KIND,
+            "name": self.name(), "uid": text(self.object, "/metadata/uid"),
+            "controller": is_controller, "blockOwnerDeletion": is_blocking,
+        })
+    }
+
+    /// The ConfigMap that holds its content.
+    fn config_map(&self) -> Result<&Value, String> {
+        let (place, name) = (self.namespace(), text(self.object, "/spec/configMap"));
+        let found = self.cluster.get("ConfigMap", place, name);
+        found.ok_or_else(|| {
+            format!("unable to find configmap {place}/{name}: configmaps \"{name}\" not found")
+        })
+    }
+
+    /// What is wrong with the specification.
+    fn fault(&self) -> Option<String> {
+        match self.kind() {
+            "internal" | "configmap" => text(self.object, "/spec/configMap").is_empty().then(|| {
+                format!(
+                    "configmap name unset: must be set for sourcetype: {}",
+                    self.kind()
+                )
+            }),
+            "grpc" => (!self.has_registry())
+                .then(|| "image and address unset: at least one must be set for sourcetype: grpc".to_owned()),
+            other => Some(format!("unknown sourcetype: {other}")),
+        }
+    }
+}
+
+/// What a status says of a ConfigMap.
+fn reference(source: &Source<'_>, map: &Value, now: Timestamp) -> Value {
+    json!({
+        "name": text(map, "/metadata/name"), "namespace": source.namespace(), "uid": text(map, "/metadata/uid"),
+        "resourceVersion": text(map, "/metadata/resourceVersion"), "lastUpdateTime": format!("{now:.0}"),
+    })
+}
+
+/// What a pass wants done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The objects to write, whole.
+    pub written: Vec<Value>,
+    /// The names of Pods of the namespace to delete.
+    pub deleted: Vec<String>,
+    /// The status after the pass.
+    pub status: Value,
+    /// Why the pass is retried.
+    pub error: Option<String>,
+    /// Whether the pass is tried again soon.
+    pub is_pending: bool,
+}
+
+/// One pass over a CatalogSource. `connection` is the state of the connection to its registry.
+pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timestamp) -> Outcome {
+    let mut object = source.object.clone();
+    let status = object.get("status").cloned().unwrap_or_else(|| json!({}));
+    let mut outcome = Outcome {
+        status,
+        ..Outcome::default()
+    };
+    if let Some(status) = outcome.status.as_object_mut() {
+        status.remove("reason");
+        status.remove("message");
+    }
+    if let Some(fault) = source.fault() {
+        outcome.fail("SpecInvalidError", &fault);
+        return outcome;
+    }
+    if !source.is_image() && !source.is_address() && !content(source, &mut outcome, now) {
+        return outcome;
+    }
+    object["status"] = outcome.status.clone();
+    let current = Source {
+        object: &object,
+        ..*source
+    };
+    if !serve(&current, images, &mut outcome, now) {
+        return outcome;
+    }
+    let service = outcome.status.pointer("/registryService");
+    let address = match text(source.object, "/spec/address") {
+        "" => {
+            let part = |key: &str| service.map(|service| text(service, key)).unwrap_or_default();
+            format!(
+                "{}.{}.svc:{}",
+                part("/serviceName"),
+                part("/serviceNamespace"),
+                part("/port")
+            )
+        }
+        address => address.to_owned(),
+    };
+    let known = outcome.status.pointer("/connectionState");
+    let is_known = known.is_some_and(|known| {
+        text(known, "/address") == address && text(known, "/lastObservedState") == connection
+    });
+    if !is_known {
+        outcome.status["connectionState"] = json!({
+            "address": address, "lastObservedState": connection, "lastConnect": format!("{now:.0}"),
+        });
+    }
+    outcome
+}
+
+impl Outcome {
+    fn fail(&mut self, reason: &str, message: &str) {
+        self.status["reason"] = json!(reason);
+        self.status["message"] = json!(message);
+    }
+}
+
+/// Notes the ConfigMap; whether the pass goes on. The first time it does not.
+fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
+    let name = text(source.object, "/spec/configMap");
+    let Ok(map) = source.config_map() else {
+        let error = format!("failed to get catalog config map {name}: configmaps \"{name}\" not found");
+        outcome.fail("ConfigMapError", &error);
+        outcome.error = Some(error);
+        return false;
+    };
+    let known = outcome.status.get("configMapReference");
+    let is_known = known.is_some_and(|known| {
+        ["uid", "resourceVersion"]
+            .iter()
+            .all(|key| text(known, &format!("/{key}")) == text(map, &format!("/metadata/{key}")))
+    });
+    if is_known {
+        return true;
+    }
+    outcome.status["configMapReference"] = reference(source, map, now);
+    false
+}
+
+/// Makes the registry where it is not as it is wanted; whether the pass goes on.
+fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Timestamp) -> bool {
+    let is_healthy = match is_healthy(source, images) {
+        Ok(is_healthy) => is_healthy && source.object.pointer("/status/registryService").is_some(),
+        Err(error) => {
+            outcome.fail("RegistryServerError", &error);
+            outcome.error = Some(error);
+            return false;
+        }
+    };
+    let is_polled = update::is_polled(source);
+    if is_healthy && !is_polled {
+        return true;
+    }
+    let had = outcome.status.get("configMapReference").cloned();
+    let ensured = ensure(source, images, now);
+    outcome.written.extend(ensured.written);
+    outcome.deleted.extend(ensured.deleted);
+    outcome.status = ensured.status;
+    if let Some(had) = had {
+        outcome.status["configMapReference"] = had;
+    }
+    outcome.is_pending = ensured.is_pending;
+    if let Some(error) = ensured.error {
+        let error = format!("couldn't ensure registry server - {error}");
+        outcome.fail("RegistryServerError", &error);
+        outcome.error = Some(error);
+        return false;
+    }
+    if ensured.is_pending {
+        return false;
+    }
+    if is_polled && let Some(fault) = update::interval_fault(source) {
+        outcome.fail("InvalidIntervalError", &fault);
+    }
+    is_healthy
+}

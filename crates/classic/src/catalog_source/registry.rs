@@ -1,0 +1,318 @@
+//! The objects of a registry: what they are, whether they are there, and what makes them so.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::pod::{is_same, pod};
+use super::{Images, Source, update};
+use crate::cluster::{items, label, text};
+use crate::operator_group::object_at;
+use crate::wire::{Field, Shape};
+use crate::{hash, names, wire};
+
+const PORT: i64 = 50051;
+const UNPACK_LABEL: &str = "operatorframework.io/bundle-unpack-ref";
+const SERVICE_SPEC: Shape = Shape::Struct(&[
+    Field::optional("ports", Shape::List(&SERVICE_PORT)),
+    Field::optional("selector", Shape::Plain),
+]);
+const SERVICE_PORT: Shape = Shape::Struct(&[
+    Field::optional("name", Shape::Plain),
+    Field::optional("protocol", Shape::Plain),
+    Field::always("port", "0", Shape::Plain),
+    Field::always("targetPort", "0", Shape::Plain),
+]);
+
+/// What a registry wants done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ensured {
+    /// The objects to write, whole.
+    pub written: Vec<Value>,
+    /// The names of Pods to delete.
+    pub deleted: Vec<String>,
+    /// The status of the CatalogSource after that.
+    pub status: Value,
+    /// Whether a Pod that looks for a newer catalog is not ready yet: the pass is tried again soon.
+    pub is_pending: bool,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// The wanted objects.
+struct Wanted {
+    policies: [Value; 2],
+    account: Value,
+    roles: Vec<Value>,
+    pod: Value,
+    service: Value,
+}
+
+fn wanted(source: &Source<'_>, images: &Images) -> Result<Wanted, String> {
+    let mut labels = Map::new();
+    labels.insert(names::CATALOG_SOURCE_LABEL.to_owned(), source.name().into());
+    labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
+    if !source.is_image() {
+        let map = source.config_map()?;
+        let version = text(map, "/metadata/resourceVersion");
+        labels.insert(names::CONFIG_MAP_LABEL.to_owned(), version.into());
+    }
+    let (account, roles) = if source.is_image() {
+        (account(source, source.name(), true), Vec::new())
+    } else {
+        let name = format!("{}-configmap-server", source.name());
+        (account(source, &name, false), roles(source, &name))
+    };
+    let live = source.cluster.get(
+        "ServiceAccount",
+        source.namespace(),
+        text(&account, "/metadata/name"),
+    );
+    let pod = pod(source, images, &labels, live.unwrap_or(&account));
+    Ok(Wanted {
+        policies: [server_policy(source, &labels), unpack_policy(source)],
+        account,
+        roles,
+        pod,
+        service: service(source),
+    })
+}
+
+fn object(source: &Source<'_>, api_version: &str, kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {
+            "name": name, "namespace": source.namespace(), "labels": {names::MANAGED_LABEL: "true"},
+            "ownerReferences": [source.owner(false, false)],
+        },
+    })
+}
+
+fn with(mut object: Value, fields: &[(&str, Value)]) -> Value {
+    if let Some(object) = object.as_object_mut() {
+        object.extend(
+            fields
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.clone())),
+        );
+    }
+    object
+}
+
+fn account(source: &Source<'_>, name: &str, is_controlled: bool) -> Value {
+    let mut account = object(source, "v1", "ServiceAccount", name);
+    if is_controlled {
+        account["metadata"]["ownerReferences"] = json!([source.owner(true, true)]);
+    }
+    let secrets: Vec<Value> = items(source.object, "/spec/secrets")
+        .filter_map(Value::as_str)
+        .filter(|name| !name.is_empty())
+        .map(|name| json!({"name": name}))
+        .collect();
+    if secrets.is_empty() || !is_controlled {
+        return account;
+    }
+    with(account, &[("imagePullSecrets", json!(secrets))])
+}
+
+fn roles(source: &Source<'_>, account: &str) -> Vec<Value> {
+    let role = format!("{}-configmap-reader", source.name());
+    let map = text(source.object, "/spec/configMap");
+    let rules = json!([{
+        "verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [map],
+    }]);
+    let binding = format!("{}-server-configmap-reader", source.name());
+    vec![
+        with(
+            object(source, names::RBAC_API_VERSION, "Role", &role),
+            &[("rules", rules)],
+        ),
+        with(
+            object(source, names::RBAC_API_VERSION, "RoleBinding", &binding),
+            &[
+                (
+                    "subjects",
+                    json!([{"kind": "ServiceAccount", "name": account, "namespace": source.namespace()}]),
+                ),
+                (
+                    "roleRef",
+                    json!({"apiGroup": names::RBAC_GROUP, "kind": "Role", "name": role}),
+                ),
+            ],
+        ),
+    ]
+}
+
+fn policy(source: &Source<'_>, suffix: &str, spec: Value) -> Value {
+    let name = format!("{}-{suffix}", source.name());
+    let mut policy = object(source, "networking.k8s.io/v1", "NetworkPolicy", &name);
+    if let Some(labels) = object_at(&mut policy, &["metadata", "labels"]) {
+        labels.insert(names::CATALOG_SOURCE_LABEL.to_owned(), source.name().into());
+    }
+    with(policy, &[("spec", spec)])
+}
+
+/// Everywhere, and to name servers.
+fn all_egress() -> Value {
+    let port = |port: i64, protocol: &str| json!({"port": port, "protocol": protocol});
+    json!([
+        {},
+        {"ports": [port(53, "TCP"), port(53, "UDP"), port(5353, "TCP"), port(5353, "UDP")]},
+    ])
+}
+
+fn server_policy(source: &Source<'_>, labels: &Map<String, Value>) -> Value {
+    let mut spec = json!({
+        "podSelector": {"matchLabels": labels},
+        "ingress": [{"ports": [{"port": PORT, "protocol": "TCP"}]}],
+        "policyTypes": ["Ingress", "Egress"],
+    });
+    if !source.is_image() {
+        spec["egress"] = all_egress();
+    }
+    policy(source, "grpc-server", spec)
+}
+
+fn unpack_policy(source: &Source<'_>) -> Value {
+    let spec = json!({
+        "podSelector": {"matchExpressions": [
+            {"key": UNPACK_LABEL, "operator": "Exists"},
+            {"key": names::MANAGED_LABEL, "operator": "In", "values": ["true"]},
+        ]},
+        "egress": all_egress(),
+        "policyTypes": ["Ingress", "Egress"],
+    });
+    policy(source, "unpack-bundles", spec)
+}
+
+fn service(source: &Source<'_>) -> Value {
+    let mut selector = json!({names::CATALOG_SOURCE_LABEL: source.name()});
+    if source.is_image() {
+        selector[names::MANAGED_LABEL] = json!("true");
+    }
+    let spec = json!({
+        "ports": [{"name": "grpc", "port": PORT, "targetPort": PORT}],
+        "selector": selector,
+    });
+    let hash = hash::text(&format!("{}\n", wire::write(&spec, SERVICE_SPEC)));
+    let mut service = object(source, "v1", "Service", &source.service_name());
+    service["metadata"]["labels"][names::SERVICE_HASH_LABEL] = json!(hash);
+    with(service, &[("spec", spec)])
+}
+
+/// The Pods that serve a source.
+pub(super) fn serving<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
+    let pods = source.cluster.in_namespace("Pod", source.namespace());
+    pods.filter(|pod| label(pod, names::CATALOG_SOURCE_LABEL) == source.name())
+}
+
+fn is_there(source: &Source<'_>, object: &Value) -> bool {
+    live(source, object).is_some()
+}
+
+fn live<'a>(source: &'a Source<'_>, object: &Value) -> Option<&'a Value> {
+    let name = text(object, "/metadata/name");
+    source
+        .cluster
+        .get(text(object, "/kind"), source.namespace(), name)
+}
+
+/// Whether a NetworkPolicy is as it is wanted.
+fn is_current(source: &Source<'_>, policy: &Value) -> bool {
+    let found = live(source, policy);
+    found.is_some_and(|found| {
+        ["/spec", "/metadata/labels"]
+            .iter()
+            .all(|part| given(found.pointer(part)) == given(policy.pointer(part)))
+    })
+}
+
+/// The fields that are not empty lists, which mean the same as absent ones.
+fn given(value: Option<&Value>) -> Option<Map<String, Value>> {
+    let mut fields = value?.as_object()?.clone();
+    fields.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+    Some(fields)
+}
+
+/// Whether the registry of a source is as it is wanted. One that is only an address always is.
+///
+/// # Errors
+/// When its ConfigMap does not exist.
+pub fn is_healthy(source: &Source<'_>, images: &Images) -> Result<bool, String> {
+    if source.is_address() {
+        return Ok(true);
+    }
+    let wanted = wanted(source, images)?;
+    Ok(wanted.policies.iter().all(|policy| is_current(source, policy))
+        && is_there(source, &wanted.account)
+        && wanted.roles.iter().all(|role| is_there(source, role))
+        && is_there(source, &wanted.service)
+        && serving(source).any(|pod| is_same(pod, &wanted.pod)))
+}
+
+/// Makes the registry of a source what is wanted.
+pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
+    let mut status = source.object.get("status").cloned().unwrap_or_else(|| json!({}));
+    let time = format!("{now:.0}");
+    if source.is_address() {
+        status["registryService"] = json!({"protocol": "grpc", "createdAt": time});
+        return Ensured {
+            status,
+            ..Ensured::default()
+        };
+    }
+    let mut ensured = Ensured {
+        status,
+        ..Ensured::default()
+    };
+    let wanted = match wanted(source, images) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            ensured.error = Some(error);
+            return ensured;
+        }
+    };
+    if !source.is_image()
+        && let Ok(map) = source.config_map()
+    {
+        ensured.status["configMapReference"] = super::reference(source, map, now);
+    }
+    let is_new = !has_valid_status(source);
+    let policies = wanted.policies.iter();
+    ensured
+        .written
+        .extend(policies.filter(|policy| !is_current(source, policy)).cloned());
+    let others = std::iter::once(&wanted.account).chain(&wanted.roles);
+    ensured
+        .written
+        .extend(others.filter(|object| !is_there(source, object)).cloned());
+    let has_pod = serving(source).any(|pod| is_same(pod, &wanted.pod));
+    let is_replaced = is_new || !has_pod;
+    if is_replaced {
+        let old = serving(source).map(|pod| text(pod, "/metadata/name").to_owned());
+        ensured.deleted.extend(old);
+        ensured.written.push(wanted.pod.clone());
+    }
+    if source.is_image() && !update::look(source, &wanted.pod, now, &mut ensured) {
+        return ensured;
+    }
+    if is_new || !is_there(source, &wanted.service) {
+        ensured.written.push(wanted.service);
+    }
+    if is_replaced {
+        ensured.status["registryService"] = json!({
+            "protocol": "grpc", "serviceName": source.service_name(), "serviceNamespace": source.namespace(),
+            "port": PORT.to_string(), "createdAt": time,
+        });
+    }
+    ensured
+}
+
+fn has_valid_status(source: &Source<'_>) -> bool {
+    let service = source.object.pointer("/status/registryService");
+    service.is_some_and(|service| {
+        text(service, "/serviceName") == source.service_name()
+            && text(service, "/serviceNamespace") == source.namespace()
+            && text(service, "/port") == PORT.to_string()
+            && text(service, "/protocol") == "grpc"
+    })
+}

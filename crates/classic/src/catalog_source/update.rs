@@ -1,0 +1,137 @@
+//! Looking for a newer catalog behind the same reference, with a Pod of its own.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::Source;
+use super::registry::{Ensured, serving};
+use crate::cluster::{items, label, text};
+use crate::names;
+use crate::operator_group::object_at;
+
+/// The time between two looks where none is given or it cannot be read.
+const USUAL: SignedDuration = SignedDuration::from_mins(15);
+
+/// Whether a source is looked after.
+pub(super) fn is_polled(source: &Source<'_>) -> bool {
+    let poll = source.object.pointer("/spec/updateStrategy/registryPoll");
+    source.is_image() && poll.is_some_and(Value::is_object)
+}
+
+/// The time between two looks.
+pub(super) fn interval(source: &Source<'_>) -> SignedDuration {
+    let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
+    let read: Option<SignedDuration> = text.parse().ok();
+    read.filter(|read| !read.is_negative()).unwrap_or(USUAL)
+}
+
+/// What is wrong with the time between two looks.
+pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
+    let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
+    let error = match text.parse::<SignedDuration>() {
+        Ok(read) if !read.is_negative() => return None,
+        Ok(_) => format!("time: negative duration {text:?}"),
+        Err(_) => format!("time: invalid duration {text:?}"),
+    };
+    Some(format!(
+        "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {error}"
+    ))
+}
+
+fn is_due(source: &Source<'_>, now: Timestamp) -> bool {
+    let time = |pointer: &str| text(source.object, pointer).parse::<Timestamp>().ok();
+    let last = time("/status/latestImageRegistryPoll").or_else(|| time("/metadata/creationTimestamp"));
+    last.and_then(|last| last.checked_add(interval(source)).ok())
+        .is_none_or(|due| due < now)
+}
+
+/// Goes on with the look for a newer catalog; whether the rest of the registry may be made.
+pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured: &mut Ensured) -> bool {
+    if !is_polled(source) {
+        return true;
+    }
+    let pods = source.cluster.in_namespace("Pod", source.namespace());
+    let updates: Vec<&Value> = pods
+        .filter(|pod| label(pod, names::UPDATE_LABEL) == source.name())
+        .collect();
+    let time = json!(format!("{now:.0}"));
+    if updates.is_empty() {
+        if !is_due(source, now) {
+            return true;
+        }
+        let mut update = wanted.clone();
+        if let Some(labels) = object_at(&mut update, &["metadata", "labels"]) {
+            labels.insert(names::CATALOG_SOURCE_LABEL.to_owned(), "".into());
+            labels.insert(names::UPDATE_LABEL.to_owned(), source.name().into());
+        }
+        ensured.written.push(update);
+        ensured.status["latestImageRegistryPoll"] = time;
+        ensured.is_pending = true;
+        return false;
+    }
+    for update in &updates {
+        let name = text(update, "/metadata/name");
+        if is_broken(update) {
+            ensured.deleted.push(name.to_owned());
+            ensured.status["latestImageRegistryPoll"] = time;
+            ensured.error = Some(format!(
+                "error ensuring update pod for catalog source {}: update pod {name} in a {} state: deleted update pod",
+                source.name(),
+                text(update, "/status/phase")
+            ));
+            return false;
+        }
+        if !is_ready(update) {
+            ensured.is_pending = true;
+            return false;
+        }
+    }
+    for update in updates {
+        if is_newer(source, update) {
+            let mut promoted = update.clone();
+            if let Some(labels) = object_at(&mut promoted, &["metadata", "labels"]) {
+                labels.insert(names::CATALOG_SOURCE_LABEL.to_owned(), source.name().into());
+                labels.insert(names::UPDATE_LABEL.to_owned(), "".into());
+            }
+            ensured.written.push(promoted);
+            let old = serving(source).map(|pod| text(pod, "/metadata/name").to_owned());
+            ensured.deleted.extend(old);
+            return true;
+        }
+        ensured.deleted.push(text(update, "/metadata/name").to_owned());
+    }
+    true
+}
+
+fn is_broken(pod: &Value) -> bool {
+    let waits = |status: &Value| {
+        matches!(
+            text(status, "/state/waiting/reason"),
+            "CrashLoopBackOff" | "ImagePullBackOff" | "ErrImagePull"
+        )
+    };
+    matches!(text(pod, "/status/phase"), "Failed" | "Unknown")
+        || items(pod, "/status/containerStatuses").any(waits)
+        || items(pod, "/status/initContainerStatuses").any(waits)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    items(pod, "/status/conditions")
+        .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
+}
+
+/// Whether a Pod runs another image than those that serve. What is not known is the same.
+fn is_newer(source: &Source<'_>, update: &Value) -> bool {
+    let image = |pod: &Value| {
+        let mut statuses = items(pod, "/status/containerStatuses");
+        statuses
+            .next()
+            .map(|status| text(status, "/imageID").to_owned())
+            .unwrap_or_default()
+    };
+    let own = image(update);
+    !own.is_empty()
+        && serving(source)
+            .map(image)
+            .any(|other| !other.is_empty() && other != own)
+}
