@@ -57,10 +57,6 @@ const STEPS: [Step; 9] = [
 /// The steps of the way back.
 const BACK: [Step; 10] = [
     (
-        ["patch", "", "configmaps"],
-        "cannot change ConfigMap jar/jar-migration",
-    ),
-    (
         ["patch", "olm.operatorframework.io", "clusterextensions"],
         "cannot pause ClusterExtension",
     ),
@@ -76,6 +72,10 @@ const BACK: [Step; 10] = [
     (
         ["patch", "rbac.authorization.k8s.io", "clusterrolebindings"],
         "cannot hand back ClusterRoleBinding",
+    ),
+    (
+        ["patch", "", "configmaps"],
+        "cannot change ConfigMap jar/jar-migration",
     ),
     (
         ["delete", "olm.operatorframework.io", "clusterextensions"],

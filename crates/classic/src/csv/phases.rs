@@ -169,3 +169,6 @@ impl Pass<'_> {
 fn fails_forward(group: &OperatorGroup) -> bool {
     group.spec.upgrade_strategy == "TechPreviewUnsafeFailForward"
 }
+
+#[cfg(test)]
+mod tests;

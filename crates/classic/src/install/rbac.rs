@@ -183,3 +183,49 @@ const SUBJECT: Shape = Shape::Struct(&[
     Field::always("name", "\"\"", Shape::Plain),
     Field::optional("namespace", Shape::Plain),
 ]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csv() -> Value {
+        let permission = json!([{
+            "serviceAccountName": "sa",
+            "rules": [{"verbs": ["get"], "apiGroups": ["my.api.group"], "resources": ["apis"]}],
+        }]);
+        json!({
+            "metadata": {"name": "csv1", "namespace": "operator-ns", "uid": "u"},
+            "spec": {"install": {"strategy": "deployment", "spec": {
+                "permissions": permission, "clusterPermissions": permission,
+            }}},
+        })
+    }
+
+    #[test]
+    fn names_and_hashes_are_those_that_clients_predict() {
+        let rights = rbac(&csv()).unwrap();
+        let rights = &rights["sa"];
+        assert_eq!(
+            rights.roles[0]["metadata"]["name"],
+            "csv1-sa-coMoutJQACRNVC53rHVPWh42X0OLst0aqAef3s"
+        );
+        assert_eq!(
+            rights.cluster_roles[0]["metadata"]["name"],
+            "csv1-8UYWyxvFp5okTcB3IZ6ACTngTmKQouGbF0ALJr"
+        );
+        assert_eq!(
+            rights.roles[0]["metadata"]["labels"]["olm.permissions.hash"],
+            "at8sRDqcK4AXzI32cbh2c0izxUCkb58RxQIkX2"
+        );
+        // The garbage collector deletes what is in the namespace; the rest is found by its labels.
+        assert_eq!(rights.roles[0]["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(rights.cluster_roles[0]["metadata"].get("ownerReferences"), None);
+    }
+
+    #[test]
+    fn long_names_are_cut_between_letters() {
+        let name = named(&"ü".repeat(40), "x");
+        assert!(name.len() <= MAX_NAME, "{name}");
+        assert!(named("short", "x").starts_with("short-"));
+    }
+}

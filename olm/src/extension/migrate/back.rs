@@ -89,7 +89,6 @@ pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
         set,
         ..
     } = back;
-    backup::detach(client, &map).await?;
     if let Some(extension) = &extension {
         pause(client, extension, set.as_ref()).await?;
     }
@@ -99,6 +98,7 @@ pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
     hand_back(client, &record, &version, &revision).await?;
     note(&format!("{} objects handed back", record.objects.len()));
     if let Some(extension) = &extension {
+        backup::detach(client, &map).await?;
         remove(client, extension).await?;
     }
     let mut status = record.subscription.clone();
@@ -173,6 +173,11 @@ async fn restore(client: &Client, object: &Value, with: &Value) -> anyhow::Resul
     let named = || format!("{kind} {}/{wanted}", namespace(object));
     let found = get(&api, kind, wanted).await?;
     let live = if let Some(live) = found {
+        ensure!(
+            live.pointer("/metadata/deletionTimestamp").is_none(),
+            "{} is being deleted: run the command again when it is gone",
+            named()
+        );
         live
     } else {
         let parameters = PostParams {

@@ -1,0 +1,197 @@
+//! A ClusterServiceVersion from its first pass to its removal, each pass over what the last one has left.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{Cluster, Discovery};
+use crate::install::{Certificate, Issuer};
+
+struct Authority;
+
+impl Issuer for Authority {
+    fn issue(&self, hosts: &[String]) -> Result<Certificate, String> {
+        let host = hosts.first().cloned().unwrap_or_default();
+        Ok(Certificate {
+            authority: "authority".to_owned(),
+            certificate: format!("certificate of {host}"),
+            key: "key".to_owned(),
+            expires: "2028-01-01T00:00:00Z".parse().unwrap(),
+        })
+    }
+}
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// The objects of a namespace `n` with an OperatorGroup for itself.
+struct World(Vec<Value>);
+
+impl World {
+    fn with(objects: Vec<Value>) -> Self {
+        let group = json!({
+            "kind": "OperatorGroup", "metadata": {"name": "g", "namespace": "n", "uid": "g"},
+            "spec": {"targetNamespaces": ["n"]}, "status": {"namespaces": ["n"]},
+        });
+        let mut all = vec![group];
+        all.extend(objects);
+        Self(all)
+    }
+
+    fn put(&mut self, object: Value) {
+        let key = |object: &Value| {
+            let metadata = &object["metadata"];
+            [
+                object["kind"].clone(),
+                metadata["namespace"].clone(),
+                metadata["name"].clone(),
+            ]
+        };
+        self.0.retain(|found| key(found) != key(&object));
+        self.0.push(object);
+    }
+
+    fn csv(&self, name: &str) -> &Value {
+        let is_meant =
+            |object: &&Value| object["kind"] == "ClusterServiceVersion" && object["metadata"]["name"] == name;
+        self.0.iter().find(is_meant).unwrap()
+    }
+
+    /// One pass; gives what it deletes.
+    fn pass(&mut self, name: &str) -> Vec<(String, String, String)> {
+        let cluster: Cluster = self.0.iter().cloned().collect();
+        let served = [("apps/v1".to_owned(), BTreeSet::from(["Deployment".to_owned()]))];
+        let discovery: Discovery = served.into_iter().collect();
+        let facts = Facts {
+            cluster: &cluster,
+            discovery: &discovery,
+            server_version: Some("v1.36.0"),
+        };
+        let outcome = pass(self.csv(name), &facts, &Authority, NOW.parse().unwrap()).unwrap();
+        self.put(outcome.csv);
+        for object in outcome.written {
+            self.put(object);
+        }
+        outcome.deleted
+    }
+
+    fn phase(&self, name: &str) -> (&str, &str) {
+        let status = &self.csv(name)["status"];
+        (
+            status["phase"].as_str().unwrap_or_default(),
+            status["reason"].as_str().unwrap_or_default(),
+        )
+    }
+
+    /// What the controllers of Kubernetes do.
+    fn run_deployments(&mut self) {
+        for object in &mut self.0 {
+            if object["kind"] == "Deployment" {
+                object["status"] = json!({
+                    "replicas": 1, "updatedReplicas": 1, "conditions": [{"type": "Available", "status": "True"}],
+                });
+            }
+        }
+    }
+}
+
+fn csv(name: &str, replaces: &str) -> Value {
+    json!({
+        "kind": "ClusterServiceVersion", "metadata": {"name": name, "namespace": "n", "uid": name},
+        "spec": {
+            "replaces": replaces,
+            "installModes": [{"type": "OwnNamespace", "supported": true}],
+            "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "d", "spec": {
+                "selector": {"matchLabels": {"app": "d"}},
+                "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": name}]}},
+            }}]}},
+        },
+    })
+}
+
+fn installed() -> World {
+    let mut world = World::with(vec![csv("v1", "")]);
+    for _ in 0..4 {
+        world.pass("v1");
+    }
+    world.run_deployments();
+    world.pass("v1");
+    world
+}
+
+#[test]
+fn an_operator_is_installed_pass_by_pass() {
+    let mut world = World::with(vec![csv("v1", "")]);
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        world.pass("v1");
+        let (phase, reason) = world.phase("v1");
+        seen.push(format!("{phase}/{reason}"));
+    }
+    world.run_deployments();
+    world.pass("v1");
+    let (phase, reason) = world.phase("v1");
+    seen.push(format!("{phase}/{reason}"));
+    assert_eq!(
+        seen,
+        [
+            "/", // The annotations of its OperatorGroup.
+            "Pending/RequirementsUnknown",
+            "InstallReady/AllRequirementsMet",
+            "Installing/InstallSucceeded",
+            "Installing/InstallWaiting",
+            "Succeeded/InstallSucceeded",
+        ]
+    );
+    let before = world.0.clone();
+    world.pass("v1");
+    assert_eq!(world.0, before, "a pass over what is well changes nothing");
+}
+
+#[test]
+fn the_old_one_goes_when_the_new_one_has_succeeded() {
+    let mut world = installed();
+    world.put(csv("v2", "v1"));
+    world.pass("v2");
+    world.pass("v2");
+    assert_eq!(world.phase("v2").0, "Pending");
+    world.pass("v2");
+    assert_eq!(world.phase("v2").0, "Pending", "the old one is not replaced yet");
+    world.pass("v1");
+    assert_eq!(world.phase("v1"), ("Replacing", "BeingReplaced"));
+    world.pass("v2");
+    world.pass("v2");
+    assert_eq!(world.phase("v2").0, "Installing");
+    world.pass("v1");
+    assert_eq!(world.phase("v1").0, "Replacing");
+    world.run_deployments();
+    world.pass("v2");
+    assert_eq!(world.phase("v2").0, "Succeeded");
+    world.pass("v1");
+    assert_eq!(world.phase("v1"), ("Deleting", "Replaced"));
+    let gone = world.pass("v1");
+    assert_eq!(
+        gone,
+        [(
+            "ClusterServiceVersion".to_owned(),
+            "n".to_owned(),
+            "v1".to_owned()
+        )]
+    );
+}
+
+#[test]
+fn a_deployment_that_was_changed_by_hand_is_installed_again() {
+    let mut world = installed();
+    for object in &mut world.0 {
+        if object["kind"] == "Deployment" {
+            object["metadata"]["labels"]["olm.deployment-spec-hash"] = json!("other");
+        }
+    }
+    world.pass("v1");
+    assert_eq!(world.phase("v1"), ("InstallReady", "ComponentUnhealthy"));
+    world.pass("v1");
+    world.run_deployments();
+    world.pass("v1");
+    assert_eq!(world.phase("v1").0, "Succeeded");
+}
