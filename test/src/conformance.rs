@@ -219,6 +219,10 @@ const SUITES: &[Suite] = &[
         run: classic::catalog_source::run,
     },
     Suite {
+        file: "classic-subscription.json",
+        run: classic::subscription::run,
+    },
+    Suite {
         file: "classic-csv-phases.json",
         run: classic::csv_phases::run,
     },

@@ -9,6 +9,7 @@
 //! - [`names`] holds every label, annotation and kind once;
 //! - [`package_manifest`] makes PackageManifests of catalogs;
 //! - [`registry`] answers the calls of the registry API over a file-based catalog;
+//! - [`subscription`] is about Subscriptions: what their status says, a pass over those of a namespace;
 //! - [`wire`] writes objects as the Go types of the API do.
 //!
 //! Callers gather the objects and pass the time; they write what the rules return.
@@ -22,4 +23,5 @@ pub mod names;
 pub mod operator_group;
 pub mod package_manifest;
 pub mod registry;
+pub mod subscription;
 pub mod wire;

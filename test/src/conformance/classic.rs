@@ -12,6 +12,7 @@ pub mod csv_requirements;
 pub mod operatorgroup;
 pub mod package_manifest;
 pub mod registry_grpc;
+pub mod subscription;
 
 /// The objects of a case.
 fn cluster(case: &Value) -> Cluster {

@@ -1,0 +1,105 @@
+//! Subscriptions: what their status says, and a pass over all of a namespace.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{items, text};
+use crate::names;
+use crate::operator_group::object_at;
+
+mod catalogs;
+mod collection;
+mod deprecations;
+mod namespace;
+mod plan;
+mod plan_state;
+mod status;
+
+pub use catalogs::Health;
+pub use deprecations::Entry;
+pub use namespace::{Concluded, Prepared, Resolution, ResolveError, Unpacked, conclude, prepare};
+pub use status::{Outcome, pass};
+
+/// The kind of InstallPlans.
+pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
+
+/// A condition that holds; without a time, which is set when it changes.
+fn condition(kind: &str, reason: &str, message: &str) -> Value {
+    let mut condition = json!({"type": kind, "status": "True"});
+    for (key, value) in [("reason", reason), ("message", message)] {
+        if !value.is_empty() {
+            condition[key] = json!(value);
+        }
+    }
+    condition
+}
+
+/// Sets a condition; whether it differs from the present one but for its time.
+fn set(object: &mut Value, mut wanted: Value, now: &str) -> bool {
+    let kind = text(&wanted, "/type").to_owned();
+    let Some(status) = object_at(object, &["status"]) else {
+        return false;
+    };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    if conditions.is_null() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else {
+        return false;
+    };
+    let present = conditions.iter_mut().find(|found| text(found, "/type") == kind);
+    if present.as_ref().is_some_and(|found| is_same(found, &wanted)) {
+        return false;
+    }
+    wanted["lastTransitionTime"] = json!(now);
+    match present {
+        Some(found) => *found = wanted,
+        None => conditions.push(wanted),
+    }
+    true
+}
+
+/// Whether two conditions differ in their times only.
+fn is_same(one: &Value, other: &Value) -> bool {
+    ["/type", "/status", "/reason", "/message"]
+        .iter()
+        .all(|key| text(one, key) == text(other, key))
+}
+
+/// Removes conditions; whether there was one of them.
+fn unset(object: &mut Value, kinds: &[&str]) -> bool {
+    let conditions = object
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut);
+    conditions.is_some_and(|conditions| {
+        let before = conditions.len();
+        conditions.retain(|found| !kinds.contains(&text(found, "/type")));
+        conditions.len() < before
+    })
+}
+
+/// A condition of a Subscription.
+fn found<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").find(|found| text(found, "/type") == kind)
+}
+
+fn stamp(object: &mut Value, now: &str) {
+    if let Some(status) = object_at(object, &["status"]) {
+        status.insert("lastUpdated".to_owned(), now.into());
+    }
+}
+
+/// A reference to an object of this API group.
+fn reference(kind: &str, object: &Value) -> Value {
+    let mut reference = json!({"apiVersion": names::CSV_API_VERSION, "kind": kind});
+    for (key, pointer) in [
+        ("namespace", "/metadata/namespace"),
+        ("name", "/metadata/name"),
+        ("uid", "/metadata/uid"),
+    ] {
+        let value = text(object, pointer);
+        if !value.is_empty() {
+            reference[key] = json!(value);
+        }
+    }
+    reference
+}

@@ -1,0 +1,371 @@
+//! One pass over the Subscriptions of a namespace, in two halves: what comes before a resolution, and what it comes to.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::plan::{planned, point};
+use super::{INSTALL_PLAN_KIND, collection, condition, reference, set, stamp, unset};
+use crate::cluster::{Cluster, text};
+use crate::names;
+use crate::operator_group::object_at;
+
+const GENERATED_BY: &str = "olm.generated-by";
+const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
+const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
+const RESOLUTION_FAILED: &str = "ResolutionFailed";
+const UNPACKING: &str = "BundleUnpacking";
+const UNPACK_FAILED: &str = "BundleUnpackFailed";
+/// What an admin can do about a bundle that cannot be unpacked.
+const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
+                        failure, invalid image. Manual retry: in the CatalogSource namespace, run `kubectl get jobs -l \
+                        operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
+
+/// What is to be done before a resolution, and whether there is one to make.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Prepared {
+    /// The Subscriptions whose status must be written.
+    pub written: Vec<Value>,
+    /// The names of InstallPlans to delete.
+    pub deleted: Vec<String>,
+    /// The Subscriptions to resolve; nothing where there is nothing to do.
+    pub subscriptions: Option<Vec<Value>>,
+    /// Why the pass is retried.
+    pub error: Option<String>,
+}
+
+/// What the resolver found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Resolution {
+    /// The steps of the plan.
+    pub steps: Vec<Value>,
+    /// The bundles to unpack.
+    pub bundle_lookups: Vec<Value>,
+    /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
+    pub updated: BTreeMap<String, String>,
+}
+
+/// Why nothing was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResolveError {
+    /// The constraints contradict each other.
+    NotSatisfiable(Vec<String>),
+    /// It could not be tried.
+    Other(String),
+}
+
+/// What became of the unpacking of a bundle.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unpacked {
+    /// The conditions of the lookup; none when it is done.
+    Conditions(Vec<Value>),
+    /// It could not be tried.
+    Error(String),
+    /// It cannot succeed.
+    Fatal(String),
+}
+
+/// What a resolution comes to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Concluded {
+    /// InstallPlans to create and Subscriptions whose status must be written, whole.
+    pub written: Vec<Value>,
+    /// Events, as `TYPE REASON MESSAGE`.
+    pub events: Vec<String>,
+    /// Why the pass is retried.
+    pub error: Option<String>,
+}
+
+/// The first half: deletes old plans, and settles what the Subscriptions say of their plans and versions.
+pub fn prepare(namespace: &str, cluster: &Cluster, now: Timestamp) -> Prepared {
+    let time = format!("{now:.0}");
+    let mut prepared = Prepared {
+        deleted: collection::collected(cluster, namespace),
+        ..Prepared::default()
+    };
+    let subscriptions: Vec<&Value> = cluster
+        .in_namespace(names::SUBSCRIPTION_KIND, namespace)
+        .collect();
+    if subscriptions.is_empty() {
+        return prepared;
+    }
+    let groups: Vec<&Value> = cluster
+        .in_namespace(names::OPERATOR_GROUP_KIND, namespace)
+        .collect();
+    let [group] = groups[..] else {
+        prepared.error = Some(format!("found {} operatorGroups, expected 1", groups.len()));
+        return prepared;
+    };
+    if let Err(error) = unpack_times(group) {
+        prepared.error = Some(error);
+        return prepared;
+    }
+    let fails_forward = text(group, "/spec/upgradeStrategy") == "TechPreviewUnsafeFailForward";
+    let mut is_changed = false;
+    let mut settled = Vec::new();
+    for subscription in subscriptions {
+        let mut subscription = subscription.clone();
+        match adopt_plan(&mut subscription, cluster, fails_forward) {
+            Ok(is_adopted) => is_changed |= is_adopted,
+            Err(error) => {
+                prepared.error = Some(error);
+                return prepared;
+            }
+        }
+        if settle_version(&mut subscription, cluster, fails_forward) {
+            stamp(&mut subscription, &time);
+            prepared.written.push(subscription.clone());
+            is_changed = true;
+        }
+        settled.push(subscription);
+    }
+    let waits = |subscription: &Value| {
+        subscription.pointer("/status/installPlanRef").is_some()
+            && text(subscription, "/status/state") == "UpgradePending"
+    };
+    if !is_changed && !settled.iter().all(waits) {
+        prepared.subscriptions = Some(settled);
+    }
+    prepared
+}
+
+/// The times that the annotations of an OperatorGroup set for unpacking.
+fn unpack_times(group: &Value) -> Result<(), String> {
+    for (key, what) in [(TIMEOUT, "timeout"), (RETRY, "retry")] {
+        let annotation = group
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(key))
+            .and_then(Value::as_str);
+        if let Some(value) = annotation
+            && value.parse::<SignedDuration>().is_err()
+            && value != "0"
+        {
+            return Err(format!(
+                "failed to parse unpack {what} annotation({key}: {value}): time: invalid duration {value:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Points a Subscription that a plan has made to that plan; whether it had no reference.
+fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> Result<bool, String> {
+    let has_plan = ["installPlanRef", "installplan"].iter().any(|key| {
+        subscription
+            .pointer(&format!("/status/{key}"))
+            .is_some_and(Value::is_object)
+    });
+    let maker = subscription
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(GENERATED_BY))
+        .and_then(Value::as_str);
+    let Some(maker) = maker.filter(|_| !has_plan).map(str::to_owned) else {
+        return Ok(false);
+    };
+    let place = text(subscription, "/metadata/namespace").to_owned();
+    let plan = cluster.get(INSTALL_PLAN_KIND, &place, &maker);
+    let plan = plan.ok_or_else(|| format!("installplans.operators.coreos.com {maker:?} not found"))?;
+    let state = if fails_forward && text(plan, "/status/phase") == "Failed" {
+        "UpgradeFailed"
+    } else {
+        "UpgradePending"
+    };
+    let version = text(subscription, "/spec/startingCSV").to_owned();
+    if let Some(status) = object_at(subscription, &["status"]) {
+        status.insert("installPlanRef".to_owned(), reference(INSTALL_PLAN_KIND, plan));
+        status.insert("state".to_owned(), state.into());
+        status.insert("currentCSV".to_owned(), version.into());
+    }
+    Ok(true)
+}
+
+/// Sets the state by whether the current version is there; whether it is another.
+fn settle_version(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> bool {
+    let current = text(subscription, "/status/currentCSV").to_owned();
+    if current.is_empty() {
+        return false;
+    }
+    let place = text(subscription, "/metadata/namespace").to_owned();
+    let is_there = cluster.get(names::CSV_KIND, &place, &current).is_some();
+    let plan = text(subscription, "/status/installPlanRef/name");
+    let plan = cluster.get(INSTALL_PLAN_KIND, &place, plan);
+    let has_failed = plan.is_some_and(|plan| text(plan, "/status/phase") == "Failed");
+    let state = match (is_there, fails_forward && has_failed) {
+        (true, _) => "AtLatestKnown",
+        (false, true) => "UpgradeFailed",
+        (false, false) => "UpgradePending",
+    };
+    if text(subscription, "/status/state") == state {
+        return false;
+    }
+    if let Some(status) = object_at(subscription, &["status"]) {
+        status.insert("state".to_owned(), state.into());
+        if is_there {
+            status.insert("installedCSV".to_owned(), current.into());
+        }
+    }
+    true
+}
+
+/// The second half: what the resolution of the prepared Subscriptions comes to. `unpacked` has one element for each bundle
+/// lookup.
+pub fn conclude(
+    namespace: &str,
+    subscriptions: &[Value],
+    cluster: &Cluster,
+    resolved: Result<&Resolution, &ResolveError>,
+    unpacked: &[Unpacked],
+    now: Timestamp,
+) -> Concluded {
+    let mut conclusion = Conclusion {
+        subscriptions,
+        now: format!("{now:.0}"),
+        concluded: Concluded::default(),
+    };
+    match resolved {
+        Err(ResolveError::NotSatisfiable(clauses)) => {
+            let message = format!("constraints not satisfiable: {}", clauses.join(", "));
+            conclusion.resolution_failed("ConstraintsNotSatisfiable", &message);
+        }
+        Err(ResolveError::Other(error)) => {
+            conclusion.resolution_failed("ErrorPreventedResolution", error);
+            conclusion.concluded.error = Some(error.clone());
+        }
+        Ok(resolution) => {
+            if conclusion.is_unpacked(unpacked) {
+                conclusion.plan(namespace, resolution, cluster);
+            }
+        }
+    }
+    conclusion.concluded
+}
+
+struct Conclusion<'a> {
+    subscriptions: &'a [Value],
+    now: String,
+    concluded: Concluded,
+}
+
+impl Conclusion<'_> {
+    /// Sets and removes conditions on all Subscriptions, and writes those that differ.
+    fn mark(&mut self, wanted: &Value, removed: &[&str]) {
+        for subscription in self.subscriptions {
+            let mut subscription = subscription.clone();
+            let is_cleared = unset(&mut subscription, removed);
+            if set(&mut subscription, wanted.clone(), &self.now) || is_cleared {
+                stamp(&mut subscription, &self.now);
+                self.concluded.written.push(subscription);
+            }
+        }
+    }
+
+    fn resolution_failed(&mut self, reason: &str, message: &str) {
+        self.concluded
+            .events
+            .push(format!("Warning {RESOLUTION_FAILED} {message}"));
+        self.mark(&condition(RESOLUTION_FAILED, reason, message), &[]);
+    }
+
+    /// Whether all bundles are unpacked; else the Subscriptions say why not.
+    fn is_unpacked(&mut self, unpacked: &[Unpacked]) -> bool {
+        let errors: Vec<&str> = unpacked
+            .iter()
+            .filter_map(|one| match one {
+                Unpacked::Error(error) => Some(error.as_str()),
+                Unpacked::Conditions(_) | Unpacked::Fatal(_) => None,
+            })
+            .collect();
+        let joined = match errors[..] {
+            [] => None,
+            [one] => Some(one.to_owned()),
+            _ => Some(format!("[{}]", errors.join(", "))),
+        };
+        if let Some(joined) = joined {
+            self.concluded.error = Some(format!("bundle unpacking failed with an error: {joined}"));
+            return false;
+        }
+        let fatal = unpacked.iter().find_map(|one| match one {
+            Unpacked::Fatal(error) => Some(error),
+            Unpacked::Conditions(_) | Unpacked::Error(_) => None,
+        });
+        if let Some(error) = fatal {
+            let wanted = condition(UNPACK_FAILED, "ErrorPreventedUnpacking", error);
+            self.mark(&wanted, &[UNPACKING]);
+            return false;
+        }
+        let holding = |kind: &str| {
+            let conditions = unpacked.iter().filter_map(|one| match one {
+                Unpacked::Conditions(conditions) => Some(conditions),
+                Unpacked::Error(_) | Unpacked::Fatal(_) => None,
+            });
+            conditions
+                .flatten()
+                .find(|found| text(found, "/type") == kind && text(found, "/status") == "True")
+                .cloned()
+        };
+        if let Some(failed) = holding("BundleLookupFailed") {
+            self.unpack_failed(&failed);
+            return false;
+        }
+        if let Some(pending) = holding("BundleLookupPending") {
+            let message = text(&pending, "/message");
+            let is_pull = text(&pending, "/reason") == "JobIncomplete"
+                && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"));
+            let hint = if is_pull {
+                format!("Bundle image pull failed. {GUIDANCE}")
+            } else {
+                String::new()
+            };
+            self.mark(
+                &condition(UNPACKING, "UnpackingInProgress", &hint),
+                &[UNPACK_FAILED],
+            );
+            return false;
+        }
+        true
+    }
+
+    fn unpack_failed(&mut self, failed: &Value) {
+        let short = format!(
+            "Bundle unpacking failed - {}: {}",
+            text(failed, "/reason"),
+            text(failed, "/message")
+        );
+        let long = format!("{short}. {GUIDANCE}");
+        for _ in self.subscriptions {
+            self.concluded
+                .events
+                .push(format!("Warning {UNPACK_FAILED} {long}"));
+        }
+        let message = if short.contains("Auto-retry") { short } else { long };
+        self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);
+    }
+
+    /// Makes the plan where a Subscription moves, and removes what no longer holds.
+    fn plan(&mut self, namespace: &str, resolution: &Resolution, cluster: &Cluster) {
+        let planned = planned(resolution, self.subscriptions, cluster, namespace)
+            .filter(|_| !resolution.updated.is_empty());
+        if let Some(planned) = &planned {
+            self.concluded.written.push(planned.plan.clone());
+        }
+        for subscription in self.subscriptions {
+            let mut subscription = subscription.clone();
+            let version = resolution.updated.get(text(&subscription, "/metadata/name"));
+            let is_changed = match (version, &planned) {
+                (Some(version), Some(planned)) => {
+                    unset(&mut subscription, &[RESOLUTION_FAILED]);
+                    if object_at(&mut subscription, &["status"]).is_some() {
+                        point(&mut subscription, version, planned);
+                    }
+                    true
+                }
+                _ => unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]),
+            };
+            if is_changed {
+                stamp(&mut subscription, &self.now);
+                self.concluded.written.push(subscription);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! One pass over a Subscription: its InstallPlan, the health of its catalogs, deprecations.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::catalogs::Health;
+use super::deprecations::Entry;
+use super::{catalogs, deprecations, plan_state, stamp};
+use crate::cluster::Cluster;
+
+/// What a pass comes to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The Subscription after the pass.
+    pub subscription: Value,
+    /// Whether its status must be written.
+    pub is_changed: bool,
+    /// Why the pass is retried.
+    pub error: Option<String>,
+}
+
+/// One pass over a Subscription as it is on the wire.
+///
+/// `cluster` holds InstallPlans and CatalogSources, `global` is the namespace of global catalogs, `health` the verdict about a
+/// CatalogSource, and `entries` what the catalogs know of the Subscription's package.
+pub fn pass(
+    subscription: &Value,
+    cluster: &Cluster,
+    global: &str,
+    health: &dyn Fn(&Value) -> Health,
+    entries: &[Entry],
+    now: Timestamp,
+) -> Outcome {
+    let time = format!("{now:.0}");
+    let mut outcome = Outcome {
+        subscription: subscription.clone(),
+        ..Outcome::default()
+    };
+    if plan_state::settle(&mut outcome.subscription, cluster, &time) {
+        stamp(&mut outcome.subscription, &time);
+        outcome.is_changed = true;
+    }
+    match catalogs::settle(&mut outcome.subscription, cluster, global, health, &time) {
+        Ok(is_changed) => {
+            if deprecations::settle(&mut outcome.subscription, entries, &time) || is_changed {
+                stamp(&mut outcome.subscription, &time);
+                outcome.is_changed = true;
+            }
+        }
+        Err(error) => outcome.error = Some(error),
+    }
+    outcome
+}
