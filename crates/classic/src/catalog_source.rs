@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, put, text};
 use crate::names;
 
 mod pod;
@@ -157,7 +157,7 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
     if !source.is_image() && !source.is_address() && !content(source, &mut outcome, now) {
         return outcome;
     }
-    object["status"] = outcome.status.clone();
+    put(&mut object, &[], "status", outcome.status.clone());
     let current = Source {
         object: &object,
         ..*source
@@ -183,17 +183,22 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
         text(known, "/address") == address && text(known, "/lastObservedState") == connection
     });
     if !is_known {
-        outcome.status["connectionState"] = json!({
-            "address": address, "lastObservedState": connection, "lastConnect": format!("{now:.0}"),
-        });
+        put(
+            &mut outcome.status,
+            &[],
+            "connectionState",
+            json!({
+                "address": address, "lastObservedState": connection, "lastConnect": format!("{now:.0}"),
+            }),
+        );
     }
     outcome
 }
 
 impl Outcome {
     fn fail(&mut self, reason: &str, message: &str) {
-        self.status["reason"] = json!(reason);
-        self.status["message"] = json!(message);
+        put(&mut self.status, &[], "reason", json!(reason));
+        put(&mut self.status, &[], "message", json!(message));
     }
 }
 
@@ -215,7 +220,12 @@ fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
     if is_known {
         return true;
     }
-    outcome.status["configMapReference"] = reference(source, map, now);
+    put(
+        &mut outcome.status,
+        &[],
+        "configMapReference",
+        reference(source, map, now),
+    );
     false
 }
 
@@ -239,7 +249,7 @@ fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Times
     outcome.deleted.extend(ensured.deleted);
     outcome.status = ensured.status;
     if let Some(had) = had {
-        outcome.status["configMapReference"] = had;
+        put(&mut outcome.status, &[], "configMapReference", had);
     }
     outcome.is_pending = ensured.is_pending;
     if let Some(error) = ensured.error {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::names;
 
@@ -131,6 +131,25 @@ pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a V
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
+}
+
+/// The object at a path, made where it is absent or null; `None` where something else is on the way.
+pub(crate) fn object_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+    let mut here = value;
+    for key in path {
+        here = here.as_object_mut()?.entry(*key).or_insert(Value::Null);
+        if here.is_null() {
+            *here = json!({});
+        }
+    }
+    here.as_object_mut()
+}
+
+/// Sets a field of the object at a path.
+pub(crate) fn put(value: &mut Value, path: &[&str], key: &str, field: impl Into<Value>) {
+    if let Some(object) = object_at(value, path) {
+        object.insert(key.to_owned(), field.into());
+    }
 }
 
 #[cfg(test)]

@@ -20,5 +20,4 @@ mod model;
 pub use apis::{ApiKey, ApiSet};
 pub use model::{OperatorGroup, OperatorGroupSpec, OperatorGroupStatus};
 pub use namespaces::NamespaceSet;
-pub(crate) use roles::object_at;
 pub use surface::{ApiDecision, Surface};

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{items, text};
+use crate::cluster::{items, object_at, put, text};
 use crate::names;
-use crate::operator_group::object_at;
 
 mod catalogs;
 mod collection;
@@ -27,7 +26,7 @@ fn condition(kind: &str, reason: &str, message: &str) -> Value {
     let mut condition = json!({"type": kind, "status": "True"});
     for (key, value) in [("reason", reason), ("message", message)] {
         if !value.is_empty() {
-            condition[key] = json!(value);
+            put(&mut condition, &[], key, json!(value));
         }
     }
     condition
@@ -50,7 +49,7 @@ fn set(object: &mut Value, mut wanted: Value, now: &str) -> bool {
     if present.as_ref().is_some_and(|found| is_same(found, &wanted)) {
         return false;
     }
-    wanted["lastTransitionTime"] = json!(now);
+    put(&mut wanted, &[], "lastTransitionTime", json!(now));
     match present {
         Some(found) => *found = wanted,
         None => conditions.push(wanted),
@@ -98,7 +97,7 @@ fn reference(kind: &str, object: &Value) -> Value {
     ] {
         let value = text(object, pointer);
         if !value.is_empty() {
-            reference[key] = json!(value);
+            put(&mut reference, &[], key, json!(value));
         }
     }
     reference

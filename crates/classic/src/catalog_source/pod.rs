@@ -3,9 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Images, Source};
-use crate::cluster::{items, text};
+use crate::cluster::{items, object_at, text};
 use crate::install::POD_SPEC;
-use crate::operator_group::object_at;
 use crate::{hash, names, wire};
 
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
@@ -130,7 +129,7 @@ fn image_spec(source: &Source<'_>, images: &Images) -> Value {
         format!("--catalog.from={}", text(extract, "/catalogDir")),
         format!("--catalog.to={CONTENT}/catalog"),
     ];
-    let mut served = vec!["serve".to_owned(), format!("{CONTENT}/catalog")];
+    let mut serve = vec!["serve".to_owned(), format!("{CONTENT}/catalog")];
     let mut mounts = vec![json!({"name": "catalog-content", "mountPath": CONTENT})];
     let mut volumes = vec![
         json!({"name": "utilities", "emptyDir": {}}),
@@ -142,22 +141,22 @@ fn image_spec(source: &Source<'_>, images: &Images) -> Value {
     } else {
         arguments.push(format!("--cache.from={cache}"));
         arguments.push(format!("--cache.to={CONTENT}/cache"));
-        served.push(format!("--cache-dir={CONTENT}/cache"));
+        serve.push(format!("--cache-dir={CONTENT}/cache"));
     }
-    let mut server = server("registry-server", &images.opm, 10);
-    if let Some(server) = server.as_object_mut() {
+    let mut container = server("registry-server", &images.opm, 10);
+    if let Some(container) = container.as_object_mut() {
         for (key, value) in [
             ("command", json!(["/bin/opm"])),
-            ("args", json!(served)),
+            ("args", json!(serve)),
             ("volumeMounts", json!(mounts)),
             ("securityContext", json!({"readOnlyRootFilesystem": true})),
         ] {
-            server.insert(key.to_owned(), value);
+            container.insert(key.to_owned(), value);
         }
     }
     let utilities = json!({"name": "utilities", "mountPath": "/utilities"});
     json!({
-        "containers": [server],
+        "containers": [container],
         "initContainers": [
             {
                 "name": "extract-utilities", "image": images.utilities, "command": ["cp"],

@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod::{is_same, pod};
 use super::{Images, Source, update};
-use crate::cluster::{items, label, text};
-use crate::operator_group::object_at;
+use crate::cluster::{items, label, object_at, put, text};
 use crate::wire::{Field, Shape};
 use crate::{hash, names, wire};
 
@@ -101,7 +100,12 @@ fn with(mut object: Value, fields: &[(&str, Value)]) -> Value {
 fn account(source: &Source<'_>, name: &str, is_controlled: bool) -> Value {
     let mut account = object(source, "v1", "ServiceAccount", name);
     if is_controlled {
-        account["metadata"]["ownerReferences"] = json!([source.owner(true, true)]);
+        put(
+            &mut account,
+            &["metadata"],
+            "ownerReferences",
+            json!([source.owner(true, true)]),
+        );
     }
     let secrets: Vec<Value> = items(source.object, "/spec/secrets")
         .filter_map(Value::as_str)
@@ -167,7 +171,7 @@ fn server_policy(source: &Source<'_>, labels: &Map<String, Value>) -> Value {
         "policyTypes": ["Ingress", "Egress"],
     });
     if !source.is_image() {
-        spec["egress"] = all_egress();
+        put(&mut spec, &[], "egress", all_egress());
     }
     policy(source, "grpc-server", spec)
 }
@@ -187,7 +191,7 @@ fn unpack_policy(source: &Source<'_>) -> Value {
 fn service(source: &Source<'_>) -> Value {
     let mut selector = json!({names::CATALOG_SOURCE_LABEL: source.name()});
     if source.is_image() {
-        selector[names::MANAGED_LABEL] = json!("true");
+        put(&mut selector, &[], names::MANAGED_LABEL, json!("true"));
     }
     let spec = json!({
         "ports": [{"name": "grpc", "port": PORT, "targetPort": PORT}],
@@ -195,7 +199,12 @@ fn service(source: &Source<'_>) -> Value {
     });
     let hash = hash::text(&format!("{}\n", wire::write(&spec, SERVICE_SPEC)));
     let mut service = object(source, "v1", "Service", &source.service_name());
-    service["metadata"]["labels"][names::SERVICE_HASH_LABEL] = json!(hash);
+    put(
+        &mut service,
+        &["metadata", "labels"],
+        names::SERVICE_HASH_LABEL,
+        json!(hash),
+    );
     with(service, &[("spec", spec)])
 }
 
@@ -254,7 +263,12 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     let mut status = source.object.get("status").cloned().unwrap_or_else(|| json!({}));
     let time = format!("{now:.0}");
     if source.is_address() {
-        status["registryService"] = json!({"protocol": "grpc", "createdAt": time});
+        put(
+            &mut status,
+            &[],
+            "registryService",
+            json!({"protocol": "grpc", "createdAt": time}),
+        );
         return Ensured {
             status,
             ..Ensured::default()
@@ -274,7 +288,12 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     if !source.is_image()
         && let Ok(map) = source.config_map()
     {
-        ensured.status["configMapReference"] = super::reference(source, map, now);
+        put(
+            &mut ensured.status,
+            &[],
+            "configMapReference",
+            super::reference(source, map, now),
+        );
     }
     let is_new = !has_valid_status(source);
     let policies = wanted.policies.iter();
@@ -299,10 +318,15 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
         ensured.written.push(wanted.service);
     }
     if is_replaced {
-        ensured.status["registryService"] = json!({
-            "protocol": "grpc", "serviceName": source.service_name(), "serviceNamespace": source.namespace(),
-            "port": PORT.to_string(), "createdAt": time,
-        });
+        put(
+            &mut ensured.status,
+            &[],
+            "registryService",
+            json!({
+                "protocol": "grpc", "serviceName": source.service_name(), "serviceNamespace": source.namespace(),
+                "port": PORT.to_string(), "createdAt": time,
+            }),
+        );
     }
     ensured
 }

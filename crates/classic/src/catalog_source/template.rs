@@ -4,9 +4,8 @@ use jiff::Timestamp;
 use olm_fbc::check::image_reference;
 use serde_json::{Value, json};
 
-use crate::cluster::items;
+use crate::cluster::{items, object_at};
 use crate::names;
-use crate::operator_group::object_at;
 
 const RESOLVED: &str = "TemplatesHaveResolved";
 const IMAGE: &str = "ResolvedImage";

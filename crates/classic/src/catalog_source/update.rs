@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 
 use super::Source;
 use super::registry::{Ensured, serving};
-use crate::cluster::{items, label, text};
+use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
-use crate::operator_group::object_at;
 
 /// The time between two looks where none is given or it cannot be read.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);
@@ -65,7 +64,7 @@ pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured:
             labels.insert(names::UPDATE_LABEL.to_owned(), source.name().into());
         }
         ensured.written.push(update);
-        ensured.status["latestImageRegistryPoll"] = time;
+        put(&mut ensured.status, &[], "latestImageRegistryPoll", time);
         ensured.is_pending = true;
         return false;
     }
@@ -73,7 +72,7 @@ pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured:
         let name = text(update, "/metadata/name");
         if is_broken(update) {
             ensured.deleted.push(name.to_owned());
-            ensured.status["latestImageRegistryPoll"] = time;
+            put(&mut ensured.status, &[], "latestImageRegistryPoll", time);
             ensured.error = Some(format!(
                 "error ensuring update pod for catalog source {}: update pod {name} in a {} state: deleted update pod",
                 source.name(),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ClusterServiceVersion;
 use super::requirements::{Facts, Requirements, evaluate};
 use super::status::set_phase;
-use crate::cluster::text;
+use crate::cluster::{object_at, text};
 use crate::install::Issuer;
 use crate::names;
 use crate::operator_group::OperatorGroup;
@@ -124,7 +124,7 @@ impl Pass<'_> {
     fn certified(&mut self, expires: Timestamp) {
         let due = expires - ROTATION;
         let now = self.now;
-        if let Some(status) = crate::operator_group::object_at(&mut self.outcome.csv, &["status"]) {
+        if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
             for (key, time) in [("certsLastUpdated", now), ("certsRotateAt", due)] {
                 status.insert(key.to_owned(), format!("{time:.0}").into());
             }
@@ -142,7 +142,7 @@ impl Pass<'_> {
 
     /// Writes what was found of the requirements.
     fn record(&mut self, found: &Requirements) {
-        if let Some(status) = crate::operator_group::object_at(&mut self.outcome.csv, &["status"]) {
+        if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
             if found.rows.is_empty() {
                 status.remove("requirementStatus");
             } else {

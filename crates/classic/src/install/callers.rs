@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::serving::{bundle, port, service_name};
 use super::{is_of, owner_labels};
-use crate::cluster::{Cluster, items, label, text};
+use crate::cluster::{Cluster, items, label, object_at, text};
 use crate::csv::phases::is_adoptable;
 use crate::csv::{ApiDescription, ClusterServiceVersion};
+use crate::operator_group::OperatorGroup;
 use crate::operator_group::copies::WEBHOOK;
 use crate::operator_group::targets::webhook_selector;
-use crate::operator_group::{OperatorGroup, object_at};
 use crate::{hash, names, wire};
 
 /// The authority of each Deployment that is called.

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{overrides, owner_labels, owner_reference, serving};
+use crate::cluster::object_at;
 use crate::csv::{ClusterServiceVersion, StrategyDeployment};
 use crate::names;
-use crate::operator_group::object_at;
 
 /// The Deployment as it is written. `config` is that of the Subscription, `authority` that of its certificate where it serves.
 pub(super) fn deployment(

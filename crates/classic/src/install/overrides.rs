@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Cluster, items, text};
+use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
-use crate::operator_group::object_at;
 
 /// The variable that tells an operator the name of its OperatorCondition.
 const CONDITION_VARIABLE: &str = "OPERATOR_CONDITION_NAME";

@@ -10,10 +10,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Certificate, Issuer, owner_labels, owner_reference};
-use crate::cluster::{Cluster, items, text};
+use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
-use crate::operator_group::object_at;
 
 const DEFAULT_PORT: i64 = 443;
 const AUTHORITY: &str = "olmCAKey";

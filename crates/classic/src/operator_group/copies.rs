@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::roles::object_at;
-use crate::cluster::text;
+use crate::cluster::{object_at, text};
 use crate::csv::{COPIED, ClusterServiceVersion};
 use crate::{hash, names, wire};
 

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::apis::provided_by;
 use super::namespaces::{added_or_removed, changed};
-use super::roles::{group_roles, object_at};
+use super::roles::group_roles;
 use super::targets::{TargetsError, select};
 use super::{ApiKey, ApiSet, OperatorGroup, Surface};
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, object_at, text};
 use crate::csv::{ClusterServiceVersion, set_phase};
 use crate::names;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::apis::{DefinitionNameError, plural_and_group};
 use super::{ApiKey, ApiSet, OperatorGroup};
-use crate::cluster::{Cluster, items, text};
+use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::{ApiDescription, ClusterServiceVersion, PolicyRule};
 use crate::{hash, names};
 
@@ -72,21 +72,6 @@ fn aggregation_rule(apis: &ApiSet, suffix: &str) -> Option<Value> {
     let selector = |label: String| json!({"matchLabels": {label: "true"}});
     let selectors: Vec<Value> = labels.into_iter().map(selector).collect();
     (!selectors.is_empty()).then(|| json!({"clusterRoleSelectors": selectors}))
-}
-
-/// The object at a path, made where it is absent or null; `None` where something else is on the way.
-pub(crate) fn object_at<'a>(
-    value: &'a mut Value,
-    path: &[&str],
-) -> Option<&'a mut serde_json::Map<String, Value>> {
-    let mut here = value;
-    for key in path {
-        here = here.as_object_mut()?.entry(*key).or_insert(Value::Null);
-        if here.is_null() {
-            *here = json!({});
-        }
-    }
-    here.as_object_mut()
 }
 
 /// Why an API has no roles.

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{found, reference, set};
-use crate::cluster::{Cluster, items, text};
+use crate::cluster::{Cluster, items, object_at, put, text};
 use crate::names;
-use crate::operator_group::object_at;
 
 const UNHEALTHY: &str = "CatalogSourcesUnhealthy";
 
@@ -53,7 +52,7 @@ pub(super) fn settle(
     let change = change(subscription, &entries);
     let mut wanted = verdict(subscription, &entries);
     if let Some(reason) = change {
-        wanted["reason"] = json!(reason);
+        put(&mut wanted, &[], "reason", json!(reason));
         if let Some(status) = object_at(subscription, &["status"]) {
             status.insert("catalogHealth".to_owned(), json!(entries));
         }
@@ -119,6 +118,6 @@ fn verdict(subscription: &Value, entries: &[Value]) -> Value {
         }
     };
     let mut wanted = super::condition(UNHEALTHY, reason, &message);
-    wanted["status"] = json!(status);
+    put(&mut wanted, &[], "status", json!(status));
     wanted
 }

@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use super::plan::{planned, point};
 use super::{INSTALL_PLAN_KIND, collection, condition, reference, set, stamp, unset};
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, object_at, text};
 use crate::names;
-use crate::operator_group::object_at;
 
 const GENERATED_BY: &str = "olm.generated-by";
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::collection::generation;
 use super::namespace::Resolution;
 use super::{INSTALL_PLAN_KIND, reference};
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, put, text};
 use crate::names;
 
 /// What is to be done so that a resolution has its plan.
@@ -56,7 +56,12 @@ pub(super) fn planned(
     };
     let mut status = json!({"phase": phase, "catalogSources": sources, "plan": resolution.steps});
     if !resolution.bundle_lookups.is_empty() {
-        status["bundleLookups"] = json!(resolution.bundle_lookups);
+        put(
+            &mut status,
+            &[],
+            "bundleLookups",
+            json!(resolution.bundle_lookups),
+        );
     }
     Some(Planned {
         generation,
@@ -94,6 +99,6 @@ pub(super) fn point(subscription: &mut Value, version: &str, planned: &Planned) 
         ("state", json!("UpgradePending")),
         ("installPlanGeneration", json!(planned.generation)),
     ] {
-        subscription["status"][key] = value;
+        put(subscription, &["status"], key, value);
     }
 }

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::{Gate, Pass};
+use crate::cluster::object_at;
 use crate::names;
 use crate::operator_group::apis::provided_by;
 use crate::operator_group::install_modes::InstallModes;
-use crate::operator_group::{ApiDecision, ApiSet, OperatorGroup, Surface, object_at};
+use crate::operator_group::{ApiDecision, ApiSet, OperatorGroup, Surface};
 
 const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
 const NONE: &str = "csv in namespace with no operatorgroups";

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use super::conditions::{condition, has, remove, set};
 use super::{Pass, PassError};
-use crate::cluster::text;
+use crate::cluster::{object_at, text};
 use crate::names;
 use crate::operator_group::OperatorGroup;
-use crate::operator_group::roles::object_at;
 
 const KIND: &str = "ServiceAccount";
 /// The condition of an OperatorGroup without its account; true is bad.

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Pass;
-use crate::cluster::{items, text};
+use crate::cluster::{items, object_at, text};
 use crate::names;
-use crate::operator_group::roles::object_at;
 
 /// The condition of OperatorGroups that share a namespace.
 const SEVERAL: &str = "MultipleOperatorGroup";
