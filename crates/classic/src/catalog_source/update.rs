@@ -134,3 +134,70 @@ fn is_newer(source: &Source<'_>, update: &Value) -> bool {
             .map(image)
             .any(|other| !other.is_empty() && other != own)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::Cluster;
+
+    fn pod(name: &str, labels: &Value, image: &str) -> Value {
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "n", "labels": labels},
+            "status": {
+                "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"imageID": image}],
+            },
+        })
+    }
+
+    fn look_at(image: &str) -> Ensured {
+        let serving = json!({"olm.catalogSource": "cat"});
+        let looking = json!({"olm.catalogSource": "", "catalogsource.operators.coreos.com/update": "cat"});
+        let cluster: Cluster = [pod("old", &serving, "id1"), pod("new", &looking, image)]
+            .into_iter()
+            .collect();
+        let object = json!({
+            "metadata": {"name": "cat", "namespace": "n"},
+            "spec": {"sourceType": "grpc", "image": "i", "updateStrategy": {"registryPoll": {"interval": "30m"}}},
+        });
+        let source = Source {
+            object: &object,
+            cluster: &cluster,
+        };
+        let mut ensured = Ensured::default();
+        assert!(look(&source, &json!({}), Timestamp::UNIX_EPOCH, &mut ensured));
+        ensured
+    }
+
+    #[test]
+    fn a_newer_catalog_takes_over_before_the_old_pod_goes() {
+        let ensured = look_at("id2");
+        assert_eq!(ensured.deleted, ["old"]);
+        let labels = &ensured.written[0]["metadata"]["labels"];
+        assert_eq!(labels["olm.catalogSource"], "cat");
+        assert_eq!(labels["catalogsource.operators.coreos.com/update"], "");
+    }
+
+    #[test]
+    fn a_pod_that_finds_the_same_catalog_goes() {
+        let ensured = look_at("id1");
+        assert_eq!(ensured.deleted, ["new"]);
+        assert_eq!(ensured.written, Vec::<Value>::new());
+    }
+
+    #[test]
+    fn an_interval_that_cannot_be_read_is_said_and_replaced() {
+        for (interval, expected) in [("30m", 30), ("soon", 15), ("", 15)] {
+            let object = json!({"spec": {"updateStrategy": {"registryPoll": {"interval": interval}}}});
+            let cluster = Cluster::default();
+            let source = Source {
+                object: &object,
+                cluster: &cluster,
+            };
+            assert_eq!(super::interval(&source), SignedDuration::from_mins(expected));
+            assert_eq!(interval_fault(&source).is_some(), expected == 15, "{interval:?}");
+        }
+    }
+}
