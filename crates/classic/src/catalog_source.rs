@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, put, text};
+use crate::cluster::{Cluster, label, put, text};
 use crate::names;
 
 mod pod;
@@ -11,7 +11,7 @@ mod registry;
 mod template;
 mod update;
 
-pub use registry::{Ensured, ensure, is_healthy};
+pub use registry::{ensure, is_healthy};
 pub use template::with_image;
 
 /// A CatalogSource and the cluster around it.
@@ -113,6 +113,27 @@ impl Source<'_> {
             other => Some(format!("unknown sourcetype: {other}")),
         }
     }
+}
+
+/// What a registry wants done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ensured {
+    /// The objects to write, whole.
+    pub written: Vec<Value>,
+    /// The names of Pods to delete.
+    pub deleted: Vec<String>,
+    /// The status of the CatalogSource after that.
+    pub status: Value,
+    /// Whether a Pod that looks for a newer catalog is not ready yet: the pass is tried again soon.
+    pub is_pending: bool,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// The Pods that serve a source.
+fn serving<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
+    let pods = source.cluster.in_namespace("Pod", source.namespace());
+    pods.filter(|pod| label(pod, names::CATALOG_SOURCE_LABEL) == source.name())
 }
 
 /// What a status says of a ConfigMap.

@@ -1,5 +1,7 @@
 //! Subscriptions: what their status says, and a pass over all of a namespace.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::cluster::{items, object_at, put, text};
@@ -15,11 +17,22 @@ mod status;
 
 pub use catalogs::Health;
 pub use deprecations::Entry;
-pub use namespace::{Concluded, Prepared, Resolution, ResolveError, Unpacked, conclude, prepare};
+pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, conclude, prepare};
 pub use status::{Outcome, pass};
 
 /// The kind of InstallPlans.
 pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
+
+/// What the resolver found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Resolution {
+    /// The steps of the plan.
+    pub steps: Vec<Value>,
+    /// The bundles to unpack.
+    pub bundle_lookups: Vec<Value>,
+    /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
+    pub updated: BTreeMap<String, String>,
+}
 
 /// A condition that holds; without a time, which is set when it changes.
 fn condition(kind: &str, reason: &str, message: &str) -> Value {

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::pod::{is_same, pod};
-use super::{Images, Source, update};
-use crate::cluster::{items, label, object_at, put, text};
+use super::{Ensured, Images, Source, serving, update};
+use crate::cluster::{items, object_at, put, text};
 use crate::wire::{Field, Shape};
 use crate::{hash, names, wire};
 
@@ -21,21 +21,6 @@ const SERVICE_PORT: Shape = Shape::Struct(&[
     Field::always("port", "0", Shape::Plain),
     Field::always("targetPort", "0", Shape::Plain),
 ]);
-
-/// What a registry wants done.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ensured {
-    /// The objects to write, whole.
-    pub written: Vec<Value>,
-    /// The names of Pods to delete.
-    pub deleted: Vec<String>,
-    /// The status of the CatalogSource after that.
-    pub status: Value,
-    /// Whether a Pod that looks for a newer catalog is not ready yet: the pass is tried again soon.
-    pub is_pending: bool,
-    /// Why it failed.
-    pub error: Option<String>,
-}
 
 /// The wanted objects.
 struct Wanted {
@@ -206,12 +191,6 @@ fn service(source: &Source<'_>) -> Value {
         json!(hash),
     );
     with(service, &[("spec", spec)])
-}
-
-/// The Pods that serve a source.
-pub(super) fn serving<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
-    let pods = source.cluster.in_namespace("Pod", source.namespace());
-    pods.filter(|pod| label(pod, names::CATALOG_SOURCE_LABEL) == source.name())
 }
 
 fn is_there(source: &Source<'_>, object: &Value) -> bool {

@@ -3,8 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::Source;
-use super::registry::{Ensured, serving};
+use super::{Ensured, Source, serving};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
 

@@ -1,12 +1,10 @@
 //! One pass over the Subscriptions of a namespace, in two halves: what comes before a resolution, and what it comes to.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::plan::{planned, point};
-use super::{INSTALL_PLAN_KIND, collection, condition, reference, set, stamp, unset};
+use super::{INSTALL_PLAN_KIND, Resolution, collection, condition, reference, set, stamp, unset};
 use crate::cluster::{Cluster, object_at, text};
 use crate::names;
 
@@ -32,17 +30,6 @@ pub struct Prepared {
     pub subscriptions: Option<Vec<Value>>,
     /// Why the pass is retried.
     pub error: Option<String>,
-}
-
-/// What the resolver found.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Resolution {
-    /// The steps of the plan.
-    pub steps: Vec<Value>,
-    /// The bundles to unpack.
-    pub bundle_lookups: Vec<Value>,
-    /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
-    pub updated: BTreeMap<String, String>,
 }
 
 /// Why nothing was found.

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::collection::generation;
-use super::namespace::Resolution;
-use super::{INSTALL_PLAN_KIND, reference};
+use super::{INSTALL_PLAN_KIND, Resolution, reference};
 use crate::cluster::{Cluster, put, text};
 use crate::names;
 
