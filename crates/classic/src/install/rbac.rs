@@ -6,25 +6,21 @@ use serde_json::{Map, Value, json};
 
 use super::owner_reference;
 use crate::cluster::{items, text};
-use crate::operator_group::copies::RULE;
+use crate::operator_group::copies::{PERMISSIONS, RULE};
 use crate::wire::{Field, Shape, write};
 use crate::{hash, names};
 
 /// The longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
-const PERMISSION: Shape = Shape::Struct(&[
-    Field::always("serviceAccountName", "\"\"", Shape::Plain),
-    Field::always("rules", "null", RULES),
-]);
 const RULES: Shape = Shape::List(&RULE);
 const NAMESPACED: Shape = Shape::Struct(&[
     Field::always("name", "\"\"", Shape::Plain),
-    Field::always("permission", "{}", PERMISSION),
+    Field::always("permission", "{}", PERMISSIONS),
 ]);
 const CLUSTER_WIDE: Shape = Shape::Struct(&[
     Field::always("name", "\"\"", Shape::Plain),
     Field::always("namespace", "\"\"", Shape::Plain),
-    Field::always("permission", "{}", PERMISSION),
+    Field::always("permission", "{}", PERMISSIONS),
 ]);
 
 /// What one service account gets.

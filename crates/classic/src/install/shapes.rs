@@ -1,5 +1,6 @@
 //! The Go type of a DeploymentSpec, whose JSON the label `olm.deployment-spec-hash` is the hash of.
 
+use crate::operator_group::copies::SELECTOR;
 use crate::wire::{Field, Shape};
 
 const PLAIN: Shape = Shape::Plain;
@@ -40,17 +41,6 @@ pub(super) const DEPLOYMENT_SPEC: Shape = Shape::Struct(&[
     pointer("progressDeadlineSeconds"),
 ]);
 const ROLLING_UPDATE: Shape = Shape::Struct(&[pointer("maxUnavailable"), pointer("maxSurge")]);
-const SELECTOR: Shape = Shape::Struct(&[
-    optional("matchLabels"),
-    Field::optional(
-        "matchExpressions",
-        Shape::List(&Shape::Struct(&[
-            text("key"),
-            text("operator"),
-            optional("values"),
-        ])),
-    ),
-]);
 const TEMPLATE: Shape = Shape::Struct(&[
     Field::always("metadata", "{}", METADATA),
     Field::always("spec", "{\"containers\":null}", POD_SPEC),

@@ -73,7 +73,8 @@ const DEPLOYMENT: Shape = Shape::Struct(&[
     Field::always("spec", "{}", PLAIN),
     optional("label"),
 ]);
-const PERMISSIONS: Shape = Shape::Struct(&[
+/// What a service account may do.
+pub(crate) const PERMISSIONS: Shape = Shape::Struct(&[
     text("serviceAccountName"),
     Field::always("rules", "null", Shape::List(&RULE)),
 ]);
@@ -156,7 +157,8 @@ const MAINTAINER: Shape = Shape::Struct(&[optional("name"), optional("email")]);
 const LINK: Shape = Shape::Struct(&[optional("name"), optional("url")]);
 const ICON: Shape = Shape::Struct(&[text("base64data"), text("mediatype")]);
 const INSTALL_MODE: Shape = Shape::Struct(&[text("type"), Field::always("supported", "false", PLAIN)]);
-const SELECTOR: Shape = Shape::Struct(&[
+/// A label selector.
+pub(crate) const SELECTOR: Shape = Shape::Struct(&[
     optional("matchLabels"),
     Field::optional("matchExpressions", Shape::List(&EXPRESSION)),
 ]);
