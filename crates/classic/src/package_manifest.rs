@@ -1,6 +1,6 @@
 //! The PackageManifests that the catalogs of a cluster give.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use olm_fbc::Catalog;
 use serde_json::{Map, Value, json};
@@ -77,8 +77,17 @@ pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<P
             namespace
         };
         let registry = Registry::new(source.catalog);
+        // Once for the catalog: a list of all bundles for each package takes minutes for a large one.
+        let mut bundles: BTreeMap<String, Vec<BundleMessage>> = BTreeMap::new();
+        for bundle in registry.list_bundles() {
+            bundles
+                .entry(bundle.package_name.clone())
+                .or_default()
+                .push(bundle);
+        }
         for name in registry.list_packages() {
-            found.extend(manifest(source.object, &registry, name, shown));
+            let bundles = bundles.remove(name).unwrap_or_default();
+            found.extend(manifest(source.object, &registry, &bundles, name, shown));
         }
     }
     found
@@ -91,13 +100,14 @@ struct Described {
     value: Value,
 }
 
-fn manifest(source: &Value, registry: &Registry<'_>, name: &str, namespace: &str) -> Option<PackageManifest> {
+fn manifest(
+    source: &Value,
+    registry: &Registry<'_>,
+    bundles: &[BundleMessage],
+    name: &str,
+    namespace: &str,
+) -> Option<PackageManifest> {
     let package = registry.get_package(name).ok()?;
-    let bundles: Vec<BundleMessage> = registry
-        .list_bundles()
-        .into_iter()
-        .filter(|bundle| bundle.package_name == name)
-        .collect();
     let mut channels = Vec::new();
     for channel in &package.channels {
         let Ok(head) = registry.get_bundle_for_channel(name, &channel.name) else {
@@ -110,7 +120,7 @@ fn manifest(source: &Value, registry: &Registry<'_>, name: &str, namespace: &str
             "name": channel.name,
             "currentCSV": channel.csv_name,
             "currentCSVDesc": description(&csv),
-            "entries": entries(&bundles, &channel.name),
+            "entries": entries(bundles, &channel.name),
         });
         deprecated(&mut value, channel.deprecation.as_ref());
         channels.push(Described {
