@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::{Outcome, expect};
 use super::csv_requirements::{UNKNOWN_VERSION, discovery};
 use super::operatorgroup::with_kind;
-use super::{cluster, compare, compare_objects, significant, text};
+use super::{cluster, compare, compare_objects, one_of, significant, text};
 
 /// Makes the same certificate for everyone.
 struct Fixed;
@@ -27,21 +27,11 @@ impl Issuer for Fixed {
 
 /// Runs a case. Where several outcomes are recorded, one of them does.
 pub fn run(case: &Value) -> Outcome {
-    let Some(any) = expect(case, "any_of").as_array() else {
-        return run_one(case);
-    };
-    let mut outcomes = any.iter().map(|expected| {
+    one_of(case, |expected| {
         let mut case = case.clone();
         case["expect"] = expected.clone();
         run_one(&case)
-    });
-    let first = outcomes
-        .next()
-        .unwrap_or_else(|| Outcome::Fail("nothing is expected".to_owned()));
-    if first == Outcome::Pass || outcomes.any(|outcome| outcome == Outcome::Pass) {
-        return Outcome::Pass;
-    }
-    first
+    })
 }
 
 fn run_one(case: &Value) -> Outcome {

@@ -7,8 +7,8 @@ use olm_fbc::{Catalog, Checker, Gvk};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::{Outcome, expect};
-use super::{list, sort_keys, text};
+use super::super::Outcome;
+use super::{list, one_of, sort_keys, text};
 
 /// Runs a case. Where several outcomes are recorded, one of them does.
 pub fn run(case: &Value) -> Outcome {
@@ -24,20 +24,7 @@ pub fn run(case: &Value) -> Outcome {
         }
         Err(error) => json!({"ok": false, "error": error}),
     };
-    let expected: Vec<&Value> = match expect(case, "any_of").as_array() {
-        Some(any) => any.iter().collect(),
-        None => vec![case.get("expect").unwrap_or(&Value::Null)],
-    };
-    let outcomes: Vec<Outcome> = expected
-        .into_iter()
-        .map(|expected| compare(expected, &actual))
-        .collect();
-    let passed = outcomes.iter().position(|outcome| *outcome == Outcome::Pass);
-    let first = outcomes.into_iter().next();
-    match (passed, first) {
-        (Some(_), _) => Outcome::Pass,
-        (None, first) => first.unwrap_or_else(|| Outcome::Fail("nothing is expected".to_owned())),
-    }
+    one_of(case, |expected| compare(expected, &actual))
 }
 
 /// The catalog of a case, where it is valid.
