@@ -45,7 +45,7 @@ pub trait Issuer {
 /// What an installation wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
-    /// The objects that differ from what is there, whole, in their order.
+    /// The objects to write, whole, in their order: those that the cluster lacks or holds with other content.
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Installed {
 /// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those of the
 /// cluster.
 ///
-/// `object` is the ClusterServiceVersion on the wire, and `csv` what was read of it.
+/// `object` is the ClusterServiceVersion on the wire, and `csv` the same object, parsed.
 pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<Value> {
     let place = csv.metadata.namespace.as_str();
     let authorities = serving::called(csv).into_iter().filter_map(|deployment| {

@@ -147,7 +147,7 @@ impl<'a> Registry<'a> {
         messages.collect()
     }
 
-    /// `GetBundle`: without what it replaces.
+    /// `GetBundle`: without the name of the bundle that it replaces.
     ///
     /// # Errors
     /// When there is no such bundle in the channel.
@@ -346,7 +346,7 @@ impl Member<'_> {
         }
     }
 
-    /// One entry for what it replaces, and one for each other that it skips; of those only the ones in the channel if asked.
+    /// One entry for the bundle that it replaces, and one for each other that it skips; of those only the ones in the channel if asked.
     fn edges(&self, is_within: bool) -> Vec<ChannelEntryMessage> {
         let replaced = self.entry.replaces().unwrap_or_default();
         let mut edges = vec![self.named(replaced)];
