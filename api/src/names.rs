@@ -278,6 +278,8 @@ pub mod migration {
     pub const SUBSCRIPTION_BACKUP: &str = "olm.operatorframework.io/migration-subscription-backup";
     /// The `spec` of the OperatorGroup of that Subscription, as JSON. On ClusterExtensions.
     pub const OPERATOR_GROUP_BACKUP: &str = "olm.operatorframework.io/migration-operatorgroup-backup";
+    /// Digest of the packed record of what OLM classic had before the move, `sha256:HEX`. On ClusterExtensions.
+    pub const RECORD_DIGEST: &str = "olm.operatorframework.io/migration-record-digest";
     /// `NAMESPACE/NAME` of the CatalogSource that a catalog was made from. On ClusterCatalogs.
     pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
     /// With the name of a check behind it and the value `true`: a finding of that check is acknowledged. On Subscriptions,

@@ -161,7 +161,7 @@ fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &Facts) -> Outcome
         .block_on(back::prepare(&cluster.client, facts, place, name))?;
     let Some(prepared) = prepared else {
         note(&format!(
-            "Subscription {place}/{name} is there and has not moved: nothing to do"
+            "Subscription {place}/{name} is with OLM classic: nothing to do"
         ));
         return Ok(Status::Success);
     };

@@ -76,6 +76,42 @@ async fn is_classic(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// Kubernetes deletes the record with the ClusterExtension that owns it.
+pub(crate) fn record_is_gone(world: &World, package: &str) -> Result<()> {
+    let record = format!("configmap/{package}-migration");
+    world
+        .kubectl(&["wait", "--for=delete", "--timeout=60s", "-n", package, &record])
+        .map(drop)
+}
+
+/// Runs `change` on the record, sees that the way back is closed, and puts the record back.
+fn refuses_a_changed_record(world: &World) -> Result<()> {
+    let record = ["get", "configmap", "cup-migration", "-n", CUP, "-o", "json"];
+    let before: Value = serde_json::from_str(&world.kubectl(&record)?)?;
+    let patch = |data: &Value| {
+        let patch = json!({"binaryData": {"record.json.gz": data}}).to_string();
+        world.kubectl(&[
+            "patch",
+            "configmap",
+            "cup-migration",
+            "-n",
+            CUP,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+    };
+    // An empty stream of gzip.
+    patch(&json!("H4sIAAAAAAAAAwMAAAAAAAAAAAA="))?;
+    let there = versions(world)?;
+    olm(world, "migrate cup -n cup --back --yes")?.ended(1)?.shows(&[
+        "ConfigMap cup/cup-migration is not the record",
+        "olm uninstall cup",
+    ])?;
+    ensure!(versions(world)? == there, "a refused way back has written");
+    patch(&before["binaryData"]["record.json.gz"]).map(drop)
+}
+
 #[test]
 fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Result<()> {
     CLUSTER.alone(async |stage| {
@@ -89,11 +125,12 @@ fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Resu
         );
         olm(world, "migrate cup -n cup --back --yes")?
             .ended(0)?
-            .shows(&["has not moved: nothing to do"])?;
+            .shows(&["is with OLM classic: nothing to do"])?;
         let there = "migrate cup -n cup --service-account cook --yes --wait --timeout 2m";
         olm(world, there)?.ended(0)?;
         is_ours(world, CUP).await?;
 
+        refuses_a_changed_record(world)?;
         let moved = versions(world)?;
         olm(world, "migrate cup -n cup --back --dry-run")?
             .ended(0)?
@@ -109,8 +146,10 @@ fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Resu
         is_classic(world).await?;
         let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
         ensure!(!left.contains("/cup"), "{left}");
-        let left = world.kubectl(&["get", "configmaps", "-n", CUP, "-o", "name"])?;
-        ensure!(!left.contains("migration"), "{left}");
+        record_is_gone(world, CUP)?;
+        olm(world, "migrate cup -n cup --back --yes")?
+            .ended(0)?
+            .shows(&["is with OLM classic: nothing to do"])?;
         let found = classic(world, "csv", "cup.v1.0.0")?;
         ensure!(found == version, "was {version}, is {found}");
         let found = classic(world, "subscription", CUP)?;

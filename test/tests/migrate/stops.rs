@@ -9,6 +9,7 @@ use olm_test::extensions::await_version;
 use olm_test::world::World;
 use serde_json::{Value, json};
 
+use super::back::record_is_gone;
 use super::course::{is_ours, pods, seen, settled, unchanged};
 use super::{CLUSTER, JAR, olm_as};
 
@@ -55,7 +56,7 @@ const STEPS: [Step; 9] = [
 ];
 
 /// The steps of the way back.
-const BACK: [Step; 10] = [
+const BACK: [Step; 8] = [
     (
         ["patch", "olm.operatorframework.io", "clusterextensions"],
         "cannot pause ClusterExtension",
@@ -74,14 +75,6 @@ const BACK: [Step; 10] = [
         "cannot hand back ClusterRoleBinding",
     ),
     (
-        ["patch", "", "configmaps"],
-        "cannot change ConfigMap jar/jar-migration",
-    ),
-    (
-        ["delete", "olm.operatorframework.io", "clusterextensions"],
-        "cannot delete ClusterExtension",
-    ),
-    (
         ["create", "operators.coreos.com", "subscriptions"],
         "cannot create Subscription jar/jar",
     ),
@@ -90,8 +83,8 @@ const BACK: [Step; 10] = [
         "cannot write the status of Subscription jar/jar",
     ),
     (
-        ["delete", "", "configmaps"],
-        "cannot delete ConfigMap jar/jar-migration",
+        ["delete", "olm.operatorframework.io", "clusterextensions"],
+        "cannot delete ClusterExtension",
     ),
 ];
 
@@ -173,12 +166,21 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
         ensure!(!running.is_empty(), "no Pod runs");
         let kubeconfig = kubeconfig(world)?;
         let line = "migrate jar -n jar --service-account cook --yes";
-        for (right, message) in STEPS {
+        let subscribed = subscription(world)?;
+        for (index, (right, message)) in STEPS.into_iter().enumerate() {
             allow(world, &STEPS, Some(right))?;
             olm_as(world, &kubeconfig, line)?
                 .ended(1)?
                 .shows(&[message, "forbidden"])?;
             unchanged(&before, &seen(world, JAR).await?)?;
+            if ABANDONED.contains(&index) {
+                abandoned(world, &kubeconfig, &subscribed)?;
+                unchanged(&before, &seen(world, JAR).await?)?;
+                allow(world, &STEPS, Some(right))?;
+                olm_as(world, &kubeconfig, line)?
+                    .ended(1)?
+                    .shows(&[message, "forbidden"])?;
+            }
         }
         allow(world, &STEPS, None)?;
         olm_as(world, &kubeconfig, &format!("{line} --wait --timeout 2m"))?.ended(0)?;
@@ -188,14 +190,49 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
         await_version(world, JAR, "1.0.0").await?;
         let left = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
         ensure!(left.is_empty(), "{left}");
-        goes_back(world, &kubeconfig, &before).await?;
+        goes_back(world, &kubeconfig, &before, &subscribed).await?;
         ensure!(pods(world, JAR)? == running, "Pods are made anew");
         Ok(())
     })
 }
 
+/// The steps that have stopped, by their place in [`STEPS`], from which the operator goes back: after the Subscription was
+/// paused, and with some of the objects handed over.
+const ABANDONED: [usize; 3] = [3, 5, 6];
+
+/// The spec, the annotations and the installed version of the Subscription.
+fn subscription(world: &World) -> Result<Value> {
+    let found = world.kubectl(&["get", "subscription", JAR, "-n", JAR, "-o", "json"])?;
+    let found: Value = serde_json::from_str(&found)?;
+    let annotations = found["metadata"]["annotations"].as_object();
+    let annotations: BTreeMap<_, _> = annotations
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !key.contains("bundle"))
+        .collect();
+    Ok(json!([
+        found["spec"],
+        annotations,
+        found["status"]["installedCSV"]
+    ]))
+}
+
+/// Gives the operator back in the middle of the move.
+fn abandoned(world: &World, kubeconfig: &Path, subscribed: &Value) -> Result<()> {
+    allow(world, &[&STEPS[..], &BACK[..]].concat(), None)?;
+    olm_as(world, kubeconfig, "migrate jar -n jar --back --yes")?.ended(0)?;
+    let now = subscription(world)?;
+    ensure!(now == *subscribed, "was {subscribed}, is {now}");
+    record_is_gone(world, JAR)
+}
+
 /// Gives the operator back, stopped at every step.
-async fn goes_back(world: &World, kubeconfig: &Path, before: &BTreeMap<String, Value>) -> Result<()> {
+async fn goes_back(
+    world: &World,
+    kubeconfig: &Path,
+    before: &BTreeMap<String, Value>,
+    subscribed: &Value,
+) -> Result<()> {
     let line = "migrate jar -n jar --back --yes";
     for (right, message) in BACK {
         allow(world, &BACK, Some(right))?;
@@ -207,9 +244,12 @@ async fn goes_back(world: &World, kubeconfig: &Path, before: &BTreeMap<String, V
     allow(world, &BACK, None)?;
     olm_as(world, kubeconfig, line)?.ended(0)?;
     unchanged(before, &seen(world, JAR).await?)?;
-    let left = world.kubectl(&["get", "cext,cos,configmaps", "-A", "-o", "name"])?;
+    record_is_gone(world, JAR)?;
+    let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
     ensure!(!left.contains("/jar"), "{left}");
     let there = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
     ensure!(there.lines().count() == 2, "{there}");
+    let now = subscription(world)?;
+    ensure!(now == *subscribed, "was {subscribed}, is {now}");
     Ok(())
 }

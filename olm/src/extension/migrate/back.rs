@@ -6,18 +6,19 @@ mod patch;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use self::patch::Owners;
 use super::backup::{self, Record};
 use super::course::{TRIES, is_conflict, unchanged};
-use super::facts::{Facts, find, name, namespace, successor, text};
+use super::facts::{Facts, annotation, find, name, namespace, successor, text};
 use super::inventory::{api_of, get};
 use crate::extension::change::MANAGER;
 use crate::hint::Hint;
@@ -30,15 +31,12 @@ const LOOKS: usize = 120;
 pub(crate) struct Return {
     /// What OLM classic had.
     pub(crate) record: Record,
-    /// What stands in the way.
+    /// What blocks the way back.
     pub(crate) findings: Vec<String>,
-    map: ConfigMap,
-    /// Nothing once it is deleted.
-    extension: Option<ClusterExtension>,
-    set: Option<ClusterObjectSet>,
+    extension: ClusterExtension,
 }
 
-/// Reads what there is to go back to; nothing where the operator is with OLM classic.
+/// Reads the record of the move and checks whether the operator can go back; nothing where it is with OLM classic.
 pub(crate) async fn prepare(
     client: &Client,
     facts: &Facts,
@@ -46,70 +44,131 @@ pub(crate) async fn prepare(
     subscription: &str,
 ) -> anyhow::Result<Option<Return>> {
     let key = format!("{place}/{subscription}");
-    let Some((record, map)) = backup::kept(client, place, subscription).await? else {
-        if find(&facts.subscriptions, place, subscription).is_some() {
+    let live = find(&facts.subscriptions, place, subscription);
+    let Some(extension) = successor(facts, &key) else {
+        if live.is_some() {
             return Ok(None);
         }
-        let error = anyhow!("there is no record of a move of Subscription {key}");
+        let error = anyhow!("no ClusterExtension was made from Subscription {key}");
         return Err(error.context(Hint(
-            "`olm migrate` keeps it in a ConfigMap beside the operator; without it, apply the Subscription anew".to_owned(),
+            "the way back needs the ClusterExtension of the move; without it, apply the Subscription anew"
+                .to_owned(),
         )));
     };
-    let extension = successor(facts, &key).cloned();
-    let listed: Api<ClusterObjectSet> = Api::all(client.clone());
-    let mut sets = Vec::new();
-    if let Some(extension) = &extension {
-        let selector = label::selector(label::OWNER_NAME, extension.name());
-        let params = selector.map_or_else(ListParams::default, |selector| {
-            ListParams::default().labels(&selector)
-        });
-        let found = listed.list(&params).await;
-        sets = found.context("cannot list the ClusterObjectSets")?.items;
-        sets.retain(|set| set.label(label::OWNER_NAME) == Some(extension.name()));
-    }
-    let findings = match &extension {
-        Some(extension) => findings::findings(&record, facts, extension, &sets),
-        None => Vec::new(),
+    let Some(record) = backup::kept(client, place, subscription, extension).await? else {
+        let extension = extension.name();
+        let error =
+            anyhow!("there is no record of the move of Subscription {key} to ClusterExtension {extension:?}");
+        let hint = if live.is_some() {
+            format!("the move has stopped early: finish it with `olm migrate {subscription} -n {place}`")
+        } else {
+            format!("to subscribe again, run `olm uninstall {extension}` and apply the Subscription")
+        };
+        return Err(error.context(Hint(hint)));
     };
+    let sets = revisions(client, extension).await?;
+    let mut findings = findings::findings(&record, facts, extension, &sets);
+    let due = if findings::has_gone_on(&record, live) {
+        &[]
+    } else {
+        record.objects.as_slice()
+    };
+    for kept in due {
+        let (kind, wanted) = (text(&kept.object, "/kind"), name(&kept.object));
+        if get(&api_of(client, &kept.object), kind, wanted).await?.is_none() {
+            findings.push(format!(
+                "{kind} {wanted:?} of the operator is gone: operator-controller applies it again unless ClusterExtension {:?} \
+                 is paused",
+                extension.name()
+            ));
+        }
+    }
     Ok(Some(Return {
         record,
         findings,
-        map,
-        extension,
-        set: sets.into_iter().next(),
+        extension: extension.clone(),
     }))
 }
 
-/// Gives the operator back.
+/// The revisions of an extension.
+async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Vec<ClusterObjectSet>> {
+    let listed: Api<ClusterObjectSet> = Api::all(client.clone());
+    let selector = label::selector(label::OWNER_NAME, extension.name());
+    let params = selector.map_or_else(ListParams::default, |selector| {
+        ListParams::default().labels(&selector)
+    });
+    let found = listed.list(&params).await;
+    let mut sets = found.context("cannot list the ClusterObjectSets")?.items;
+    sets.retain(|set| controlling_extension(&set.metadata) == extension.metadata.uid.as_deref());
+    Ok(sets)
+}
+
+/// Gives the operator back. The ClusterExtension goes last, and with it the record.
 pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
     let Return {
-        record,
-        map,
-        extension,
-        set,
-        ..
+        record, extension, ..
     } = back;
-    if let Some(extension) = &extension {
-        pause(client, extension, set.as_ref()).await?;
+    let done = give(client, &record, &extension).await;
+    done.map_err(|error| {
+        if error.downcast_ref::<Hint>().is_some() {
+            return error;
+        }
+        let extension = extension.name();
+        error.context(Hint(format!(
+            "run the command again; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {}-` and \
+             `olm resume {extension}`",
+            user::UNINSTALL
+        )))
+    })?;
+    remove(client, &extension).await
+}
+
+/// Restores what OLM classic had, all but for what it has already.
+async fn give(client: &Client, record: &Record, extension: &ClusterExtension) -> anyhow::Result<()> {
+    let set = pause(client, extension).await?;
+    let api = api_of(client, &record.subscription);
+    let live = get(&api, "Subscription", name(&record.subscription)).await?;
+    if findings::has_gone_on(record, live.as_ref()) {
+        return Ok(());
     }
-    let version = restore(client, &record.version, &record.version).await?;
-    let revision = set.as_ref().and_then(|set| set.metadata.uid.clone());
-    let revision = revision.unwrap_or_default();
-    hand_back(client, &record, &version, &revision).await?;
+    let version = restore(client, &record.version, &record.version, "/status/phase").await?;
+    let owners = Owners {
+        extension: extension.name(),
+        revision: set.as_ref().and_then(|set| set.metadata.uid.as_deref()),
+        version: &version,
+    };
+    hand_back(client, record, owners).await?;
     note(&format!("{} objects handed back", record.objects.len()));
-    if let Some(extension) = &extension {
-        backup::detach(client, &map).await?;
-        remove(client, extension).await?;
-    }
     let mut status = record.subscription.clone();
     if let Some(status) = status.get_mut("status").and_then(Value::as_object_mut) {
         // The InstallPlans are gone with the Subscription that they belonged to.
         status.retain(|key, _| !matches!(key.as_str(), "installplan" | "installPlanRef"));
     }
-    restore(client, &record.subscription, &status).await?;
+    let subscription = restore(client, &record.subscription, &status, findings::INSTALLED).await?;
+    unfreeze(client, record, &subscription).await?;
     // A controller that ran meanwhile sees the marks of OLM classic everywhere.
-    hand_back(client, &record, &version, &revision).await?;
-    backup::forget(client, &map).await
+    hand_back(client, record, owners).await
+}
+
+/// Takes back what a move that has not ended changed of the Subscription.
+async fn unfreeze(client: &Client, record: &Record, live: &Value) -> anyhow::Result<()> {
+    if annotation(live, user::PAUSED).is_none() {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {
+            "uid": live.pointer("/metadata/uid"), "resourceVersion": live.pointer("/metadata/resourceVersion"),
+            "annotations": {user::PAUSED: null},
+        },
+        "spec": {"installPlanApproval": record.subscription.pointer("/spec/installPlanApproval")},
+    });
+    let (place, wanted) = (namespace(live), name(live));
+    let patched = api_of(client, live)
+        .patch(wanted, &by_us(), &Patch::Merge(&patch))
+        .await;
+    patched.with_context(|| format!("cannot resume Subscription {place}/{wanted}"))?;
+    note(&format!("subscription/{wanted} resumed"));
+    Ok(())
 }
 
 fn by_us() -> PatchParams {
@@ -119,20 +178,16 @@ fn by_us() -> PatchParams {
     }
 }
 
-/// Stops work on the extension, whose deletion is to leave all objects behind, and waits until its revision has seen it.
-async fn pause(
-    client: &Client,
-    extension: &ClusterExtension,
-    set: Option<&ClusterObjectSet>,
-) -> anyhow::Result<()> {
+/// Stops work on the extension, whose deletion is to leave all objects behind, and waits until its revision shows that
+/// operator-controller has seen it. Returns that revision; nothing where the move has not made it yet.
+async fn pause(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Option<ClusterObjectSet>> {
     let wanted = [(user::PAUSED, "true"), (user::UNINSTALL, "orphan")];
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
-    if extension.metadata.deletion_timestamp.is_none()
-        && wanted
-            .iter()
-            .any(|(key, value)| extension.annotation(key) != Some(value))
-    {
-        let annotations: serde_json::Map<String, Value> = wanted
+    let is_paused = wanted
+        .iter()
+        .all(|(key, value)| extension.annotation(key) == Some(value));
+    if extension.metadata.deletion_timestamp.is_none() && !is_paused {
+        let annotations: Map<String, Value> = wanted
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).into()))
             .collect();
@@ -143,41 +198,48 @@ async fn pause(
         paused.with_context(|| format!("cannot pause ClusterExtension {:?}", extension.name()))?;
         note(&format!("clusterextension/{} paused", extension.name()));
     }
-    let Some(set) = set else {
-        return Ok(());
-    };
-    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    for _ in 0..LOOKS {
-        let found = sets.get_opt(set.name()).await;
-        let found = found.with_context(|| format!("cannot read ClusterObjectSet {:?}", set.name()))?;
-        let is_paused = found.is_none_or(|found| {
+    for look in 0..LOOKS {
+        let sets = revisions(client, extension).await?;
+        // An upgrade may have begun since the check.
+        if let Some(finding) = findings::upgraded(extension, &sets) {
+            bail!(finding);
+        }
+        let is_paused = |set: &ClusterObjectSet| {
             wanted
                 .iter()
-                .all(|(key, value)| found.annotation(key) == Some(value))
-        });
-        if is_paused {
-            return Ok(());
+                .all(|(key, value)| set.annotation(key) == Some(value))
+        };
+        if sets.iter().all(is_paused) {
+            return Ok(sets.into_iter().next());
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        if look + 1 < LOOKS {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
     }
-    let error = anyhow!("ClusterObjectSet {:?} is not paused after {LOOKS} s", set.name());
+    let error = anyhow!(
+        "the revision of ClusterExtension {:?} is not paused after {LOOKS} s",
+        extension.name()
+    );
     Err(error.context(Hint(
         "see whether operator-controller runs, and run the command again".to_owned(),
     )))
 }
 
-/// Makes an object of OLM classic anew where it is gone, with its status.
-async fn restore(client: &Client, object: &Value, with: &Value) -> anyhow::Result<Value> {
+/// Creates an object of OLM classic where it is gone, and writes its status where `decisive`, a JSON pointer into it, has
+/// another value.
+async fn restore(client: &Client, object: &Value, with: &Value, decisive: &str) -> anyhow::Result<Value> {
     let api = api_of(client, object);
     let (kind, wanted) = (text(object, "/kind"), name(object));
     let named = || format!("{kind} {}/{wanted}", namespace(object));
     let found = get(&api, kind, wanted).await?;
     let live = if let Some(live) = found {
-        ensure!(
-            live.pointer("/metadata/deletionTimestamp").is_none(),
-            "{} is being deleted: run the command again when it is gone",
-            named()
-        );
+        if live.pointer("/metadata/deletionTimestamp").is_some() {
+            let error = anyhow!("{} is being deleted", named());
+            return Err(error.context(Hint(
+                "where the move has stopped, finish it: run `olm migrate` without --back; then run this command again"
+                    .to_owned(),
+            )));
+        }
         live
     } else {
         let parameters = PostParams {
@@ -191,11 +253,7 @@ async fn restore(client: &Client, object: &Value, with: &Value) -> anyhow::Resul
         serde_json::to_value(made)?
     };
     let status = with.get("status").filter(|status| status.is_object());
-    let (Some(status), None) = (
-        status,
-        live.pointer("/status/lastUpdated")
-            .or(live.pointer("/status/phase")),
-    ) else {
+    let Some(status) = status.filter(|_| text(&live, decisive) != text(with, decisive)) else {
         return Ok(live);
     };
     let patch = json!({"metadata": {"uid": live.pointer("/metadata/uid")}, "status": status});
@@ -205,7 +263,7 @@ async fn restore(client: &Client, object: &Value, with: &Value) -> anyhow::Resul
 }
 
 /// Hands all objects back until none needs it.
-async fn hand_back(client: &Client, record: &Record, version: &Value, revision: &str) -> anyhow::Result<()> {
+async fn hand_back(client: &Client, record: &Record, owners: Owners<'_>) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let mut is_due = false;
         for kept in &record.objects {
@@ -213,9 +271,16 @@ async fn hand_back(client: &Client, record: &Record, version: &Value, revision: 
             let api = api_of(client, &kept.object);
             let live = get(&api, kind, wanted).await?;
             let live = live.with_context(|| format!("{kind} {wanted:?} of the operator is gone"))?;
-            let Some(patch) = patch::patch(&live, kept, version, revision) else {
+            let Some(patch) = patch::patch(&live, kept, owners) else {
                 continue;
             };
+            ensure!(
+                patch::is_of_operator(&live, owners),
+                "{kind} {wanted:?} is no longer part of the operator: its labels and owners name neither ClusterExtension {:?} \
+                 nor ClusterServiceVersion {:?}",
+                owners.extension,
+                name(owners.version)
+            );
             is_due = true;
             let parameters = PatchParams {
                 field_manager: Some(match kept.manager.as_str() {

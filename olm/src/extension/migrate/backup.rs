@@ -10,10 +10,11 @@ use flate2::write::GzEncoder;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Client, Error};
+use kube::Client;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use olm_api::ClusterExtension;
-use olm_api::names::{annotation, user};
+use olm_api::names::{annotation, migration, user};
+use olm_image::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -71,6 +72,11 @@ impl Record {
             version: stripped(version),
             objects: objects.iter().map(Kept::of).collect(),
         })
+    }
+
+    /// The digest of the packed record.
+    pub(crate) fn digest(&self) -> anyhow::Result<String> {
+        Ok(Digest::of(&self.pack()?).to_string())
     }
 
     fn pack(&self) -> anyhow::Result<Vec<u8>> {
@@ -157,7 +163,7 @@ fn config_map(subscription: &str) -> String {
     format!("{subscription}-migration")
 }
 
-/// Stores the record. One that is there of this move stays: it is older than what is there now.
+/// Stores the record. A record of an earlier run of this move stays: it is older than what the cluster holds now.
 pub(crate) async fn keep(
     client: &Client,
     record: &Record,
@@ -165,12 +171,22 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     let (place, subscription) = (namespace(&record.subscription), name(&record.subscription));
     let wanted = config_map(subscription);
+    if let Some(map) = read(client, place, subscription).await? {
+        if is_of(&map, extension) {
+            return Ok(());
+        }
+        let error = anyhow!("ConfigMap {place}/{wanted} exists and is not of this move");
+        return Err(error.context(Hint(format!(
+            "delete it: `kubectl delete configmap -n {place} {wanted}`"
+        ))));
+    }
+    let packed = record.pack()?;
+    prove(client, &packed, extension).await?;
     let owner = OwnerReference {
         controller: None,
         block_owner_deletion: None,
         ..extension.controller_reference()
     };
-    let uid = owner.uid.clone();
     let map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(wanted.clone()),
@@ -178,7 +194,7 @@ pub(crate) async fn keep(
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
-        binary_data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(record.pack()?))])),
+        binary_data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(packed))])),
         ..ConfigMap::default()
     };
     let parameters = PostParams {
@@ -186,85 +202,81 @@ pub(crate) async fn keep(
         ..PostParams::default()
     };
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
-    match maps.create(&parameters, &map).await {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.reason == "AlreadyExists" => {
-            let found = maps.get(&wanted).await?;
-            let mut owners = found.metadata.owner_references.iter().flatten();
-            if owners.any(|owner| owner.uid == uid) {
-                return Ok(());
-            }
-            let error = anyhow!("ConfigMap {place}/{wanted} exists and is not of this move");
-            Err(error.context(Hint(format!(
-                "delete it: `kubectl delete configmap -n {place} {wanted}`"
-            ))))
-        }
-        Err(error) => Err(error).with_context(|| format!("cannot create ConfigMap {place}/{wanted}")),
-    }
+    let created = maps.create(&parameters, &map).await;
+    created
+        .map(drop)
+        .with_context(|| format!("cannot create ConfigMap {place}/{wanted}"))
 }
 
-/// Reads the record of the move of a Subscription; nothing where there is none.
-pub(crate) async fn kept(
-    client: &Client,
-    place: &str,
-    subscription: &str,
-) -> anyhow::Result<Option<(Record, ConfigMap)>> {
-    let wanted = config_map(subscription);
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
-    let found = maps.get_opt(&wanted).await;
-    let found = found.with_context(|| format!("cannot read ConfigMap {place}/{wanted}"))?;
-    let Some(map) = found else {
-        return Ok(None);
-    };
-    let packed = map.binary_data.as_ref().and_then(|data| data.get(KEY));
-    let packed = packed.with_context(|| format!("ConfigMap {place}/{wanted} has no {KEY:?}"))?;
-    let record = Record::unpack(&packed.0);
-    let record = record.with_context(|| format!("cannot read {KEY:?} of ConfigMap {place}/{wanted}"))?;
-    Ok(Some((record, map)))
-}
-
-/// Takes the ConfigMap from the ClusterExtension, so that it outlives it.
-pub(crate) async fn detach(client: &Client, map: &ConfigMap) -> anyhow::Result<()> {
-    if map.metadata.owner_references.is_none() {
+/// Writes the digest of the record to the ClusterExtension: who may change ConfigMaps in the namespace may not change that.
+async fn prove(client: &Client, packed: &[u8], extension: &ClusterExtension) -> anyhow::Result<()> {
+    let digest = Digest::of(packed).to_string();
+    if extension.annotation(migration::RECORD_DIGEST) == Some(digest.as_str()) {
         return Ok(());
     }
-    let (place, wanted) = place_of(map);
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
-    let patch = json!({"metadata": {"uid": map.metadata.uid, "ownerReferences": null}});
+    let patch = json!({"metadata": {
+        "uid": extension.metadata.uid, "annotations": {migration::RECORD_DIGEST: digest},
+    }});
     let parameters = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patched = maps.patch(wanted, &parameters, &Patch::Merge(&patch)).await;
+    let extensions: Api<ClusterExtension> = Api::all(client.clone());
+    let patched = extensions
+        .patch(extension.name(), &parameters, &Patch::Merge(&patch))
+        .await;
     patched
         .map(drop)
-        .with_context(|| format!("cannot change ConfigMap {place}/{wanted}"))
+        .with_context(|| format!("cannot change ClusterExtension {:?}", extension.name()))
 }
 
-/// Deletes the ConfigMap.
-pub(crate) async fn forget(client: &Client, map: &ConfigMap) -> anyhow::Result<()> {
-    let (place, wanted) = place_of(map);
+/// Whether the ConfigMap is the one that the move to this ClusterExtension stored, unchanged.
+fn is_of(map: &ConfigMap, extension: &ClusterExtension) -> bool {
+    let mut owners = map.metadata.owner_references.iter().flatten();
+    let is_owned = owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
+    let digest = packed(map).map(|packed| Digest::of(packed).to_string());
+    is_owned && digest.is_some() && digest.as_deref() == extension.annotation(migration::RECORD_DIGEST)
+}
+
+fn packed(map: &ConfigMap) -> Option<&[u8]> {
+    let data = map.binary_data.as_ref()?.get(KEY)?;
+    Some(&data.0)
+}
+
+async fn read(client: &Client, place: &str, subscription: &str) -> anyhow::Result<Option<ConfigMap>> {
+    let wanted = config_map(subscription);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), place);
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: map.metadata.uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match maps.delete(wanted, &parameters).await {
-        Err(Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => deleted
-            .map(drop)
-            .with_context(|| format!("cannot delete ConfigMap {place}/{wanted}")),
-    }
+    let found = maps.get_opt(&wanted).await;
+    found.with_context(|| format!("cannot read ConfigMap {place}/{wanted}"))
 }
 
-fn place_of(map: &ConfigMap) -> (&str, &str) {
-    (
-        map.metadata.namespace.as_deref().unwrap_or_default(),
-        map.metadata.name.as_deref().unwrap_or_default(),
-    )
+/// Reads the record of the move of a Subscription to this ClusterExtension; nothing where there is none. A record that
+/// somebody has changed is an error.
+pub(crate) async fn kept(
+    client: &Client,
+    place: &str,
+    subscription: &str,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<Record>> {
+    let Some(map) = read(client, place, subscription).await? else {
+        return Ok(None);
+    };
+    let wanted = config_map(subscription);
+    let packed = packed(&map).filter(|_| is_of(&map, extension));
+    let Some(packed) = packed else {
+        let error = anyhow!(
+            "ConfigMap {place}/{wanted} is not the record that the move to ClusterExtension {:?} stored",
+            extension.name()
+        );
+        return Err(error.context(Hint(format!(
+            "to subscribe again, run `olm uninstall {}` and apply the Subscription",
+            extension.name()
+        ))));
+    };
+    let record = Record::unpack(packed);
+    record
+        .map(Some)
+        .with_context(|| format!("cannot read {KEY:?} of ConfigMap {place}/{wanted}"))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) async fn begin(
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
-        None => create_extension(client, wanted).await?,
+        None => create_extension(client, wanted, &record).await?,
     };
     keep(client, &record, &extension).await?;
     freeze(client, case).await?;
@@ -68,10 +68,15 @@ fn parameters() -> PostParams {
     }
 }
 
-async fn create_extension(client: &Client, wanted: &ClusterExtension) -> anyhow::Result<ClusterExtension> {
+async fn create_extension(
+    client: &Client,
+    wanted: &ClusterExtension,
+    record: &Record,
+) -> anyhow::Result<ClusterExtension> {
     let mut extension = wanted.clone();
     let annotations = extension.metadata.annotations.get_or_insert_default();
     annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
+    annotations.insert(migration::RECORD_DIGEST.to_owned(), record.digest()?);
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
     let created = extensions.create(&parameters(), &extension).await;
     let created =

@@ -64,7 +64,7 @@ pub(crate) fn text(assessed: &[Assessment]) -> String {
     text
 }
 
-/// What goes back to OLM classic, and what stands in the way.
+/// The objects that go back to OLM classic, and the findings that block it.
 pub(crate) fn way_back(record: &Record, findings: &[String]) -> String {
     let mut text = format!(
         "Subscription {}/{}: ClusterServiceVersion {} with {} objects\n",

@@ -1,6 +1,6 @@
 //! What keeps an operator from going back to OLM classic. Pure.
 
-use olm_api::names::{label, migration};
+use olm_api::names::{migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_classic::names::{OPERATOR_GROUP_ANNOTATION, TARGET_NAMESPACES_ANNOTATION};
 use serde_json::Value;
@@ -9,7 +9,17 @@ use super::super::backup::Record;
 use super::super::facts::{Case, Facts, annotation, find, list, name, namespace, text, within};
 use super::super::record::content;
 
-/// All that stands in the way, each with what to do; nothing where the operator can go back.
+/// The version that a Subscription has installed.
+pub(crate) const INSTALLED: &str = "/status/installedCSV";
+
+/// Whether OLM classic has installed another version since its Subscription is back: only the ClusterExtension is left to
+/// delete.
+pub(crate) fn has_gone_on(record: &Record, live: Option<&Value>) -> bool {
+    let installed = live.map_or("", |live| text(live, INSTALLED));
+    !installed.is_empty() && installed != text(&record.subscription, INSTALLED)
+}
+
+/// All findings that block the way back, each with its fix; nothing where the operator can go back.
 pub(crate) fn findings(
     record: &Record,
     facts: &Facts,
@@ -20,23 +30,40 @@ pub(crate) fn findings(
         facts,
         subscription: &record.subscription,
     };
+    let mut findings: Vec<String> = [deleted(extension), upgraded(extension, sets)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let live = find(&facts.subscriptions, case.namespace(), name(&record.subscription));
+    if has_gone_on(record, live) {
+        return findings;
+    }
     let checks = [
-        upgraded(extension, sets),
         without_group(case, record),
         without_source(case),
         subscribed(case),
         other_version(case, record),
         other_owner(case, record),
     ];
-    checks.into_iter().flatten().collect()
+    findings.extend(checks.into_iter().flatten());
+    findings
+}
+
+/// A deletion that takes the objects along cannot be stopped.
+fn deleted(extension: &ClusterExtension) -> Option<String> {
+    let is_deleted = extension.metadata.deletion_timestamp.is_some();
+    (is_deleted && extension.annotation(user::UNINSTALL) != Some("orphan")).then(|| {
+        format!(
+            "ClusterExtension {:?} is being deleted with its objects: apply the Subscription when it is gone",
+            extension.name()
+        )
+    })
 }
 
 /// Only the revision that the move made consists of what OLM classic installed.
-fn upgraded(extension: &ClusterExtension, sets: &[ClusterObjectSet]) -> Option<String> {
-    let revisions = sets
+pub(crate) fn upgraded(extension: &ClusterExtension, sets: &[ClusterObjectSet]) -> Option<String> {
+    let other = sets
         .iter()
-        .filter(|set| set.label(label::OWNER_NAME) == Some(extension.name()));
-    let other = revisions
         .filter(|set| set.annotation(migration::SUBSCRIPTION).is_none())
         .max_by_key(|set| set.spec.revision)?;
     Some(format!(
@@ -84,7 +111,7 @@ fn subscribed(case: Case<'_>) -> Option<String> {
     let is_restored = name(other) == name(case.subscription) && content(other) == content(case.subscription);
     (!is_restored).then(|| {
         format!(
-            "Subscription {}/{} is there for package {:?}: delete it",
+            "Subscription {}/{} subscribes to package {:?} in another way: delete it",
             namespace(other),
             name(other),
             case.package()
@@ -96,7 +123,8 @@ fn other_version(case: Case<'_>, record: &Record) -> Option<String> {
     let found = find(&case.facts.versions, case.namespace(), name(&record.version))?;
     (content(found) != content(&record.version)).then(|| {
         format!(
-            "ClusterServiceVersion {}/{} is there with other content: delete it",
+            "ClusterServiceVersion {}/{} has other content than before the move: compare the two, and delete it with \
+             --cascade=orphan",
             case.namespace(),
             name(found)
         )
@@ -116,7 +144,8 @@ fn other_owner(case: Case<'_>, record: &Record) -> Option<String> {
         Some((other, shared))
     })?;
     Some(format!(
-        "ClusterServiceVersion {}/{} owns CustomResourceDefinition {kind:?} too: delete it",
+        "ClusterServiceVersion {}/{} owns CustomResourceDefinition {kind:?} too: the operator cannot go back as long as it \
+         does",
         case.namespace(),
         name(other)
     ))
@@ -159,7 +188,6 @@ mod tests {
     fn set(revision: i64, is_moved: bool) -> ClusterObjectSet {
         let mut set = ClusterObjectSet::new(&format!("pots-{revision}"), ClusterObjectSetSpec::default());
         set.spec.revision = revision;
-        set.metadata.labels = Some([(label::OWNER_NAME.to_owned(), "pots".to_owned())].into());
         if is_moved {
             set.metadata.annotations =
                 Some([(migration::SUBSCRIPTION.to_owned(), "kitchen/pots".to_owned())].into());
@@ -180,10 +208,40 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_with_all_objects_blocks() {
+        let (facts, record) = moved();
+        let mut extension = ClusterExtension::new("pots", ClusterExtensionSpec::default());
+        let now: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        extension.metadata.deletion_timestamp = Some(now);
+        let found = findings(&record, &facts, &extension, &[]);
+        assert!(
+            found[0].contains("is being deleted with its objects"),
+            "{found:?}"
+        );
+        extension.metadata.annotations = Some([(user::UNINSTALL.to_owned(), "orphan".to_owned())].into());
+        assert_eq!(findings(&record, &facts, &extension, &[]), Vec::<String>::new());
+    }
+
+    #[test]
     fn what_was_restored_before_a_stop_does_not_block() {
         let (mut facts, record) = moved();
         facts.subscriptions.push(record.subscription.clone());
         facts.versions.push(record.version.clone());
+        assert_eq!(found(&facts, &record, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_later_upgrade_by_classic_leaves_only_the_extension_to_delete() {
+        let (mut facts, mut record) = moved();
+        record.subscription["status"]["installedCSV"] = json!("pots.v1.0.0");
+        let mut subscription = record.subscription.clone();
+        subscription["status"]["installedCSV"] = json!("pots.v2.0.0");
+        let mut version = record.version.clone();
+        version["metadata"]["name"] = json!("pots.v2.0.0");
+        facts.versions.push(version);
+        assert_eq!(found(&facts, &record, &[]).len(), 1);
+        facts.subscriptions.push(subscription);
         assert_eq!(found(&facts, &record, &[]), Vec::<String>::new());
     }
 
@@ -204,8 +262,8 @@ mod tests {
         for (found, part) in found.iter().zip([
             "OperatorGroup kitchen/group selects \"other\"",
             "CatalogSource olm/kitchen does not exist",
-            "Subscription kitchen/lids is there",
-            "ClusterServiceVersion kitchen/pots.v1.0.0 is there with other content",
+            "Subscription kitchen/lids subscribes to package",
+            "ClusterServiceVersion kitchen/pots.v1.0.0 has other content",
             "ClusterServiceVersion kitchen/lids.v1.0.0 owns",
         ]) {
             assert!(found.contains(part), "{found}");

@@ -1,17 +1,38 @@
 //! One object on its way back: a change of its metadata alone. Pure.
 
-use olm_api::names::field_manager;
-use olm_classic::names::{CSV_API_VERSION, CSV_KIND};
+use olm_api::names::{field_manager, label};
+use olm_classic::names::{CSV_API_VERSION, CSV_KIND, OWNER_LABEL};
 use serde_json::{Map, Value, json};
 
 use super::super::backup::Kept;
 use super::super::facts::{list, name, text};
 use super::super::reduce::is_ours;
 
+/// Who owns the objects of an operator before and after its way back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owners<'a> {
+    /// The name of the ClusterExtension.
+    pub(crate) extension: &'a str,
+    /// The UID of its revision; nothing where there is none.
+    pub(crate) revision: Option<&'a str>,
+    /// The ClusterServiceVersion.
+    pub(crate) version: &'a Value,
+}
+
+/// Whether the ClusterExtension or the ClusterServiceVersion has an object, by its owners or its labels. Somebody may have
+/// deleted it and made another of its name.
+pub(crate) fn is_of_operator(live: &Value, owners: Owners<'_>) -> bool {
+    let uids = [owners.revision, Some(text(owners.version, "/metadata/uid"))];
+    let mut present = list(live, "/metadata/ownerReferences").iter();
+    let label_of = |key: &str| live.pointer("/metadata/labels")?.get(key)?.as_str();
+    present.any(|owner| uids.contains(&Some(text(owner, "/uid"))))
+        || label_of(label::OWNER_NAME) == Some(owners.extension)
+        || label_of(OWNER_LABEL) == Some(name(owners.version))
+}
+
 /// A merge patch that gives an object back to OLM classic: its labels and annotations, the ClusterServiceVersion as owner, our
-/// fields to its manager; nothing where it has all of them. `revision` is the UID of the ClusterObjectSet, empty where it is
-/// gone. The patch insists on the object that was seen.
-pub(crate) fn patch(live: &Value, kept: &Kept, version: &Value, revision: &str) -> Option<Value> {
+/// fields to its manager; nothing where it has all of them. The patch insists on the object that was seen.
+pub(crate) fn patch(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
     let mut metadata = Map::new();
     for (key, wanted) in [("labels", &kept.labels), ("annotations", &kept.annotations)] {
         let present = live
@@ -28,7 +49,7 @@ pub(crate) fn patch(live: &Value, kept: &Kept, version: &Value, revision: &str) 
             metadata.insert(key.to_owned(), Value::Object(map));
         }
     }
-    if let Some(owners) = owners(live, kept, version, revision) {
+    if let Some(owners) = after(live, kept, owners) {
         metadata.insert("ownerReferences".to_owned(), owners);
     }
     if let Some(fields) = fields(live, kept) {
@@ -44,12 +65,15 @@ pub(crate) fn patch(live: &Value, kept: &Kept, version: &Value, revision: &str) 
 }
 
 /// The owners without our revision and with the ClusterServiceVersion; nothing where they are so.
-fn owners(live: &Value, kept: &Kept, version: &Value, revision: &str) -> Option<Value> {
+fn after(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
+    let Owners {
+        revision, version, ..
+    } = owners;
     let present = list(live, "/metadata/ownerReferences");
     let uid = text(version, "/metadata/uid");
     let mut owners: Vec<Value> = present
         .iter()
-        .filter(|owner| revision.is_empty() || text(owner, "/uid") != revision)
+        .filter(|owner| Some(text(owner, "/uid")) != revision)
         .cloned()
         .collect();
     if kept.is_owned && !owners.iter().any(|owner| text(owner, "/uid") == uid) {
@@ -120,7 +144,7 @@ mod tests {
     #[test]
     fn an_object_gets_the_marks_of_classic_instead_of_ours() {
         let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
-        let patch = patch(&live(), &kept(), &version, "set").unwrap();
+        let patch = patch(&live(), &kept(), owners(&version, Some("set"))).unwrap();
         assert_eq!(
             patch,
             json!({"metadata": {
@@ -140,6 +164,29 @@ mod tests {
         );
     }
 
+    fn owners<'a>(version: &'a Value, revision: Option<&'a str>) -> Owners<'a> {
+        Owners {
+            extension: "pots",
+            revision,
+            version,
+        }
+    }
+
+    #[test]
+    fn an_object_that_somebody_made_anew_is_not_of_the_operator() {
+        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let is_of =
+            |metadata: Value| is_of_operator(&json!({"metadata": metadata}), owners(&version, Some("set")));
+        assert!(is_of_operator(&live(), owners(&version, None)));
+        assert!(is_of(json!({"ownerReferences": [{"uid": "set"}]})));
+        assert!(is_of(json!({"ownerReferences": [{"uid": "csv"}]})));
+        assert!(is_of(json!({"labels": {"olm.owner": "pots.v1"}})));
+        assert!(!is_of(
+            json!({"labels": {"olm.owner": "lids.v1"}, "ownerReferences": [{"uid": "other"}]})
+        ));
+        assert!(!is_of(json!({})));
+    }
+
     #[test]
     fn an_object_that_is_back_needs_nothing() {
         let live = json!({"metadata": {
@@ -147,7 +194,7 @@ mod tests {
             "managedFields": [{"manager": "olm", "operation": "Update"}],
         }});
         let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
-        assert_eq!(patch(&live, &kept(), &version, "set"), None);
-        assert_eq!(patch(&live, &kept(), &version, ""), None);
+        assert_eq!(patch(&live, &kept(), owners(&version, Some("set"))), None);
+        assert_eq!(patch(&live, &kept(), owners(&version, None)), None);
     }
 }
