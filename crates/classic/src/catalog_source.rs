@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, label, put, text};
+use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
 mod pod;
@@ -122,6 +122,8 @@ pub struct Ensured {
     pub written: Vec<Value>,
     /// The names of Pods to delete.
     pub deleted: Vec<String>,
+    /// The names of Pods to delete without grace: their node is gone.
+    pub dead: Vec<String>,
     /// The status of the CatalogSource after that.
     pub status: Value,
     /// Whether a Pod that looks for a newer catalog is not ready yet: the pass is tried again soon.
@@ -151,6 +153,8 @@ pub struct Outcome {
     pub written: Vec<Value>,
     /// The names of Pods of the namespace to delete.
     pub deleted: Vec<String>,
+    /// The names of Pods of the namespace to delete without grace: their node is gone.
+    pub dead: Vec<String>,
     /// The status after the pass.
     pub status: Value,
     /// Why the pass is retried.
@@ -223,7 +227,7 @@ impl Outcome {
     }
 }
 
-/// Notes the ConfigMap; whether the pass goes on. The first time it does not.
+/// Owns the ConfigMap, so that it goes with the source, and notes it; whether the pass goes on. The first time it does not.
 fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
     let name = text(source.object, "/spec/configMap");
     let Ok(map) = source.config_map() else {
@@ -232,6 +236,14 @@ fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
         outcome.error = Some(error);
         return false;
     };
+    let uid = text(source.object, "/metadata/uid");
+    let mut owners: Vec<Value> = items(map, "/metadata/ownerReferences").cloned().collect();
+    if !owners.iter().any(|owner| text(owner, "/uid") == uid) {
+        let mut owned = map.clone();
+        owners.push(source.owner(false, false));
+        put(&mut owned, &["metadata"], "ownerReferences", owners);
+        outcome.written.push(owned);
+    }
     let known = outcome.status.get("configMapReference");
     let is_known = known.is_some_and(|known| {
         ["uid", "resourceVersion"]
@@ -268,6 +280,7 @@ fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Times
     let ensured = ensure(source, images, now);
     outcome.written.extend(ensured.written);
     outcome.deleted.extend(ensured.deleted);
+    outcome.dead.extend(ensured.dead);
     outcome.status = ensured.status;
     if let Some(had) = had {
         put(&mut outcome.status, &[], "configMapReference", had);

@@ -4,11 +4,15 @@
 use olm_bundle::names::go_json;
 use serde_json::Value;
 
+use crate::quantity;
+
 /// The type of a value.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     /// Text, a number, a boolean, or a map: written as it is, with the keys sorted.
     Plain,
+    /// A quantity, or a map of quantities: written in their canonical form.
+    Quantities,
     /// A list.
     List(&'static Self),
     /// An object with these fields.
@@ -70,7 +74,11 @@ fn push(text: &mut String, value: &Value, shape: Shape) {
         (Shape::Struct(fields), Value::Object(object)) => push_struct(text, object, fields),
         (Shape::List(item), Value::Array(items)) => push_list(text, items, *item),
         (_, Value::Array(items)) => push_list(text, items, Shape::Plain),
-        (_, Value::Object(object)) => push_map(text, object),
+        (shape, Value::Object(object)) => push_map(text, object, shape),
+        (Shape::Quantities, plain) => {
+            let given = plain.as_str().map_or_else(|| plain.to_string(), str::to_owned);
+            text.push_str(&go_json(&quantity::canonical(&given).unwrap_or(given)));
+        }
         (_, plain) => text.push_str(&go_json(plain)),
     }
 }
@@ -108,7 +116,13 @@ fn push_list(text: &mut String, items: &[Value], shape: Shape) {
     text.push(']');
 }
 
-fn push_map(text: &mut String, object: &serde_json::Map<String, Value>) {
+/// A map, whose values have the shape where it is one of plain values.
+fn push_map(text: &mut String, object: &serde_json::Map<String, Value>, shape: Shape) {
+    let shape = if matches!(shape, Shape::Quantities) {
+        shape
+    } else {
+        Shape::Plain
+    };
     let mut entries: Vec<(&String, &Value)> = object.iter().collect();
     entries.sort_by_key(|(key, _)| *key);
     text.push('{');
@@ -118,7 +132,7 @@ fn push_map(text: &mut String, object: &serde_json::Map<String, Value>) {
         }
         text.push_str(&go_json(key));
         text.push(':');
-        push(text, value, Shape::Plain);
+        push(text, value, shape);
     }
     text.push('}');
 }
@@ -156,6 +170,13 @@ mod tests {
             write(&value, OUTER),
             r#"{"z":"t","a":{"x":"\u003c","y":1},"inner":{"on":false},"list":[{"on":true},{"on":false}]}"#
         );
+    }
+
+    #[test]
+    fn quantities_are_canonical() {
+        const SHAPE: Shape = Shape::Struct(&[Field::optional("limits", Shape::Quantities)]);
+        let value = json!({"limits": {"memory": "1024Mi", "cpu": 1}});
+        assert_eq!(write(&value, SHAPE), r#"{"limits":{"cpu":"1","memory":"1Gi"}}"#);
     }
 
     #[test]

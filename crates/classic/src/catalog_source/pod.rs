@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Images, Source};
 use crate::cluster::{items, object_at, text};
 use crate::install::POD_SPEC;
-use crate::{hash, names, wire};
+use crate::{hash, names, quantity, wire};
 
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 const PRIORITY_ANNOTATION: &str = "operatorframework.io/priorityclass";
@@ -184,6 +184,7 @@ fn configure(spec: &mut Value, source: &Source<'_>) {
     };
     if let Some(memory) = config.get("memoryTarget").filter(|memory| !memory.is_null()) {
         let memory = memory.as_str().map_or_else(|| memory.to_string(), str::to_owned);
+        let memory = quantity::canonical(&memory).unwrap_or(memory);
         let container = spec.pointer_mut("/containers/0");
         if let Some(container) = container {
             if let Some(requests) = object_at(container, &["resources", "requests"]) {
@@ -255,4 +256,12 @@ pub(super) fn is_same(found: &Value, wanted: &Value) -> bool {
     };
     labels.is_some_and(|labels| labels.iter().all(|(key, value)| has(key, value)))
         && images(found) == images(wanted)
+}
+
+/// Whether a Pod has lost its node: it is being deleted, and nothing reports that it is gone.
+pub(super) fn is_dead(pod: &Value) -> bool {
+    let is_disrupted = |condition: &Value| {
+        text(condition, "/type") == "DisruptionTarget" && text(condition, "/status") == "True"
+    };
+    !text(pod, "/metadata/deletionTimestamp").is_empty() && items(pod, "/status/conditions").any(is_disrupted)
 }

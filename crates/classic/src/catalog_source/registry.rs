@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::pod::{is_same, pod};
+use super::pod::{is_dead, is_same, pod};
 use super::{Ensured, Images, Source, serving, update};
 use crate::cluster::{items, object_at, put, text};
 use crate::wire::{Field, Shape};
@@ -234,7 +234,7 @@ pub fn is_healthy(source: &Source<'_>, images: &Images) -> Result<bool, String> 
         && is_there(source, &wanted.account)
         && wanted.roles.iter().all(|role| is_there(source, role))
         && is_there(source, &wanted.service)
-        && serving(source).any(|pod| is_same(pod, &wanted.pod)))
+        && serving(source).any(|pod| is_same(pod, &wanted.pod) && !is_dead(pod)))
 }
 
 /// Makes the registry of a source what is wanted.
@@ -283,11 +283,17 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     ensured
         .written
         .extend(others.filter(|object| !is_there(source, object)).cloned());
-    let has_pod = serving(source).any(|pod| is_same(pod, &wanted.pod));
+    let has_pod = serving(source).any(|pod| is_same(pod, &wanted.pod) && !is_dead(pod));
     let is_replaced = is_new || !has_pod;
     if is_replaced {
-        let old = serving(source).map(|pod| text(pod, "/metadata/name").to_owned());
-        ensured.deleted.extend(old);
+        for pod in serving(source) {
+            let name = text(pod, "/metadata/name").to_owned();
+            if is_dead(pod) {
+                ensured.dead.push(name);
+            } else {
+                ensured.deleted.push(name);
+            }
+        }
         ensured.written.push(wanted.pod.clone());
     }
     if source.is_image() && !update::look(source, &wanted.pod, now, &mut ensured) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Ensured, Source, serving};
 use crate::cluster::{items, label, object_at, put, text};
-use crate::names;
+use crate::{duration, names};
 
 /// The time between two looks where none is given or it cannot be read.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);
@@ -19,17 +19,15 @@ pub(super) fn is_polled(source: &Source<'_>) -> bool {
 /// The time between two looks.
 pub(super) fn interval(source: &Source<'_>) -> SignedDuration {
     let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
-    let read: Option<SignedDuration> = text.parse().ok();
+    let read = duration::parse(text).ok();
     read.filter(|read| !read.is_negative()).unwrap_or(USUAL)
 }
 
 /// What is wrong with the time between two looks.
 pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
     let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
-    let error = match text.parse::<SignedDuration>() {
-        Ok(read) if !read.is_negative() => return None,
-        Ok(_) => format!("time: negative duration {text:?}"),
-        Err(_) => format!("time: invalid duration {text:?}"),
+    let Err(error) = duration::parse(text) else {
+        return None;
     };
     Some(format!(
         "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {error}"

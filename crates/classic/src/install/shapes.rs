@@ -3,6 +3,10 @@
 use crate::operator_group::copies::SELECTOR;
 use crate::wire::{Field, Shape};
 
+mod volumes;
+
+use volumes::VOLUME;
+
 const PLAIN: Shape = Shape::Plain;
 
 const fn text(name: &'static str) -> Field {
@@ -283,12 +287,12 @@ const FIELD_REFERENCE: Shape = Shape::Struct(&[optional("apiVersion"), text("fie
 const RESOURCE_REFERENCE: Shape = Shape::Struct(&[
     optional("containerName"),
     text("resource"),
-    Field::always("divisor", "\"0\"", PLAIN),
+    Field::always("divisor", "\"0\"", Shape::Quantities),
 ]);
 const KEY_REFERENCE: Shape = Shape::Struct(&[optional("name"), text("key"), pointer("optional")]);
 const RESOURCES: Shape = Shape::Struct(&[
-    optional("limits"),
-    optional("requests"),
+    Field::optional("limits", Shape::Quantities),
+    Field::optional("requests", Shape::Quantities),
     Field::optional(
         "claims",
         Shape::List(&Shape::Struct(&[text("name"), optional("request")])),
@@ -363,92 +367,4 @@ const SECURITY: Shape = Shape::Struct(&[
     pointer("procMount"),
     Field::pointer("seccompProfile", PROFILE),
     Field::pointer("appArmorProfile", PROFILE),
-]);
-
-const ITEM: Shape = Shape::Struct(&[text("key"), text("path"), pointer("mode")]);
-const DOWNWARD_ITEM: Shape = Shape::Struct(&[
-    text("path"),
-    Field::pointer("fieldRef", FIELD_REFERENCE),
-    Field::pointer("resourceFieldRef", RESOURCE_REFERENCE),
-    pointer("mode"),
-]);
-const VOLUME: Shape = Shape::Struct(&[
-    text("name"),
-    Field::pointer("hostPath", Shape::Struct(&[text("path"), pointer("type")])),
-    Field::pointer(
-        "emptyDir",
-        Shape::Struct(&[optional("medium"), pointer("sizeLimit")]),
-    ),
-    Field::pointer(
-        "secret",
-        Shape::Struct(&[
-            optional("secretName"),
-            Field::optional("items", Shape::List(&ITEM)),
-            pointer("defaultMode"),
-            pointer("optional"),
-        ]),
-    ),
-    Field::pointer(
-        "nfs",
-        Shape::Struct(&[text("server"), text("path"), optional("readOnly")]),
-    ),
-    Field::pointer(
-        "persistentVolumeClaim",
-        Shape::Struct(&[text("claimName"), optional("readOnly")]),
-    ),
-    Field::pointer(
-        "downwardAPI",
-        Shape::Struct(&[
-            Field::optional("items", Shape::List(&DOWNWARD_ITEM)),
-            pointer("defaultMode"),
-        ]),
-    ),
-    Field::pointer(
-        "configMap",
-        Shape::Struct(&[
-            optional("name"),
-            Field::optional("items", Shape::List(&ITEM)),
-            pointer("defaultMode"),
-            pointer("optional"),
-        ]),
-    ),
-    Field::pointer(
-        "projected",
-        Shape::Struct(&[
-            Field::always("sources", "null", Shape::List(&PROJECTION)),
-            pointer("defaultMode"),
-        ]),
-    ),
-    Field::pointer(
-        "csi",
-        Shape::Struct(&[
-            text("driver"),
-            pointer("readOnly"),
-            pointer("fsType"),
-            optional("volumeAttributes"),
-            Field::pointer("nodePublishSecretRef", NAMED),
-        ]),
-    ),
-    pointer("ephemeral"),
-    Field::pointer(
-        "image",
-        Shape::Struct(&[optional("reference"), optional("pullPolicy")]),
-    ),
-]);
-const PROJECTION: Shape = Shape::Struct(&[
-    Field::pointer("secret", PROJECTED_KEYS),
-    Field::pointer(
-        "downwardAPI",
-        Shape::Struct(&[Field::optional("items", Shape::List(&DOWNWARD_ITEM))]),
-    ),
-    Field::pointer("configMap", PROJECTED_KEYS),
-    Field::pointer(
-        "serviceAccountToken",
-        Shape::Struct(&[optional("audience"), pointer("expirationSeconds"), text("path")]),
-    ),
-]);
-const PROJECTED_KEYS: Shape = Shape::Struct(&[
-    optional("name"),
-    Field::optional("items", Shape::List(&ITEM)),
-    pointer("optional"),
 ]);

@@ -49,13 +49,13 @@ pub fn run(case: &Value) -> Outcome {
                 return compare(case, "error", &json!(error));
             }
             compare(case, "address", &json!(source.address()))
-                .and(|| objects(case, &ensured.written, &ensured.deleted))
+                .and(|| objects(case, &ensured.written, &[ensured.dead, ensured.deleted].concat()))
                 .and(|| status(case, &ensured.status))
         }
         "sync_catalog_source" => {
             let passed = pass(&source, &images, "IDLE", now);
             compare(case, "error", &json!(passed.error))
-                .and(|| objects(case, &passed.written, &passed.deleted))
+                .and(|| objects(case, &passed.written, &[passed.dead, passed.deleted].concat()))
                 .and(|| status(case, &passed.status))
         }
         other => Outcome::Fail(format!("cannot run cases of kind {other:?}")),
