@@ -11,7 +11,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::extension::change::{pause, pin, upgrade};
-use crate::extension::look::{events, explain, get};
+use crate::extension::look::{events, explain, get, runbook};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
 use crate::output::{Outcome, Status, print};
 use crate::registry::image;
@@ -119,6 +119,8 @@ pub(crate) enum Command {
     Resume(pause::ResumeArguments),
     /// Take a ClusterExtension on a cluster back to the version of an earlier revision
     Rollback(rollback::Arguments),
+    /// Show what an alert means and what to do, or list the alerts
+    Runbook(runbook::Arguments),
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
@@ -166,6 +168,7 @@ impl Command {
             Self::Resolve(arguments) => resolve::run(&arguments),
             Self::Rbac(arguments) => rbac::run(&arguments),
             Self::Rollback(arguments) => rollback::run(&arguments),
+            Self::Runbook(arguments) => runbook::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
             Self::Show(arguments) => search::show(&arguments),
             Self::SupportBundle(arguments) => support::run(&arguments),

@@ -3,6 +3,7 @@
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod runbook;
 
 use clap::ValueEnum;
 use jiff::Timestamp;

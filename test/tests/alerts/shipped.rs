@@ -55,11 +55,8 @@ fn every_alert_has_its_texts_and_a_page() -> Result<()> {
                 "{alert}: {text}"
             );
         }
-        let url = annotations.get("runbook_url").context("runbook_url")?;
-        ensure!(
-            *url == format!("https://docs.olm.example/runbooks/{alert}.html"),
-            "{alert}: {url}"
-        );
+        let command = annotations.get("runbook").context("runbook")?;
+        ensure!(*command == format!("olm runbook {alert}"), "{alert}: {command}");
         let text = page(&format!("runbooks/{alert}.md"))?.text;
         for heading in ["Meaning", "Impact", "Diagnosis", "Mitigation"] {
             ensure!(
