@@ -219,6 +219,10 @@ const SUITES: &[Suite] = &[
         run: classic::catalog_source::run,
     },
     Suite {
+        file: "classic-installplan.json",
+        run: classic::install_plan::run,
+    },
+    Suite {
         file: "classic-subscription.json",
         run: classic::subscription::run,
     },

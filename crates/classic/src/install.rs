@@ -175,7 +175,7 @@ fn owner_labels(csv: &ClusterServiceVersion) -> Map<String, Value> {
 }
 
 /// The owner reference to a ClusterServiceVersion.
-fn owner_reference(csv: &Value) -> Value {
+pub(crate) fn owner_reference(csv: &Value) -> Value {
     json!({
         "apiVersion": names::CSV_API_VERSION,
         "kind": names::CSV_KIND,

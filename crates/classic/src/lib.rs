@@ -3,6 +3,7 @@
 //! - [`catalog_source`] is about CatalogSources: the registry of each, its health, a pass over one;
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
 //! - [`install`] is about the Deployments of their install strategies;
+//! - [`install_plan`] is about InstallPlans: the steps of a bundle, a pass that carries them out;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
 //! - [`duration`] and [`quantity`] read texts as Go and Kubernetes do;
@@ -21,6 +22,7 @@ pub mod csv;
 pub mod duration;
 pub mod hash;
 pub mod install;
+pub mod install_plan;
 pub mod names;
 pub mod operator_group;
 pub mod package_manifest;

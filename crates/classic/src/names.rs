@@ -93,3 +93,7 @@ pub const CONFIG_MAP_LABEL: &str = "olm.configMapResourceVersion";
 pub const UPDATE_LABEL: &str = "catalogsource.operators.coreos.com/update";
 /// The annotation with the template of a catalog's image.
 pub const IMAGE_TEMPLATE_ANNOTATION: &str = "olm.catalogImageTemplate";
+/// The annotation with the properties that the catalog gives a bundle.
+pub const PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
+/// The annotation of a Subscription with the InstallPlan that made it for a dependency.
+pub const GENERATED_BY_ANNOTATION: &str = "olm.generated-by";

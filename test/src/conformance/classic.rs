@@ -9,6 +9,7 @@ pub mod catalog_source;
 pub mod csv_phases;
 pub mod csv_render;
 pub mod csv_requirements;
+pub mod install_plan;
 pub mod operatorgroup;
 pub mod package_manifest;
 pub mod registry_grpc;

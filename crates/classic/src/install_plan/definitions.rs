@@ -1,0 +1,173 @@
+//! Steps that create or replace a CustomResourceDefinition.
+
+use serde_json::{Map, Value};
+
+use super::Facts;
+use super::execute::Failure;
+use super::objects::{Applied, Objects};
+use super::schema::faults;
+use super::steps::{UNEXPECTED_EOF, json_fault};
+use crate::cluster::{items, label, put, text};
+use crate::{hash, names};
+
+/// The status of a step whose CRD is waited for. One that is not established yet is applied again.
+pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
+    let Some(found) = facts.cluster.get(names::CRD_KIND, "", name) else {
+        return "NotPresent";
+    };
+    let holds = |kind: &str| {
+        items(found, "/status/conditions")
+            .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
+    };
+    if holds("Established") && holds("NamesAccepted") {
+        "Created"
+    } else {
+        "Unknown"
+    }
+}
+
+/// Creates the CRD of a step, or replaces the one on the cluster where this loses no data.
+pub(super) fn apply(
+    step: &Value,
+    plan: &Value,
+    objects: &mut Objects<'_>,
+    events: &mut Vec<(String, String)>,
+) -> Applied {
+    let manifest = objects.manifest(step)?;
+    let mut wanted = if manifest.trim_start().starts_with('{') {
+        serde_json::from_str(&manifest).map_err(|error| json_fault(&error, UNEXPECTED_EOF))?
+    } else {
+        olm_yaml::to_json(&manifest).map_err(|error| error.to_string())?
+    };
+    if let Some(fields) = Value::as_object_mut(&mut wanted) {
+        fields.remove("status");
+    }
+    let found = objects
+        .get(names::CRD_KIND, "", text(&wanted, "/metadata/name"))
+        .cloned();
+    if let Some(found) = &found {
+        check(found, &wanted, objects.facts, events)?;
+    }
+    let own = format!(
+        "{}/{}",
+        text(plan, "/metadata/namespace"),
+        text(step, "/resolving")
+    );
+    note_alongside(&mut wanted, found.as_ref(), &own, objects.facts);
+    objects.write(wanted);
+    Ok(Some(if found.is_some() {
+        "Present"
+    } else {
+        super::WAITING
+    }))
+}
+
+/// Notes which ClusterServiceVersions installed a CRD: this one, and those noted before that still exist.
+fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: &str, facts: &Facts<'_>) {
+    let noted = |object: &Value| -> Vec<String> {
+        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let notes = annotations.into_iter().flatten();
+        notes
+            .filter(|(key, _)| key.starts_with(names::ALONGSIDE_PREFIX))
+            .filter_map(|(_, value)| value.as_str().map(str::to_owned))
+            .collect()
+    };
+    let mut all = noted(wanted);
+    all.extend(found.map(noted).unwrap_or_default());
+    all.retain(|one| one != own && exists(one, facts));
+    all.push(own.to_owned());
+    all.sort();
+    all.dedup();
+    let annotations = wanted.pointer("/metadata/annotations").and_then(Value::as_object);
+    let mut annotations: Map<String, Value> = annotations.cloned().unwrap_or_default();
+    annotations.retain(|key, _| !key.starts_with(names::ALONGSIDE_PREFIX));
+    for one in all {
+        let key = format!("{}{}", names::ALONGSIDE_PREFIX, hash::fnv(&one));
+        annotations.insert(key, one.into());
+    }
+    put(wanted, &["metadata"], "annotations", annotations);
+}
+
+/// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy.
+fn exists(csv: &str, facts: &Facts<'_>) -> bool {
+    let (namespace, name) = csv.split_once('/').unwrap_or(("", csv));
+    let found = facts.cluster.get(names::CSV_KIND, namespace, name);
+    found.is_some_and(|found| label(found, names::COPIED_FROM_LABEL).is_empty())
+}
+
+/// Refuses a CRD that objects of the cluster do not fit, or that lacks a stored version.
+fn check(
+    found: &Value,
+    wanted: &Value,
+    facts: &Facts<'_>,
+    events: &mut Vec<(String, String)>,
+) -> Result<(), Failure> {
+    let name = text(wanted, "/metadata/name");
+    if let Err(error) = check_objects(found, wanted, facts) {
+        if text(wanted, "/spec/conversion/strategy") != "Webhook" {
+            return Err(Failure::Other(format!(
+                "error validating existing CRs against new CRD's schema for \"{name}\": {error}"
+            )));
+        }
+        events.push((
+            "CRDValidation".to_owned(),
+            format!(
+                "Validation of existing CRs against the new CRD's schema failed, but a webhook conversion strategy was specified in \
+                 the new CRD.\nThe new webhook will only start after the bundle is upgraded, so we must assume that it will \
+                 successfully convert existing CRs to a format that would have passed validation.\n\nCRD: \"{name}\"\nValidation \
+                 Error: {error}\n"
+            ),
+        ));
+    }
+    let is_kept =
+        |stored: &str| items(wanted, "/spec/versions").any(|version| text(version, "/name") == stored);
+    for stored in items(found, "/status/storedVersions").filter_map(Value::as_str) {
+        if !is_kept(stored) {
+            return Err(Failure::Other(format!(
+                "risk of data loss updating \"{name}\": new CRD removes version {stored} that is listed as a stored version on the \
+                 existing CRD"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the objects of each version that is served before and after.
+fn check_objects(found: &Value, wanted: &Value, facts: &Facts<'_>) -> Result<(), String> {
+    let served = |definition: &Value, name: &str| {
+        items(definition, "/spec/versions")
+            .find(|version| text(version, "/name") == name)
+            .filter(|version| version.get("served") == Some(&Value::Bool(true)))
+            .cloned()
+    };
+    let (group, kind) = (text(found, "/spec/group"), text(found, "/spec/names/kind"));
+    for version in items(found, "/spec/versions") {
+        let name = text(version, "/name");
+        let (Some(_), Some(after)) = (served(found, name), served(wanted, name)) else {
+            continue;
+        };
+        let Some(schema) = after.pointer("/schema/openAPIV3Schema") else {
+            continue;
+        };
+        let api_version = format!("{group}/{name}");
+        for object in facts.cluster.of_kind(kind) {
+            if text(object, "/apiVersion") != api_version {
+                continue;
+            }
+            let faults = faults(object, schema);
+            let detail = match faults.as_slice() {
+                [] => continue,
+                [one] => one.clone(),
+                several => format!("[{}]", several.join(", ")),
+            };
+            let place = match text(object, "/metadata/namespace") {
+                "" => text(object, "/metadata/name").to_owned(),
+                namespace => format!("{namespace}/{}", text(object, "/metadata/name")),
+            };
+            return Err(format!(
+                "error validating {api_version}, Kind={kind} \"{place}\": updated validation is too restrictive: {detail}"
+            ));
+        }
+    }
+    Ok(())
+}

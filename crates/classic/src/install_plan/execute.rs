@@ -1,0 +1,106 @@
+//! Carries out the steps of a plan, one after the other, until one fails.
+
+use serde_json::Value;
+
+use super::objects::Objects;
+use super::{Facts, WAITING, definitions};
+use crate::cluster::{items, text};
+use crate::names;
+
+/// What carrying out a plan came to.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) written: Vec<Value>,
+    pub(super) events: Vec<(String, String)>,
+    /// The status of each step.
+    pub(super) statuses: Vec<String>,
+    pub(super) error: Option<String>,
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Something does not exist; perhaps the kind is not served.
+    NotFound(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+/// What a plan says that has a step of a kind or status that nobody knows.
+const INVALID: &str = "the InstallPlan contains invalid data";
+const UNSUPPORTED: &str = "UnsupportedResource";
+
+pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
+    let steps: Vec<&Value> = items(plan, "/status/plan").collect();
+    let mut done = Done {
+        statuses: steps
+            .iter()
+            .map(|step| text(step, "/status").to_owned())
+            .collect(),
+        ..Done::default()
+    };
+    let mut objects = Objects::new(plan, facts);
+    for (step, status) in steps.into_iter().zip(&mut done.statuses) {
+        let result = match (text(step, "/resource/kind"), status.as_str()) {
+            (names::CRD_KIND, WAITING) => {
+                *status = definitions::awaited(text(step, "/resource/name"), facts).to_owned();
+                continue;
+            }
+            (_, "Present" | "Created" | WAITING) => continue,
+            (names::CRD_KIND, "Unknown" | "NotPresent") => {
+                definitions::apply(step, plan, &mut objects, &mut done.events)
+            }
+            (_, "Unknown" | "NotPresent") => objects.apply(step),
+            _ => Err(INVALID.to_owned().into()),
+        };
+        match result {
+            Ok(Some(new)) => new.clone_into(status),
+            Ok(None) => {
+                UNSUPPORTED.clone_into(status);
+                done.error = Some(INVALID.to_owned());
+                break;
+            }
+            Err(failure) => {
+                done.error = Some(explained(step, failure, facts));
+                break;
+            }
+        }
+    }
+    done.written = objects.into_written();
+    done
+}
+
+/// The failure, or that the kind of the step is not served where this is the cause.
+fn explained(step: &Value, failure: Failure, facts: &Facts<'_>) -> String {
+    let text_of = match failure {
+        Failure::Other(text) => return text,
+        Failure::NotFound(text) => text,
+    };
+    let field = |name: &str| text(step, &format!("/resource/{name}"));
+    let (group, version, kind) = (field("group"), field("version"), field("kind"));
+    let group_version = group_version(group, version);
+    if facts.served.kinds(&group_version).is_some() {
+        return text_of;
+    }
+    format!(
+        "api-server resource not found installing {kind} {}: GroupVersionKind {group}/{version}, Kind={kind} not found on the cluster. \
+         This API may have been deprecated and removed, see https://kubernetes.io/docs/reference/using-api/deprecation-guide/ for more \
+         information.",
+        field("name"),
+    )
+}
+
+/// `group/version`; the version alone in the core group.
+pub(super) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}

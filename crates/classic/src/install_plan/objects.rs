@@ -1,0 +1,380 @@
+//! The objects that steps write, by their kinds.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::execute::{Failure, group_version};
+use super::steps::{BUNDLE_SECRET, UNEXPECTED_END, json_fault};
+use super::{Facts, reference};
+use crate::cluster::{items, object_at, put, text};
+use crate::install::owner_reference;
+use crate::names;
+
+/// The kinds that a bundle may hold besides those that OLM knows itself.
+const SUPPORTED: &[&str] = &[
+    "ConsoleCLIDownload",
+    "ConsoleLink",
+    "ConsolePlugin",
+    "ConsoleQuickStart",
+    "ConsoleYAMLSample",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "PriorityClass",
+    "PrometheusRule",
+    "ServiceMonitor",
+    "VerticalPodAutoscaler",
+];
+
+/// Whether a bundle may hold objects of the kind besides those that OLM knows itself.
+pub fn is_supported(kind: &str) -> bool {
+    SUPPORTED.contains(&kind)
+}
+
+const CREATED: &str = "Created";
+const PRESENT: &str = "Present";
+
+/// The new status of a step; `None` for a kind that is not supported.
+pub(super) type Applied = Result<Option<&'static str>, Failure>;
+
+/// The objects as the steps so far leave them.
+pub(super) struct Objects<'a> {
+    plan: &'a Value,
+    pub(super) facts: &'a Facts<'a>,
+    written: Vec<Value>,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(plan: &'a Value, facts: &'a Facts<'a>) -> Self {
+        Self {
+            plan,
+            facts,
+            written: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_written(self) -> Vec<Value> {
+        self.written
+    }
+
+    fn namespace(&self) -> &'a str {
+        text(self.plan, "/metadata/namespace")
+    }
+
+    /// An object, as a step before has written it where one has.
+    pub(super) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        let is_it = |object: &&Value| {
+            text(object, "/kind") == kind
+                && text(object, "/metadata/namespace") == namespace
+                && text(object, "/metadata/name") == name
+        };
+        let written = self.written.iter().rev().find(is_it);
+        written.or_else(|| self.facts.cluster.get(kind, namespace, name))
+    }
+
+    pub(super) fn write(&mut self, mut object: Value) {
+        put(&mut object, &["metadata", "labels"], names::MANAGED_LABEL, "true");
+        self.written.push(object);
+    }
+
+    /// The manifest of a step as JSON or YAML.
+    pub(super) fn manifest(&self, step: &Value) -> Result<String, Failure> {
+        let manifest = reference::manifest(step, self.namespace(), self.facts.cluster);
+        manifest.map_err(Failure::Other)
+    }
+
+    /// Carries out a step of any kind but CustomResourceDefinition.
+    pub(super) fn apply(&mut self, step: &Value) -> Applied {
+        let kind = text(step, "/resource/kind");
+        match kind {
+            names::CSV_KIND => self.csv(step),
+            names::SUBSCRIPTION_KIND => self.subscription(step),
+            names::SECRET_KIND => self.pull_secret(step),
+            "ClusterRole" | "ClusterRoleBinding" => self.cluster_role(step),
+            "Role" | "RoleBinding" => self.role(step),
+            "ServiceAccount" => self.account(step),
+            "Service" | "ConfigMap" | BUNDLE_SECRET => self.owned(step),
+            kind if is_supported(kind) => self.other(step),
+            _ => Ok(None),
+        }
+    }
+
+    /// The manifest of a step, with apiVersion and kind.
+    fn object(&self, step: &Value) -> Result<Value, Failure> {
+        let manifest = self.manifest(step)?;
+        let name = text(step, "/resource/name");
+        let mut object: Value = serde_json::from_str(&manifest).map_err(|error| {
+            let fault = json_fault(&error, UNEXPECTED_END);
+            format!("error parsing step manifest: {name}: {fault}")
+        })?;
+        let kind = match text(step, "/resource/kind") {
+            BUNDLE_SECRET => names::SECRET_KIND,
+            kind => kind,
+        };
+        let api_version = group_version(text(step, "/resource/group"), text(step, "/resource/version"));
+        put(&mut object, &[], "apiVersion", api_version);
+        put(&mut object, &[], "kind", kind);
+        Ok(object)
+    }
+
+    fn placed(&self, step: &Value) -> Result<Value, Failure> {
+        let mut object = self.object(step)?;
+        put(&mut object, &["metadata"], "namespace", self.namespace());
+        Ok(object)
+    }
+
+    fn is_there(&self, object: &Value) -> bool {
+        let field = |name: &str| text(object, &format!("/metadata/{name}"));
+        let found = self.get(text(object, "/kind"), field("namespace"), field("name"));
+        found.is_some()
+    }
+
+    fn status(&self, object: &Value) -> &'static str {
+        if self.is_there(object) { PRESENT } else { CREATED }
+    }
+
+    /// The ClusterServiceVersion that a step belongs to.
+    fn resolved(&self, name: &str, subject: &str) -> Result<&Value, Failure> {
+        let found = self.get(names::CSV_KIND, self.namespace(), name);
+        found.ok_or_else(|| {
+            Failure::NotFound(format!(
+                "error generating ownerrefs for {subject}: clusterserviceversions.operators.coreos.com \"{name}\" not found"
+            ))
+        })
+    }
+
+    fn csv(&mut self, step: &Value) -> Applied {
+        let csv = as_written(self.placed(step)?);
+        let name = text(&csv, "/metadata/name").to_owned();
+        let listed = items(self.plan, "/spec/clusterServiceVersionNames");
+        if !listed
+            .into_iter()
+            .any(|listed| listed.as_str() == Some(text(step, "/resource/name")))
+        {
+            self.check_owners(&csv, &name)?;
+        }
+        if self.is_there(&csv) {
+            return Ok(Some(PRESENT));
+        }
+        self.write(csv);
+        Ok(Some(CREATED))
+    }
+
+    /// Refuses a dependency whose CRDs another ClusterServiceVersion of the namespace owns. Copies count too.
+    fn check_owners(&self, csv: &Value, name: &str) -> Result<(), Failure> {
+        let namespace = self.namespace();
+        let mut owners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for other in self.facts.cluster.in_namespace(names::CSV_KIND, namespace) {
+            for owned in items(other, OWNED) {
+                let owners = owners.entry(text(owned, "/name")).or_default();
+                owners.push(text(other, "/metadata/name"));
+            }
+        }
+        if let Some((definition, several)) = owners.iter().find(|(_, owners)| owners.len() > 1) {
+            return Err(Failure::Other(format!(
+                "error checking crd owners for: {name}: Existing CSVs [{}] in namespace {namespace} all claim to own CRD {definition}",
+                several.join(" ")
+            )));
+        }
+        let is_taken = items(csv, OWNED).any(|owned| {
+            let found = owners.get(text(owned, "/name"));
+            found.is_some_and(|owners| owners.iter().any(|owner| *owner != name))
+        });
+        if is_taken {
+            return Err(Failure::Other(format!(
+                "pre-existing CRD owners found for owned CRD(s) of dependent CSV {name}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn subscription(&mut self, step: &Value) -> Applied {
+        let mut object = self.placed(step)?;
+        if self.is_there(&object) {
+            return Ok(Some(PRESENT));
+        }
+        let plan = text(self.plan, "/metadata/name");
+        put(
+            &mut object,
+            &["metadata", "annotations"],
+            names::GENERATED_BY_ANNOTATION,
+            plan,
+        );
+        self.write(object);
+        Ok(Some(CREATED))
+    }
+
+    /// Copies a pull Secret from the global namespace.
+    fn pull_secret(&mut self, step: &Value) -> Applied {
+        let (name, namespace) = (text(step, "/resource/name"), self.namespace());
+        let found = self.get(names::SECRET_KIND, self.facts.global_namespace, name);
+        let Some(found) = found else {
+            return Err(Failure::Other(format!(
+                "secret {name} does not exist - secrets \"{name}\" not found"
+            )));
+        };
+        if self.get(names::SECRET_KIND, namespace, name).is_some() {
+            return Ok(Some(PRESENT));
+        }
+        let mut copy = json!({
+            "apiVersion": "v1", "kind": names::SECRET_KIND, "metadata": {"name": name, "namespace": namespace},
+        });
+        for key in ["data", "type"] {
+            if let Some(value) = found.get(key) {
+                put(&mut copy, &[], key, value.clone());
+            }
+        }
+        self.write(copy);
+        Ok(Some(CREATED))
+    }
+
+    fn cluster_role(&mut self, step: &Value) -> Applied {
+        let mut object = self.object(step)?;
+        let status = self.status(&object);
+        if status == PRESENT {
+            let owner = text(step, "/resolving");
+            put(&mut object, &["metadata", "labels"], names::OWNER_LABEL, owner);
+        }
+        self.write(object);
+        Ok(Some(status))
+    }
+
+    fn role(&mut self, step: &Value) -> Applied {
+        let kind = text(step, "/resource/kind").to_lowercase();
+        let subject = format!("{kind} {}", text(step, "/resource/name"));
+        let mut object = self.placed(step)?;
+        self.fill_owners(&mut object, &subject)?;
+        let status = self.status(&object);
+        self.write(object);
+        Ok(Some(status))
+    }
+
+    /// An account keeps its Secrets; its annotations and owners are merged.
+    fn account(&mut self, step: &Value) -> Applied {
+        let subject = format!("service account: {}", text(step, "/resource/name"));
+        let mut object = self.placed(step)?;
+        self.fill_owners(&mut object, &subject)?;
+        let found = self.get("ServiceAccount", self.namespace(), text(step, "/resource/name"));
+        let Some(found) = found.cloned() else {
+            self.write(object);
+            return Ok(Some(CREATED));
+        };
+        if let Some(secrets) = found.get("secrets") {
+            put(&mut object, &[], "secrets", secrets.clone());
+        }
+        let mut annotations = map_at(&found, "/metadata/annotations");
+        annotations.extend(map_at(&object, "/metadata/annotations"));
+        put(&mut object, &["metadata"], "annotations", annotations);
+        let mut owners: Vec<Value> = items(&found, "/metadata/ownerReferences").cloned().collect();
+        for owner in items(&object, "/metadata/ownerReferences") {
+            if !owners
+                .iter()
+                .any(|known| text(known, "/uid") == text(owner, "/uid"))
+            {
+                owners.push(owner.clone());
+            }
+        }
+        put(&mut object, &["metadata"], "ownerReferences", owners);
+        self.write(object);
+        Ok(Some(PRESENT))
+    }
+
+    /// An object that its ClusterServiceVersion owns.
+    fn owned(&mut self, step: &Value) -> Applied {
+        let subject = match text(step, "/resource/kind") {
+            BUNDLE_SECRET => "secret",
+            "Service" => "service",
+            _ => "configmap",
+        };
+        let subject = format!("{subject}: {}", text(step, "/resource/name"));
+        let mut object = self.placed(step)?;
+        self.own(&mut object, text(step, "/resolving"), &subject)?;
+        self.fill_owners(&mut object, &subject)?;
+        let status = self.status(&object);
+        self.write(object);
+        Ok(Some(status))
+    }
+
+    fn own(&self, object: &mut Value, csv: &str, subject: &str) -> Result<(), Failure> {
+        if csv.is_empty() {
+            return Ok(());
+        }
+        let owner = owner_reference(self.resolved(csv, subject)?);
+        let mut owners: Vec<Value> = items(object, "/metadata/ownerReferences").cloned().collect();
+        if !owners
+            .iter()
+            .any(|known| text(known, "/uid") == text(&owner, "/uid"))
+        {
+            owners.push(owner);
+        }
+        put(object, &["metadata"], "ownerReferences", owners);
+        Ok(())
+    }
+
+    /// Fills in the UIDs of owners that are ClusterServiceVersions.
+    fn fill_owners(&self, object: &mut Value, subject: &str) -> Result<(), Failure> {
+        let owners = object
+            .pointer_mut("/metadata/ownerReferences")
+            .and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten() {
+            if text(owner, "/kind") != names::CSV_KIND {
+                continue;
+            }
+            let csv = self.resolved(text(owner, "/name"), subject)?;
+            let uid = text(csv, "/metadata/uid").to_owned();
+            put(owner, &[], "uid", uid);
+        }
+        Ok(())
+    }
+
+    /// An object of a kind that OLM does not know itself.
+    fn other(&mut self, step: &Value) -> Applied {
+        let manifest = self.manifest(step)?;
+        let mut object = olm_yaml::to_json(&manifest).map_err(|error| error.to_string())?;
+        let field = |name: &str| text(step, &format!("/resource/{name}"));
+        let (group, version, kind, name) = (field("group"), field("version"), field("kind"), field("name"));
+        let missing = || format!("Unable to find GVK in discovery: {group} {version} {kind}");
+        let kinds = self.facts.served.kinds(&group_version(group, version));
+        let kinds = kinds.ok_or_else(|| Failure::NotFound(missing()))?;
+        let is_namespaced = *kinds.get(kind).ok_or_else(|| Failure::Other(missing()))?;
+        if is_namespaced {
+            put(&mut object, &["metadata"], "namespace", self.namespace());
+            let subject = format!("{}: {name}", kind.to_lowercase());
+            self.own(&mut object, text(step, "/resolving"), &subject)?;
+        } else if let Some(labels) = object_at(&mut object, &["metadata", "labels"]) {
+            for (key, value) in [
+                (names::OWNER_LABEL, text(step, "/resolving")),
+                (names::OWNER_NAMESPACE_LABEL, self.namespace()),
+                (names::OWNER_KIND_LABEL, names::CSV_KIND),
+            ] {
+                labels.insert(key.to_owned(), value.into());
+            }
+        }
+        let status = self.status(&object);
+        self.write(object);
+        Ok(Some(status))
+    }
+}
+
+const OWNED: &str = "/spec/customresourcedefinitions/owned";
+
+fn map_at(object: &Value, pointer: &str) -> Map<String, Value> {
+    let found = object.pointer(pointer).and_then(Value::as_object);
+    found.cloned().unwrap_or_default()
+}
+
+/// The ClusterServiceVersion with the fields of its type alone, those that are always written among them.
+fn as_written(mut csv: Value) -> Value {
+    if let Some(fields) = csv.as_object_mut() {
+        fields.retain(|key, _| ["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()));
+    }
+    for (path, key) in [
+        (&["spec"][..], "displayName"),
+        (&["spec", "install"][..], "strategy"),
+    ] {
+        if let Some(object) = object_at(&mut csv, path) {
+            object.entry(key).or_insert_with(|| "".into());
+        }
+    }
+    csv
+}

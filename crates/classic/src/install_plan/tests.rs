@@ -1,0 +1,76 @@
+use serde_json::json;
+
+use super::*;
+
+fn plan(phase: &str, steps: &Value) -> Value {
+    json!({
+        "metadata": {"name": "install-1", "namespace": "n"},
+        "spec": {"approved": true, "clusterServiceVersionNames": ["c.v1"]},
+        "status": {"phase": phase, "plan": steps, "startTime": "2026-01-01T00:00:00Z", "message": "old"},
+    })
+}
+
+fn run(plan: &Value, seconds: i64) -> Outcome {
+    let (cluster, served) = (Cluster::default(), Served::default());
+    let facts = Facts {
+        cluster: &cluster,
+        served: &served,
+        global_namespace: "olm",
+        retry_for: SignedDuration::from_mins(1),
+    };
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    pass(plan, &facts, start + SignedDuration::from_secs(seconds))
+}
+
+fn unreadable() -> Value {
+    json!([{
+        "resolving": "c.v1", "status": "Unknown",
+        "resource": {"group": "", "version": "v1", "kind": "ConfigMap", "name": "x", "manifest": "{"},
+    }])
+}
+
+#[test]
+fn an_approved_plan_is_installed_in_the_next_pass() {
+    let outcome = run(&plan("RequiresApproval", &unreadable()), 0);
+    assert_eq!(text(&outcome.plan, "/status/phase"), "Installing");
+    assert_eq!(text(&outcome.plan, "/status/message"), "");
+    assert_eq!(outcome.written, Vec::<Value>::new());
+}
+
+#[test]
+fn a_plan_fails_when_its_time_is_over() {
+    let plan = plan("Installing", &unreadable());
+    let early = run(&plan, 59);
+    assert_eq!(text(&early.plan, "/status/phase"), "Installing");
+    assert_eq!(
+        text(&early.plan, "/status/message"),
+        "retrying execution due to error: error parsing step manifest: x: unexpected end of JSON input"
+    );
+    let late = run(&plan, 60);
+    assert_eq!(text(&late.plan, "/status/phase"), "Failed");
+    assert_eq!(
+        text(&late.plan, "/status/conditions/0/reason"),
+        "InstallComponentFailed"
+    );
+    assert!(late.error.is_some());
+}
+
+#[test]
+fn a_plan_that_waits_for_an_api_is_not_complete() {
+    let manifest = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ks.g"},
+        "spec": {"group": "g", "versions": []},
+    });
+    let step = json!([{
+        "resolving": "c.v1", "status": "Unknown",
+        "resource": {
+            "group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition", "name": "ks.g",
+            "manifest": manifest.to_string(),
+        },
+    }]);
+    let outcome = run(&plan("Installing", &step), 0);
+    assert!(outcome.is_waiting);
+    assert_eq!(text(&outcome.plan, "/status/phase"), "Installing");
+    assert_eq!(text(&outcome.plan, "/status/plan/0/status"), "WaitingForApi");
+    assert_eq!(outcome.written.len(), 1);
+}
