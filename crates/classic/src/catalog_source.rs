@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
+mod duration;
 mod pod;
 mod registry;
 mod template;

@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, items, put, text};
 
 mod definitions;
 mod execute;
+mod failure;
 mod objects;
 mod reference;
 mod schema;

@@ -6,7 +6,6 @@
 //! - [`install_plan`] is about InstallPlans: the steps of a bundle, a pass that carries them out;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
-//! - [`duration`] and [`quantity`] read texts as Go and Kubernetes do;
 //! - [`hash`] makes the hashes in names, labels and annotations;
 //! - [`names`] holds every label, annotation and kind once;
 //! - [`package_manifest`] makes PackageManifests of catalogs;
@@ -19,14 +18,12 @@
 pub mod catalog_source;
 pub mod cluster;
 pub mod csv;
-pub mod duration;
 pub mod hash;
 pub mod install;
 pub mod install_plan;
 pub mod names;
 pub mod operator_group;
 pub mod package_manifest;
-pub mod quantity;
 pub mod registry;
 pub mod subscription;
 pub mod wire;

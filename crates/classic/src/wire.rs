@@ -4,7 +4,7 @@
 use olm_bundle::names::go_json;
 use serde_json::Value;
 
-use crate::quantity;
+pub(crate) mod quantity;
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{Images, Source};
 use crate::cluster::{items, object_at, text};
 use crate::install::POD_SPEC;
-use crate::{hash, names, quantity, wire};
+use crate::wire::quantity;
+use crate::{hash, names, wire};
 
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 const PRIORITY_ANNOTATION: &str = "operatorframework.io/priorityclass";

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Ensured, Source, serving};
+use super::{Ensured, Source, duration, serving};
 use crate::cluster::{items, label, object_at, put, text};
-use crate::{duration, names};
+use crate::names;
 
 /// The time between two looks where none is given or it cannot be read.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Facts;
-use super::execute::Failure;
+use super::failure::Failure;
 use super::objects::{Applied, Objects};
 use super::schema::faults;
 use super::steps::{UNEXPECTED_EOF, json_fault};

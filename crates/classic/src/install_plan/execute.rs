@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::objects::Objects;
+use super::failure::Failure;
+use super::objects::{Objects, group_version};
 use super::{Facts, WAITING, definitions};
 use crate::cluster::{items, text};
 use crate::names;
@@ -15,21 +16,6 @@ pub(super) struct Done {
     /// The status of each step.
     pub(super) statuses: Vec<String>,
     pub(super) error: Option<String>,
-}
-
-/// Why a step failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Something does not exist; perhaps the kind is not served.
-    NotFound(String),
-    /// Anything else.
-    Other(String),
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self::Other(text)
-    }
 }
 
 /// What a plan says that has a step of a kind or status that nobody knows.
@@ -94,13 +80,4 @@ fn explained(step: &Value, failure: Failure, facts: &Facts<'_>) -> String {
          information.",
         field("name"),
     )
-}
-
-/// `group/version`; the version alone in the core group.
-pub(super) fn group_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
 }

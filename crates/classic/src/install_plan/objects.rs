@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::execute::{Failure, group_version};
+use super::failure::Failure;
 use super::steps::{BUNDLE_SECRET, UNEXPECTED_END, json_fault};
 use super::{Facts, reference};
 use crate::cluster::{items, object_at, put, text};
@@ -377,4 +377,13 @@ fn as_written(mut csv: Value) -> Value {
         }
     }
     csv
+}
+
+/// `group/version`; the version alone in the core group.
+pub(super) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }

@@ -1,0 +1,16 @@
+//! Why a step of a plan fails.
+
+/// Why a step failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Something does not exist; perhaps the kind is not served.
+    NotFound(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
