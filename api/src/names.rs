@@ -301,6 +301,10 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
 }
 
+/// The annotation of an OperatorGroup of OLM classic that keeps the catalogs of the global namespace out of its own: exactly
+/// `true`.
+pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -223,6 +223,10 @@ const SUITES: &[Suite] = &[
         run: classic::install_plan::run,
     },
     Suite {
+        file: "classic-resolve.json",
+        run: classic::resolve::run,
+    },
+    Suite {
         file: "classic-subscription.json",
         run: classic::subscription::run,
     },

@@ -9,7 +9,9 @@
 //! - [`hash`] makes the hashes in names, labels and annotations;
 //! - [`names`] holds every label, annotation and kind once;
 //! - [`package_manifest`] makes PackageManifests of catalogs;
+//! - [`properties`] reads and writes the annotation with the properties of a bundle;
 //! - [`registry`] answers the calls of the registry API over a file-based catalog;
+//! - [`resolve`] finds the operators that the Subscriptions of a namespace ask for;
 //! - [`subscription`] is about Subscriptions: what their status says, a pass over those of a namespace;
 //! - [`wire`] writes objects as the Go types of the API do.
 //!
@@ -24,6 +26,8 @@ pub mod install_plan;
 pub mod names;
 pub mod operator_group;
 pub mod package_manifest;
+pub mod properties;
 pub mod registry;
+pub mod resolve;
 pub mod subscription;
 pub mod wire;

@@ -69,6 +69,19 @@ pub fn write(value: &Value, shape: Shape) -> String {
     text
 }
 
+/// What Go says of JSON that ends too early, by its decoder of whole texts and by that of streams.
+pub(crate) const UNEXPECTED_END: &str = "unexpected end of JSON input";
+pub(crate) const UNEXPECTED_EOF: &str = "unexpected EOF";
+
+/// What is wrong with JSON; `cut` says that it ends too early.
+pub(crate) fn json_fault(error: &serde_json::Error, cut: &str) -> String {
+    if error.is_eof() {
+        cut.to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
 fn push(text: &mut String, value: &Value, shape: Shape) {
     match (shape, value) {
         (Shape::Struct(fields), Value::Object(object)) => push_struct(text, object, fields),

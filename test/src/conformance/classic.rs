@@ -13,6 +13,7 @@ pub mod install_plan;
 pub mod operatorgroup;
 pub mod package_manifest;
 pub mod registry_grpc;
+pub mod resolve;
 pub mod subscription;
 
 /// The objects of a case.

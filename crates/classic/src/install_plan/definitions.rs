@@ -6,8 +6,8 @@ use super::Facts;
 use super::failure::Failure;
 use super::objects::{Applied, Objects};
 use super::schema::faults;
-use super::steps::{UNEXPECTED_EOF, json_fault};
 use crate::cluster::{items, label, put, text};
+use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
 
 /// The status of a step whose CRD is waited for. One that is not established yet is applied again.

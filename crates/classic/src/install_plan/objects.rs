@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
-use super::steps::{BUNDLE_SECRET, UNEXPECTED_END, json_fault};
+use super::steps::BUNDLE_SECRET;
 use super::{Facts, reference};
 use crate::cluster::{items, object_at, put, text};
 use crate::install::owner_reference;
 use crate::names;
+use crate::wire::{UNEXPECTED_END, json_fault};
 
 /// The kinds that a bundle may hold besides those that OLM knows itself.
 const SUPPORTED: &[&str] = &[

@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::steps::{BundleContent, Origin, UNEXPECTED_END, bundle_steps, json_fault};
+use super::steps::{BundleContent, Origin, bundle_steps};
 use crate::cluster::{Cluster, text};
 use crate::names;
+use crate::properties::read_annotation;
 
 /// The manifest of a step whose object stands in a ConfigMap.
 #[derive(Debug, Default, Deserialize)]
@@ -18,19 +19,6 @@ struct Reference {
     catalog_source_namespace: String,
     replaces: String,
     properties: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Annotation {
-    properties: Vec<Property>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Property {
-    r#type: String,
-    value: Value,
 }
 
 /// The object of a step as JSON: its manifest, or what the manifest refers to.
@@ -58,18 +46,13 @@ pub(super) fn manifest(step: &Value, namespace: &str, cluster: &Cluster) -> Resu
             )
         })?;
     let csv = text(step, "/resolving");
-    let annotation: Annotation = match reference.properties.as_str() {
-        "" => Annotation::default(),
-        properties => serde_json::from_str(properties).map_err(|error| {
-            let fault = json_fault(&error, UNEXPECTED_END);
-            format!("failed to load bundle properties for \"{csv}\": failed to unmarshal properties annotation: {fault}")
-        })?,
+    let properties = match reference.properties.as_str() {
+        "" => Vec::new(),
+        properties => read_annotation(properties)
+            .map_err(|error| format!("failed to load bundle properties for \"{csv}\": {error}"))?,
     };
-    let properties = annotation.properties.into_iter();
     let bundle = BundleContent {
-        properties: properties
-            .map(|one| (one.r#type, one.value.to_string()))
-            .collect(),
+        properties,
         ..content(map)?
     };
     let origin = Origin {

@@ -1,10 +1,13 @@
 //! The steps that install a bundle.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cluster::{put, text};
 use crate::install::rbac::{UnknownStrategyError, rbac};
 use crate::names;
+use crate::properties::write_annotation;
+use crate::registry::TypedValue;
+use crate::wire::{UNEXPECTED_END, UNEXPECTED_EOF, json_fault};
 
 /// Where a bundle goes to and comes from.
 #[derive(Debug, Clone, Default)]
@@ -26,8 +29,8 @@ pub struct BundleContent {
     pub csv: String,
     /// All objects as JSON; ClusterServiceVersions among them are passed over.
     pub objects: Vec<String>,
-    /// The properties of the catalog: type, and value as JSON.
-    pub properties: Vec<(String, String)>,
+    /// The properties of the catalog.
+    pub properties: Vec<TypedValue>,
 }
 
 /// A step of a plan: one object.
@@ -51,6 +54,21 @@ pub struct Step {
     pub manifest: Value,
 }
 
+impl Step {
+    /// The step as it stands in the status of a plan.
+    pub fn to_value(&self) -> Value {
+        json!({
+            "resolving": self.resolving,
+            "resource": {
+                "group": self.group, "version": self.version, "kind": self.kind, "name": self.name,
+                "sourceName": self.source, "sourceNamespace": self.source_namespace,
+                "manifest": self.manifest.to_string(),
+            },
+            "status": "Unknown",
+        })
+    }
+}
+
 /// Why a bundle has no steps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepsError {
@@ -64,9 +82,7 @@ pub enum StepsError {
     #[error(transparent)]
     Strategy(#[from] UnknownStrategyError),
     /// A property is no JSON.
-    #[error(
-        "failed to construct properties annotation for \"{0}\": failed to marshal properties annotation: {1}"
-    )]
+    #[error("failed to construct properties annotation for \"{0}\": {1}")]
     Property(String, String),
     /// An object cannot be read.
     #[error("{0}")]
@@ -90,8 +106,8 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
             spec.insert("replaces".to_owned(), origin.replaces.as_str().into());
         }
     }
-    let annotation = properties_annotation(&bundle.properties)
-        .map_err(|error| StepsError::Property(name.clone(), error))?;
+    let annotation =
+        write_annotation(&bundle.properties).map_err(|error| StepsError::Property(name.clone(), error))?;
     put(
         &mut csv,
         &["metadata", "annotations"],
@@ -143,19 +159,6 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
 
 /// The kind of the step of a Secret that a bundle holds. Steps of the kind `Secret` copy a pull Secret.
 pub(super) const BUNDLE_SECRET: &str = "BundleSecret";
-/// What Go says of JSON that ends too early, by its decoder of whole texts and by that of streams.
-pub(super) const UNEXPECTED_END: &str = "unexpected end of JSON input";
-pub(super) const UNEXPECTED_EOF: &str = "unexpected EOF";
-
-/// What is wrong with JSON; `cut` says that it ends too early.
-pub(super) fn json_fault(error: &serde_json::Error, cut: &str) -> String {
-    if error.is_eof() {
-        cut.to_owned()
-    } else {
-        error.to_string()
-    }
-}
-
 fn step(object: &Value, resolving: &str, origin: &Origin) -> Step {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -182,26 +185,6 @@ fn typed(mut step: Step) -> Step {
         manifest.remove("kind");
     }
     step
-}
-
-/// The annotation with the properties of a catalog; `{}` where there are none.
-///
-/// # Errors
-/// When the value of a property is no JSON.
-fn properties_annotation(properties: &[(String, String)]) -> Result<String, String> {
-    let mut entries = Vec::new();
-    for (kind, value) in properties {
-        let value: Value = serde_json::from_str(value).map_err(|error| {
-            let fault = json_fault(&error, UNEXPECTED_END);
-            format!("json: error calling MarshalJSON for type json.RawMessage: {fault}")
-        })?;
-        entries.push(json!({"type": kind, "value": value}));
-    }
-    let mut annotation = Map::new();
-    if !entries.is_empty() {
-        annotation.insert("properties".to_owned(), entries.into());
-    }
-    Ok(Value::Object(annotation).to_string())
 }
 
 /// The step that subscribes to a package which another one requires.

@@ -1,12 +1,12 @@
 //! The messages of the registry API.
 
 use olm_fbc::{Bundle, property};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// A bundle in a channel.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct BundleMessage {
     /// Its name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -56,8 +56,8 @@ pub struct BundleMessage {
 }
 
 /// A package.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct PackageMessage {
     /// Its name.
     pub name: String,
@@ -73,8 +73,8 @@ pub struct PackageMessage {
 }
 
 /// A channel.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ChannelMessage {
     /// Its name.
     pub name: String,
@@ -87,8 +87,8 @@ pub struct ChannelMessage {
 }
 
 /// An edge of a channel.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ChannelEntryMessage {
     /// The package.
     pub package_name: String,
@@ -102,7 +102,8 @@ pub struct ChannelEntryMessage {
 }
 
 /// Why something is deprecated.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeprecationMessage {
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -110,7 +111,8 @@ pub struct DeprecationMessage {
 }
 
 /// An API.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Api {
     /// The group.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -127,7 +129,8 @@ pub struct Api {
 }
 
 /// A property or a dependency.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TypedValue {
     /// Its type.
     #[serde(rename = "type")]

@@ -5,6 +5,7 @@ use olm_classic::cluster::Cluster;
 use olm_classic::install_plan::{
     BundleContent, Facts, Origin, Served, Step, bundle_steps, is_supported, pass, subscription_step,
 };
+use olm_classic::registry::TypedValue;
 use serde_json::{Map, Value, json};
 
 use super::super::{Outcome, expect};
@@ -53,7 +54,10 @@ fn steps_of_bundle(case: &Value) -> Outcome {
         objects: super::texts(bundle, "object"),
         properties: list(bundle, "properties")
             .into_iter()
-            .map(|one| (text(one, "type").to_owned(), text(one, "value").to_owned()))
+            .map(|one| TypedValue {
+                kind: text(one, "type").to_owned(),
+                value: text(one, "value").to_owned(),
+            })
             .collect(),
     };
     match bundle_steps(&content, &origin(case)) {

@@ -1,0 +1,129 @@
+//! Chains of replacement: of the entries of a channel, and of installed ClusterServiceVersions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::entry::Entry;
+use crate::cluster::text;
+
+/// The entries of one channel from its head along what each replaces. What another entry skips is left out, also where it
+/// is replaced.
+///
+/// # Errors
+/// When there is not exactly one chain.
+pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String> {
+    let Some(first) = entries.first() else {
+        return Ok(Vec::new());
+    };
+    let place = format!("in channel {:?} of package {:?}", first.channel, first.package);
+    let edges = Edges::new(entries);
+    let mut chains = Vec::new();
+    for (index, head) in entries.iter().enumerate() {
+        if edges.replaced_by.contains_key(&index) {
+            continue;
+        }
+        let (mut chain, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(index));
+        while let Some(index) = next {
+            if !seen.insert(index) {
+                return Err(format!(
+                    "a cycle exists in the chain of replacement beginning with {:?} {place}",
+                    head.name
+                ));
+            }
+            if !edges.is_skipped(index) {
+                chain.extend(entries.get(index).copied());
+            }
+            next = edges.replaces.get(&index).copied();
+        }
+        chains.push(chain);
+    }
+    if chains.len() > 1 {
+        let texts: Vec<String> = chains.iter().map(|chain| ends(chain)).collect();
+        return Err(format!(
+            "a unique replacement chain within a channel is required to determine the relative order between channel \
+             entries, but {} replacement chains were found {place}: {}",
+            texts.len(),
+            texts.join(", ")
+        ));
+    }
+    chains
+        .pop()
+        .ok_or_else(|| format!("no channel heads (entries not replaced by another entry) found {place}"))
+}
+
+/// The edges between the entries of a channel, by their positions.
+#[derive(Default)]
+struct Edges {
+    /// What each replaces.
+    replaces: BTreeMap<usize, usize>,
+    /// The last entry that replaces or skips each.
+    replaced_by: BTreeMap<usize, usize>,
+}
+
+impl Edges {
+    fn new(entries: &[&Entry]) -> Self {
+        let named: BTreeMap<&str, usize> = entries
+            .iter()
+            .enumerate()
+            .map(|(index, entry)| (entry.name.as_str(), index))
+            .collect();
+        let mut edges = Self::default();
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(replaced) = named.get(entry.replaces.as_str()) {
+                edges.replaced_by.insert(*replaced, index);
+                edges.replaces.insert(index, *replaced);
+            }
+            let skipped = entry.skips.iter().filter_map(|name| named.get(name.as_str()));
+            edges.replaced_by.extend(skipped.map(|skipped| (*skipped, index)));
+        }
+        edges
+    }
+
+    /// Whether the entry that stands for a newer one does not name it as what it replaces.
+    fn is_skipped(&self, index: usize) -> bool {
+        let by = self.replaced_by.get(&index);
+        by.is_some_and(|by| self.replaces.get(by) != Some(&index))
+    }
+}
+
+fn ends(chain: &[&Entry]) -> String {
+    match chain {
+        [first, .., last] => format!("{}...{}", first.name, last.name),
+        _ => chain.iter().map(|entry| entry.name.as_str()).collect(),
+    }
+}
+
+/// Whether the chain of ClusterServiceVersions that replace this one ends in a failed one.
+///
+/// # Errors
+/// When there is no such object, one in the middle is not being replaced, or the chain is a cycle.
+pub fn ends_in_failure(name: &str, csvs: &[&Value]) -> Result<bool, String> {
+    let named: BTreeMap<&str, &Value> = csvs
+        .iter()
+        .map(|csv| (text(csv, "/metadata/name"), *csv))
+        .collect();
+    let successors: BTreeMap<&str, &Value> = csvs
+        .iter()
+        .map(|csv| (text(csv, "/spec/replaces"), *csv))
+        .filter(|(replaced, _)| !replaced.is_empty())
+        .collect();
+    let mut seen = BTreeSet::new();
+    let mut csv = *named.get(name).ok_or("csv cannot be nil")?;
+    loop {
+        let (namespace, name) = (text(csv, "/metadata/namespace"), text(csv, "/metadata/name"));
+        let phase = text(csv, "/status/phase");
+        if !seen.insert(name) {
+            return Err(format!("csv {namespace}/{name} has already been seen"));
+        }
+        let Some(next) = successors.get(name) else {
+            return Ok(phase == "Failed");
+        };
+        if phase != "Replacing" {
+            return Err(format!(
+                "csv {namespace}/{name} in phase {phase} instead of Replacing"
+            ));
+        }
+        csv = next;
+    }
+}

@@ -1,0 +1,306 @@
+//! What the resolver knows of a bundle in a channel, or of an installed ClusterServiceVersion.
+
+use std::collections::BTreeSet;
+
+use olm_fbc::Gvk;
+use olm_version::Version;
+use olm_version::blang::{Range, parse_tolerant, parse_version};
+use serde_json::{Value, json};
+
+use crate::cluster::text;
+use crate::csv::ClusterServiceVersion;
+use crate::names::PROPERTIES_ANNOTATION;
+use crate::operator_group::{ApiKey, provided_by};
+use crate::properties::read_annotation;
+use crate::registry::{Api, BundleMessage, PackageMessage, TypedValue};
+
+/// The name of the catalog that stands for what is installed.
+pub const EXISTING: &str = "@existing";
+
+/// One operator that may be chosen.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// The name of the ClusterServiceVersion.
+    pub name: String,
+    /// The package; empty where it is not known.
+    pub package: String,
+    /// The channel; empty for an installed one.
+    pub channel: String,
+    /// Whether that is the package's default channel.
+    pub is_default_channel: bool,
+    /// The catalog's name; [`EXISTING`] for an installed one.
+    pub catalog: String,
+    /// The catalog's namespace.
+    pub catalog_namespace: String,
+    /// The version, where there is one.
+    pub version: Option<Version>,
+    /// What it replaces.
+    pub replaces: String,
+    /// What it skips.
+    pub skips: Vec<String>,
+    /// The versions that it replaces.
+    pub skip_range: Option<Range>,
+    /// The APIs that it provides.
+    pub provided: BTreeSet<ApiKey>,
+    /// The APIs that it requires.
+    pub required: BTreeSet<ApiKey>,
+    /// What it says of itself and requires.
+    pub properties: Vec<TypedValue>,
+    /// Its image.
+    pub bundle_path: String,
+    /// The bundle, where it has no image and the catalog holds its manifests.
+    pub inline: Option<Box<BundleMessage>>,
+    /// Why package, channel and bundle are deprecated.
+    pub deprecations: [Option<String>; 3],
+    /// The Subscription that an installed one belongs to.
+    pub subscription: Option<String>,
+    /// The startingCSV by which it was chosen.
+    pub starting_csv: String,
+}
+
+impl Entry {
+    /// The entry for a bundle in a channel.
+    ///
+    /// # Errors
+    /// When a dependency cannot be read; such a bundle is left out.
+    pub fn of_bundle(
+        bundle: &BundleMessage,
+        package: Option<&PackageMessage>,
+    ) -> Result<Self, serde_json::Error> {
+        let provided = keys(&bundle.provided_apis);
+        let required = keys(&bundle.required_apis);
+        let mut properties = bundle.properties.clone();
+        if properties.is_empty() {
+            properties.extend(provided.iter().map(|api| gvk_property("olm.gvk", api)));
+        }
+        if bundle.dependencies.is_empty() {
+            properties.extend(required.iter().map(|api| gvk_property("olm.gvk.required", api)));
+        }
+        for dependency in &bundle.dependencies {
+            properties.push(as_property(dependency)?);
+        }
+        if !properties.iter().any(|property| property.kind == "olm.package") {
+            properties.push(package_property(&bundle.package_name, &bundle.version));
+        }
+        let message =
+            |schema: &str, name: &str, found: Option<&str>| Some(format!("{schema}/{name}: {}", found?));
+        let channels = package
+            .map(|package| package.channels.as_slice())
+            .unwrap_or_default();
+        let channel = channels
+            .iter()
+            .find(|channel| channel.name == bundle.channel_name);
+        let deprecations = [
+            package.and_then(|found| found.deprecation.as_ref()),
+            channel.and_then(|found| found.deprecation.as_ref()),
+            bundle.deprecation.as_ref(),
+        ]
+        .map(|found| found.map(|found| found.message.as_str()));
+        let [of_package, of_channel, of_bundle] = deprecations;
+        Ok(Self {
+            name: bundle.csv_name.clone(),
+            package: bundle.package_name.clone(),
+            channel: bundle.channel_name.clone(),
+            is_default_channel: package
+                .is_some_and(|package| package.default_channel_name == bundle.channel_name),
+            version: parse_tolerant(&bundle.version).ok(),
+            replaces: bundle.replaces.clone(),
+            skips: bundle.skips.clone(),
+            skip_range: Range::parse(&bundle.skip_range).ok(),
+            provided,
+            required,
+            properties,
+            bundle_path: bundle.bundle_path.clone(),
+            inline: bundle.bundle_path.is_empty().then(|| Box::new(bundle.clone())),
+            deprecations: [
+                message("olm.package", &bundle.package_name, of_package),
+                message("olm.channel", &bundle.channel_name, of_channel),
+                message("olm.bundle", &bundle.csv_name, of_bundle),
+            ],
+            ..Self::default()
+        })
+    }
+
+    /// The entry for an installed ClusterServiceVersion.
+    ///
+    /// # Errors
+    /// When the object, the annotation with its properties, or the name of an API cannot be read.
+    pub fn of_csv<'a>(
+        object: &Value,
+        subscriptions: impl IntoIterator<Item = &'a Value>,
+    ) -> Result<Self, String> {
+        let csv = ClusterServiceVersion::read(object).map_err(|error| error.to_string())?;
+        let name = &csv.metadata.name;
+        let provided: BTreeSet<ApiKey> = provided_by(&csv)
+            .map_err(|error| error.to_string())?
+            .iter()
+            .cloned()
+            .collect();
+        let required = required_by(&csv);
+        let owners: Vec<&Value> = subscriptions
+            .into_iter()
+            .filter(|subscription| text(subscription, "/status/installedCSV") == name)
+            .collect();
+        let properties = match csv.metadata.annotations.get(PROPERTIES_ANNOTATION) {
+            Some(annotation) => read_annotation(annotation)
+                .map_err(|error| format!("failed to retrieve properties of csv {name:?}: {error}"))?,
+            None => inferred(&csv, &provided, &required, &owners),
+        };
+        let version = if csv.spec.version.is_empty() {
+            Some(Version::new(0, 0, 0))
+        } else {
+            parse_version(&csv.spec.version).ok()
+        };
+        let mut entry = Self {
+            name: name.clone(),
+            catalog: EXISTING.to_owned(),
+            catalog_namespace: csv.metadata.namespace.clone(),
+            version,
+            replaces: csv.spec.replaces.clone(),
+            provided,
+            required,
+            properties,
+            subscription: owners
+                .first()
+                .map(|owner| text(owner, "/metadata/name").to_owned()),
+            ..Self::default()
+        };
+        let package = entry.packages().next().map(|(package, _)| package);
+        entry.package = package.unwrap_or_default();
+        Ok(entry)
+    }
+
+    /// Whether it is installed.
+    pub fn is_existing(&self) -> bool {
+        self.catalog == EXISTING
+    }
+
+    /// The name of its variable.
+    pub fn id(&self) -> String {
+        format!(
+            "{}/{}/{}/{}",
+            self.catalog, self.catalog_namespace, self.channel, self.name
+        )
+    }
+
+    fn values<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Value> + 'a {
+        let values = self
+            .properties
+            .iter()
+            .filter(move |property| property.kind == kind);
+        values.filter_map(|property| serde_json::from_str(&property.value).ok())
+    }
+
+    /// The APIs that its properties provide.
+    pub fn gvks(&self) -> impl Iterator<Item = Gvk> + '_ {
+        self.values("olm.gvk").map(|value| gvk(&value))
+    }
+
+    /// The packages that its properties name, with their versions.
+    pub fn packages(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.values("olm.package").map(|value| {
+            let of = |key: &str| text(&value, key).to_owned();
+            (of("/packageName"), of("/version"))
+        })
+    }
+
+    /// The labels of its properties.
+    pub fn labels(&self) -> impl Iterator<Item = String> + '_ {
+        self.values("olm.label")
+            .map(|value| text(&value, "/label").to_owned())
+    }
+}
+
+/// The API in a value of a property.
+pub(super) fn gvk(value: &Value) -> Gvk {
+    Gvk {
+        group: text(value, "/group").to_owned(),
+        version: text(value, "/version").to_owned(),
+        kind: text(value, "/kind").to_owned(),
+    }
+}
+
+fn keys(apis: &[Api]) -> BTreeSet<ApiKey> {
+    let keys = apis.iter().map(|api| ApiKey {
+        group: api.group.clone(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+        plural: String::new(),
+    });
+    keys.collect()
+}
+
+fn gvk_property(kind: &str, api: &ApiKey) -> TypedValue {
+    property(
+        kind,
+        &json!({"group": api.group, "version": api.version, "kind": api.kind}),
+    )
+}
+
+fn package_property(package: &str, version: &str) -> TypedValue {
+    property(
+        "olm.package",
+        &json!({"packageName": package, "version": version}),
+    )
+}
+
+fn property(kind: &str, value: &Value) -> TypedValue {
+    TypedValue {
+        kind: kind.to_owned(),
+        value: value.to_string(),
+    }
+}
+
+/// A dependency of the old kind as a property.
+fn as_property(dependency: &TypedValue) -> Result<TypedValue, serde_json::Error> {
+    let value: Value = serde_json::from_str(&dependency.value)?;
+    Ok(match dependency.kind.as_str() {
+        "olm.gvk" => {
+            let Gvk { group, version, kind } = gvk(&value);
+            property(
+                "olm.gvk.required",
+                &json!({"group": group, "version": version, "kind": kind}),
+            )
+        }
+        "olm.package" => property(
+            "olm.package.required",
+            &json!({"packageName": text(&value, "/packageName"), "versionRange": text(&value, "/version")}),
+        ),
+        "olm.label" => property("olm.label.required", &json!({"label": text(&value, "/label")})),
+        _ => dependency.clone(),
+    })
+}
+
+fn required_by(csv: &ClusterServiceVersion) -> BTreeSet<ApiKey> {
+    let definitions = csv.spec.custom_resource_definitions.required.iter();
+    let definitions = definitions.map(|api| {
+        let (plural, group) = api.name.split_once('.').unwrap_or_default();
+        (plural, group, api)
+    });
+    let services = csv.spec.api_service_definitions.required.iter();
+    let services = services.map(|api| (api.name.as_str(), api.group.as_str(), api));
+    let keys = definitions.chain(services).map(|(plural, group, api)| ApiKey {
+        group: group.to_owned(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+        plural: plural.to_owned(),
+    });
+    keys.collect()
+}
+
+/// The properties of a ClusterServiceVersion that does not write them down.
+fn inferred(
+    csv: &ClusterServiceVersion,
+    provided: &BTreeSet<ApiKey>,
+    required: &BTreeSet<ApiKey>,
+    owners: &[&Value],
+) -> Vec<TypedValue> {
+    let mut properties: Vec<TypedValue> = provided.iter().map(|api| gvk_property("olm.gvk", api)).collect();
+    properties.extend(required.iter().map(|api| gvk_property("olm.gvk.required", api)));
+    let packages: BTreeSet<&str> = owners.iter().map(|owner| text(owner, "/spec/name")).collect();
+    if let (Some(package), 1) = (packages.first(), packages.len()) {
+        let version = Some(csv.spec.version.as_str()).filter(|version| *version != "0.0.0");
+        properties.push(package_property(package, version.unwrap_or_default()));
+    }
+    properties
+}

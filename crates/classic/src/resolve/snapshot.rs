@@ -1,0 +1,188 @@
+//! All that a resolution may choose from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use olm_api::names::EXCLUDE_GLOBAL_CATALOGS;
+use olm_fbc::Gvk;
+use serde_json::Value;
+
+use super::chain::{self, ends_in_failure};
+use super::entry::{EXISTING, Entry};
+use super::predicate::Predicate;
+use super::{CatalogContent, Request};
+use crate::cluster::text;
+use crate::csv::ClusterServiceVersion;
+
+/// The entries of all visible catalogs and of what is installed, with indices.
+pub(super) struct Snapshot {
+    pub(super) entries: Vec<Entry>,
+    /// The catalogs as (namespace, name) in the order of preference.
+    catalogs: Vec<(String, String)>,
+    by_channel: BTreeMap<ChannelKey, Vec<usize>>,
+    by_gvk: BTreeMap<Gvk, Vec<usize>>,
+    by_package: BTreeMap<String, Vec<usize>>,
+}
+
+/// Namespace and name of the catalog, package, channel.
+type ChannelKey = (String, String, String, String);
+
+impl Snapshot {
+    pub(super) fn new(request: &Request<'_>, group: &Value) -> Result<Self, String> {
+        let is_excluded = group
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(EXCLUDE_GLOBAL_CATALOGS))
+            .is_some_and(|value| value == "true");
+        let mut visible: Vec<&CatalogContent> = request.catalogs.iter().collect();
+        visible.retain(|catalog| {
+            catalog.namespace == request.namespace
+                || (catalog.namespace == request.global_namespace && !is_excluded)
+        });
+        visible.sort_by_key(|catalog| {
+            let is_global = catalog.namespace != request.namespace;
+            (-catalog.priority, is_global, catalog.name.as_str())
+        });
+        let mut errors = Vec::new();
+        let mut snapshot = Self {
+            entries: Vec::new(),
+            catalogs: Vec::new(),
+            by_channel: BTreeMap::new(),
+            by_gvk: BTreeMap::new(),
+            by_package: BTreeMap::new(),
+        };
+        match existing(request, group) {
+            Ok(entries) => snapshot.entries = entries,
+            Err(error) => errors.push((request.namespace.to_owned(), EXISTING.to_owned(), error)),
+        }
+        for catalog in visible {
+            snapshot
+                .catalogs
+                .push((catalog.namespace.clone(), catalog.name.clone()));
+            match &catalog.bundles {
+                Ok(bundles) => {
+                    for bundle in bundles {
+                        let package = catalog.packages.get(&bundle.package_name);
+                        // A bundle that cannot be read is not offered.
+                        if let Ok(mut entry) = Entry::of_bundle(bundle, package) {
+                            entry.catalog.clone_from(&catalog.name);
+                            entry.catalog_namespace.clone_from(&catalog.namespace);
+                            snapshot.entries.push(entry);
+                        }
+                    }
+                }
+                Err(error) => errors.push((catalog.namespace.clone(), catalog.name.clone(), error.clone())),
+            }
+        }
+        errors.sort();
+        let texts = errors
+            .into_iter()
+            .map(|(namespace, name, error)| format!("error using catalogsource {namespace}/{name}: {error}"));
+        let texts: Vec<String> = texts.collect();
+        match &texts[..] {
+            [] => {}
+            [error] => return Err(error.clone()),
+            several => return Err(format!("[{}]", several.join(", "))),
+        }
+        snapshot.index();
+        Ok(snapshot)
+    }
+
+    fn index(&mut self) {
+        for (index, entry) in self.entries.iter().enumerate() {
+            self.by_channel.entry(key(entry)).or_default().push(index);
+            for gvk in entry.gvks() {
+                self.by_gvk.entry(gvk).or_default().push(index);
+            }
+            for (package, _) in entry.packages() {
+                self.by_package.entry(package).or_default().push(index);
+            }
+        }
+    }
+
+    /// The installed entry with this name.
+    pub(super) fn installed(&self, name: &str) -> Vec<&Entry> {
+        let existing = self.entries.iter().take_while(|entry| entry.is_existing());
+        existing.filter(|entry| entry.name == name).collect()
+    }
+
+    /// The entries of a catalog; of all where none is named.
+    pub(super) fn of_catalog<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| {
+            let is_any = namespace.is_empty() && name.is_empty() && !entry.is_existing();
+            is_any || (entry.catalog == name && entry.catalog_namespace == namespace)
+        })
+    }
+
+    /// What satisfies a requirement of an entry: installed ones, then by catalog, channel and chain.
+    pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<&Entry>, String> {
+        let found: Vec<usize> = match wanted {
+            Predicate::Gvk(gvk) => self.by_gvk.get(gvk).cloned().unwrap_or_default(),
+            Predicate::Package(name, ..) => self.by_package.get(name).cloned().unwrap_or_default(),
+            _ => (0..self.entries.len()).collect(),
+        };
+        let found = found.iter().filter_map(|index| self.entries.get(*index));
+        let found: Vec<&Entry> = found.filter(|entry| wanted.holds(entry)).collect();
+        let mut providers: Vec<&Entry> = found
+            .iter()
+            .filter(|entry| entry.is_existing())
+            .copied()
+            .collect();
+        providers.sort_by_key(|entry| &entry.name);
+        providers.dedup_by_key(|entry| &entry.name);
+        let channels: BTreeSet<(usize, bool, ChannelKey)> = found
+            .iter()
+            .filter(|entry| !entry.is_existing())
+            .map(|entry| (self.rank(of, entry), !entry.is_default_channel, key(entry)))
+            .collect();
+        for (_, _, channel) in channels {
+            let members = self.by_channel.get(&channel).into_iter().flatten();
+            let members: Vec<&Entry> = members.filter_map(|index| self.entries.get(*index)).collect();
+            let chain = chain::sorted(&members)?;
+            providers.extend(chain.into_iter().filter(|entry| wanted.holds(entry)));
+        }
+        Ok(providers)
+    }
+
+    /// The place of an entry's catalog for what another entry requires.
+    fn rank(&self, of: &Entry, entry: &Entry) -> usize {
+        if of.catalog == entry.catalog && of.catalog_namespace == entry.catalog_namespace {
+            return 0;
+        }
+        let mut catalogs = self.catalogs.iter();
+        let found = catalogs
+            .position(|(namespace, name)| *namespace == entry.catalog_namespace && *name == entry.catalog);
+        found.map_or(usize::MAX, |index| index + 1)
+    }
+}
+
+fn key(entry: &Entry) -> ChannelKey {
+    (
+        entry.catalog_namespace.clone(),
+        entry.catalog.clone(),
+        entry.package.clone(),
+        entry.channel.clone(),
+    )
+}
+
+/// What is installed. Where failures are passed over, what a failed one was to replace does not count.
+fn existing(request: &Request<'_>, group: &Value) -> Result<Vec<Entry>, String> {
+    let fails_forward = text(group, "/spec/upgradeStrategy") == "TechPreviewUnsafeFailForward";
+    let is_here = |object: &&Value| text(object, "/metadata/namespace") == request.namespace;
+    let mut csvs: Vec<&Value> = request.csvs.iter().copied().filter(is_here).collect();
+    csvs.sort_by_key(|csv| text(csv, "/metadata/name"));
+    let mut entries = Vec::new();
+    for object in &csvs {
+        let csv = ClusterServiceVersion::read(object).map_err(|error| error.to_string())?;
+        if csv.is_copy() {
+            continue;
+        }
+        if fails_forward && ends_in_failure(&csv.metadata.name, &csvs)? && csv.status.phase == "Replacing" {
+            continue;
+        }
+        entries.push(Entry::of_csv(object, request.subscriptions.iter().copied())?);
+    }
+    Ok(entries)
+}

@@ -1,0 +1,97 @@
+//! What the chosen operators come to: bundles to unpack, Subscriptions to make and to move.
+
+use serde_json::{Value, json};
+
+use super::Resolved;
+use super::entry::Entry;
+use crate::cluster::{put, text};
+use crate::install_plan::{BundleContent, Origin, Step, bundle_steps, subscription_step};
+use crate::properties::write_annotation;
+
+pub(super) fn resolved(
+    namespace: &str,
+    operators: Vec<Entry>,
+    subscriptions: &[&Value],
+    csvs: &[&Value],
+) -> Result<Resolved, String> {
+    let mut resolved = Resolved::default();
+    for entry in &operators {
+        let matching: Vec<&Value> = subscriptions
+            .iter()
+            .copied()
+            .filter(|subscription| is_for(subscription, entry))
+            .collect();
+        let is_there = csvs.iter().any(|csv| {
+            text(csv, "/metadata/name") == entry.name && text(csv, "/metadata/namespace") == namespace
+        });
+        let is_current =
+            |subscription: &&Value| is_there && text(subscription, "/status/currentCSV") == entry.name;
+        if !matching.is_empty() && matching.iter().all(is_current) {
+            continue;
+        }
+        let origin = Origin {
+            namespace: namespace.to_owned(),
+            replaces: entry.replaces.clone(),
+            catalog: entry.catalog.clone(),
+            catalog_namespace: entry.catalog_namespace.clone(),
+        };
+        if let Some(bundle) = &entry.inline {
+            let content = BundleContent {
+                csv: bundle.csv_json.clone(),
+                objects: bundle.object.clone(),
+                properties: bundle.properties.clone(),
+            };
+            let steps = bundle_steps(&content, &origin).map_err(|error| error.to_string())?;
+            resolved.resolution.steps.extend(steps.iter().map(Step::to_value));
+        } else {
+            resolved.resolution.bundle_lookups.push(lookup(entry)?);
+        }
+        if matching.is_empty() {
+            resolved
+                .resolution
+                .steps
+                .push(subscription_step(&entry.package, &entry.channel, &entry.name, &origin).to_value());
+        }
+        for subscription in matching {
+            if text(subscription, "/status/currentCSV") != entry.name {
+                let name = text(subscription, "/metadata/name").to_owned();
+                resolved.resolution.updated.insert(name, entry.name.clone());
+            }
+        }
+    }
+    resolved.operators = operators;
+    Ok(resolved)
+}
+
+/// Whether a Subscription is for the package, channel and catalog of an entry.
+fn is_for(subscription: &Value, entry: &Entry) -> bool {
+    let is = |pointer: &str, value: &str| text(subscription, pointer) == value;
+    let is_open = |pointer: &str, value: &str| is(pointer, "") || is(pointer, value);
+    is("/spec/name", &entry.package)
+        && is_open("/spec/channel", &entry.channel)
+        && is_open("/spec/source", &entry.catalog)
+        && is_open("/spec/sourceNamespace", &entry.catalog_namespace)
+}
+
+fn lookup(entry: &Entry) -> Result<Value, String> {
+    let mut lookup = json!({
+        "path": entry.bundle_path,
+        "identifier": entry.name,
+        "catalogSourceRef": {"namespace": entry.catalog_namespace, "name": entry.catalog},
+        "properties": write_annotation(&entry.properties)?,
+        "conditions": [
+            {
+                "type": "BundleLookupNotPersisted", "status": "True", "reason": "BundleNotUnpacked",
+                "message": "bundle contents have not yet been persisted to installplan status",
+            },
+            {
+                "type": "BundleLookupPending", "status": "True", "reason": "JobNotStarted",
+                "message": "unpack job not yet started",
+            },
+        ],
+    });
+    if !entry.replaces.is_empty() {
+        put(&mut lookup, &[], "replaces", json!(entry.replaces));
+    }
+    Ok(lookup)
+}
