@@ -52,7 +52,8 @@ pub struct Facts<'a> {
 /// What a pass over a plan wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// The plan with its status after the pass.
+    /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller writes
+    /// them first.
     pub plan: Value,
     /// The objects to write, whole, in this order. The UID of an owner that the pass itself creates is empty: it is filled in
     /// when the object is written.

@@ -97,3 +97,5 @@ pub const IMAGE_TEMPLATE_ANNOTATION: &str = "olm.catalogImageTemplate";
 pub const PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
 /// The annotation of a Subscription with the InstallPlan that made it for a dependency.
 pub const GENERATED_BY_ANNOTATION: &str = "olm.generated-by";
+/// The annotation of a ConfigMap with an unpacked bundle: how its files are encoded.
+pub const CONTENT_ENCODING_ANNOTATION: &str = "olm.contentEncoding";

@@ -8,7 +8,7 @@ use super::{Facts, WAITING, definitions};
 use crate::cluster::{items, text};
 use crate::names;
 
-/// What carrying out a plan came to.
+/// The result of carrying out a plan.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) written: Vec<Value>,
@@ -18,7 +18,7 @@ pub(super) struct Done {
     pub(super) error: Option<String>,
 }
 
-/// What a plan says that has a step of a kind or status that nobody knows.
+/// The error of a plan with a step of an unknown kind or status.
 const INVALID: &str = "the InstallPlan contains invalid data";
 const UNSUPPORTED: &str = "UnsupportedResource";
 

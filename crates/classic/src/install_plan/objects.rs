@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::Facts;
 use super::failure::Failure;
+use super::reference::Bundles;
 use super::steps::BUNDLE_SECRET;
-use super::{Facts, reference};
 use crate::cluster::{items, object_at, put, text};
 use crate::install::owner_reference;
 use crate::names;
@@ -43,6 +44,7 @@ pub(super) struct Objects<'a> {
     plan: &'a Value,
     pub(super) facts: &'a Facts<'a>,
     written: Vec<Value>,
+    bundles: Bundles,
 }
 
 impl<'a> Objects<'a> {
@@ -51,6 +53,7 @@ impl<'a> Objects<'a> {
             plan,
             facts,
             written: Vec::new(),
+            bundles: Bundles::default(),
         }
     }
 
@@ -79,8 +82,9 @@ impl<'a> Objects<'a> {
     }
 
     /// The manifest of a step as JSON or YAML.
-    pub(super) fn manifest(&self, step: &Value) -> Result<String, Failure> {
-        let manifest = reference::manifest(step, self.namespace(), self.facts.cluster);
+    pub(super) fn manifest(&mut self, step: &Value) -> Result<String, Failure> {
+        let namespace = self.namespace();
+        let manifest = self.bundles.manifest(step, namespace, self.facts.cluster);
         manifest.map_err(Failure::Other)
     }
 
@@ -101,7 +105,7 @@ impl<'a> Objects<'a> {
     }
 
     /// The manifest of a step, with apiVersion and kind.
-    fn object(&self, step: &Value) -> Result<Value, Failure> {
+    fn object(&mut self, step: &Value) -> Result<Value, Failure> {
         let manifest = self.manifest(step)?;
         let name = text(step, "/resource/name");
         let mut object: Value = serde_json::from_str(&manifest).map_err(|error| {
@@ -118,7 +122,7 @@ impl<'a> Objects<'a> {
         Ok(object)
     }
 
-    fn placed(&self, step: &Value) -> Result<Value, Failure> {
+    fn placed(&mut self, step: &Value) -> Result<Value, Failure> {
         let mut object = self.object(step)?;
         put(&mut object, &["metadata"], "namespace", self.namespace());
         Ok(object)

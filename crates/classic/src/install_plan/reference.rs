@@ -1,12 +1,22 @@
 //! Steps that name the unpacked bundle that holds their object.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::steps::{BundleContent, Origin, bundle_steps};
+use super::steps::{BundleContent, Origin, Step, bundle_steps};
 use crate::cluster::{Cluster, text};
 use crate::names;
 use crate::properties::read_annotation;
+
+/// The largest file of an unpacked bundle, in bytes.
+const MAX_FILE: u64 = 16 << 20;
 
 /// The manifest of a step whose object stands in a ConfigMap.
 #[derive(Debug, Default, Deserialize)]
@@ -21,22 +31,75 @@ struct Reference {
     properties: String,
 }
 
-/// The object of a step as JSON: its manifest, or what the manifest refers to.
-///
-/// # Errors
-/// When the unpacked bundle does not exist, cannot be read, or does not hold the object.
-pub(super) fn manifest(step: &Value, namespace: &str, cluster: &Cluster) -> Result<String, String> {
-    let manifest = text(step, "/resource/manifest");
-    let reference: Reference = serde_json::from_str(manifest).unwrap_or_default();
-    let parts = [
-        &reference.name,
-        &reference.namespace,
-        &reference.catalog_source_name,
-        &reference.catalog_source_namespace,
-    ];
-    if reference.kind != "ConfigMap" || parts.iter().any(|part| part.is_empty()) {
-        return Ok(manifest.to_owned());
+/// The unpacked bundles that steps refer to, each read once.
+#[derive(Debug, Default)]
+pub(super) struct Bundles {
+    /// The steps of a bundle by the reference to it.
+    steps: BTreeMap<String, Vec<Step>>,
+}
+
+impl Bundles {
+    /// The object of a step as JSON or YAML: its manifest, or the object that the manifest refers to.
+    ///
+    /// # Errors
+    /// When the unpacked bundle does not exist, cannot be read, or does not hold the object.
+    pub(super) fn manifest(
+        &mut self,
+        step: &Value,
+        namespace: &str,
+        cluster: &Cluster,
+    ) -> Result<String, String> {
+        let manifest = text(step, "/resource/manifest");
+        let reference: Reference = serde_json::from_str(manifest).unwrap_or_default();
+        if !reference.is_complete() {
+            return Ok(manifest.to_owned());
+        }
+        let csv = text(step, "/resolving");
+        if !self.steps.contains_key(manifest) {
+            let steps = unpacked(reference, manifest, csv, namespace, cluster)?;
+            self.steps.insert(manifest.to_owned(), steps);
+        }
+        let field = |name: &str| text(step, &format!("/resource/{name}"));
+        let mut steps = self.steps.get(manifest).into_iter().flatten();
+        let found = steps.find(|found| {
+            [&found.group, &found.version, &found.kind, &found.name]
+                == [field("group"), field("version"), field("kind"), field("name")]
+        });
+        found.map(|found| found.manifest.to_string()).ok_or_else(|| {
+            format!(
+                "couldn't find unpacked step for {csv}: {}[{}/{}/{} ({}/{})] ({})",
+                field("name"),
+                field("group"),
+                field("version"),
+                field("kind"),
+                field("sourceName"),
+                field("sourceNamespace"),
+                text(step, "/status"),
+            )
+        })
     }
+}
+
+impl Reference {
+    fn is_complete(&self) -> bool {
+        let parts = [
+            &self.name,
+            &self.namespace,
+            &self.catalog_source_name,
+            &self.catalog_source_namespace,
+        ];
+        self.kind == "ConfigMap" && parts.iter().all(|part| !part.is_empty())
+    }
+}
+
+/// The steps of the bundle that a reference names.
+fn unpacked(
+    reference: Reference,
+    manifest: &str,
+    csv: &str,
+    namespace: &str,
+    cluster: &Cluster,
+) -> Result<Vec<Step>, String> {
     let map = cluster
         .get("ConfigMap", &reference.namespace, &reference.name)
         .ok_or_else(|| {
@@ -45,7 +108,6 @@ pub(super) fn manifest(step: &Value, namespace: &str, cluster: &Cluster) -> Resu
                 reference.name
             )
         })?;
-    let csv = text(step, "/resolving");
     let properties = match reference.properties.as_str() {
         "" => Vec::new(),
         properties => read_annotation(properties)
@@ -61,33 +123,34 @@ pub(super) fn manifest(step: &Value, namespace: &str, cluster: &Cluster) -> Resu
         catalog: reference.catalog_source_name,
         catalog_namespace: reference.catalog_source_namespace,
     };
-    let steps = bundle_steps(&bundle, &origin).map_err(|error| error.to_string())?;
-    let field = |name: &str| text(step, &format!("/resource/{name}"));
-    let found = steps.into_iter().find(|found| {
-        [&found.group, &found.version, &found.kind, &found.name]
-            == [field("group"), field("version"), field("kind"), field("name")]
-    });
-    found.map(|found| found.manifest.to_string()).ok_or_else(|| {
-        format!(
-            "couldn't find unpacked step for {csv}: {}[{}/{}/{} ({}/{})] ({})",
-            field("name"),
-            field("group"),
-            field("version"),
-            field("kind"),
-            field("sourceName"),
-            field("sourceNamespace"),
-            text(step, "/status"),
-        )
-    })
+    bundle_steps(&bundle, &origin).map_err(|error| error.to_string())
 }
 
-/// The objects of an unpacked bundle. Only text is read: nothing that we run packs bundles into ConfigMaps.
+/// The objects of an unpacked bundle: the files in `data` and `binaryData`.
 fn content(map: &Value) -> Result<BundleContent, String> {
-    let data = map.get("data").and_then(Value::as_object);
+    let name = text(map, "/metadata/name");
+    let fail = |key: &str, error: &dyn Display| {
+        format!("error converting bundle to json: configmap {name}, key {key}: {error}")
+    };
+    let is_packed = map
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(names::CONTENT_ENCODING_ANNOTATION))
+        .is_some_and(|encoding| encoding == "gzip+base64");
+    let mut files: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    for (key, file) in entries(map, "data") {
+        files.insert(key, file.as_bytes().to_vec());
+    }
+    for (key, file) in entries(map, "binaryData") {
+        let mut bytes = STANDARD.decode(file).map_err(|error| fail(key, &error))?;
+        if is_packed {
+            let packed = STANDARD.decode(bytes).map_err(|error| fail(key, &error))?;
+            bytes = inflated(&packed).map_err(|error| fail(key, &error))?;
+        }
+        files.insert(key, bytes);
+    }
     let mut content = BundleContent::default();
-    for (key, text_of) in data.into_iter().flatten() {
-        let object = olm_yaml::to_json(text_of.as_str().unwrap_or_default())
-            .map_err(|error| format!("error converting bundle to json: {key}: {error}"))?;
+    for (key, file) in files {
+        let object = olm_yaml::to_json(file).map_err(|error| fail(key, &error))?;
         let json = object.to_string();
         if text(&object, "/kind") == names::CSV_KIND {
             content.csv.clone_from(&json);
@@ -95,4 +158,74 @@ fn content(map: &Value) -> Result<BundleContent, String> {
         content.objects.push(json);
     }
     Ok(content)
+}
+
+fn entries<'a>(map: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let files = map.get(field).and_then(Value::as_object).into_iter().flatten();
+    files.map(|(key, file)| (key.as_str(), file.as_str().unwrap_or_default()))
+}
+
+/// The content of a gzip stream of at most [`MAX_FILE`] bytes.
+fn inflated(packed: &[u8]) -> Result<Vec<u8>, std::io::Error> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed)
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_FILE) {
+        Ok(bytes)
+    } else {
+        Err(std::io::Error::other(format!(
+            "the file is larger than {MAX_FILE} bytes"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use serde_json::json;
+
+    use super::*;
+
+    fn packed(file: &[u8]) -> String {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(file).unwrap();
+        STANDARD.encode(STANDARD.encode(encoder.finish().unwrap()))
+    }
+
+    fn map(file: &[u8]) -> Value {
+        json!({
+            "metadata": {"name": "m", "annotations": {"olm.contentEncoding": "gzip+base64"}},
+            "binaryData": {"csv.yaml": packed(file)},
+        })
+    }
+
+    #[test]
+    fn packed_files_are_read() {
+        let csv = b"kind: ClusterServiceVersion\nmetadata: {name: a}\n";
+        let content = content(&map(csv)).unwrap();
+        assert_eq!(
+            content.csv,
+            r#"{"kind":"ClusterServiceVersion","metadata":{"name":"a"}}"#
+        );
+        assert_eq!(content.objects, [content.csv]);
+    }
+
+    #[test]
+    fn a_file_that_grows_too_large_is_refused() {
+        let zeros = vec![b' '; usize::try_from(MAX_FILE).unwrap() + 1];
+        let error = content(&map(&zeros)).unwrap_err();
+        assert!(error.contains("key csv.yaml: the file is larger than"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_packed_as_announced_names_its_key() {
+        let mut map = map(b"");
+        map["binaryData"]["csv.yaml"] = json!(STANDARD.encode("plain"));
+        let error = content(&map).unwrap_err();
+        assert!(error.contains("configmap m, key csv.yaml"), "{error}");
+    }
 }
