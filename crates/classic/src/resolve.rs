@@ -1,4 +1,4 @@
-//! The resolution of a namespace: which operators its Subscriptions come to.
+//! The resolution of a namespace: the operators that its Subscriptions install.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::entry::Entry;
 use crate::cluster::text;
 
-/// The entries of one channel from its head along what each replaces. What another entry skips is left out, also where it
-/// is replaced.
+/// The entries of one channel, from its head along `replaces`. Entries that another one skips are left out.
 ///
 /// # Errors
 /// When there is not exactly one chain.
@@ -55,7 +54,7 @@ pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String
 /// The edges between the entries of a channel, by their positions.
 #[derive(Default)]
 struct Edges {
-    /// What each replaces.
+    /// The entry that each replaces.
     replaces: BTreeMap<usize, usize>,
     /// The last entry that replaces or skips each.
     replaced_by: BTreeMap<usize, usize>,
@@ -80,7 +79,7 @@ impl Edges {
         edges
     }
 
-    /// Whether the entry that stands for a newer one does not name it as what it replaces.
+    /// Whether the entry is skipped: the last entry that replaces or skips it has another one in `replaces`.
     fn is_skipped(&self, index: usize) -> bool {
         let by = self.replaced_by.get(&index);
         by.is_some_and(|by| self.replaces.get(by) != Some(&index))

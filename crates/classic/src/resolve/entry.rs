@@ -1,4 +1,4 @@
-//! What the resolver knows of a bundle in a channel, or of an installed ClusterServiceVersion.
+//! An operator that a resolution may choose: a bundle in a channel, or an installed ClusterServiceVersion.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::operator_group::{ApiKey, provided_by};
 use crate::properties::read_annotation;
 use crate::registry::{Api, BundleMessage, PackageMessage, TypedValue};
 
-/// The name of the catalog that stands for what is installed.
+/// The name of the catalog that holds the installed ClusterServiceVersions.
 pub const EXISTING: &str = "@existing";
 
 /// One operator that may be chosen.
@@ -34,9 +34,9 @@ pub struct Entry {
     pub catalog_namespace: String,
     /// The version, where there is one.
     pub version: Option<Version>,
-    /// What it replaces.
+    /// The name of the ClusterServiceVersion that it replaces; empty for none.
     pub replaces: String,
-    /// What it skips.
+    /// The names of the ClusterServiceVersions that it skips.
     pub skips: Vec<String>,
     /// The versions that it replaces.
     pub skip_range: Option<Range>,
@@ -44,7 +44,7 @@ pub struct Entry {
     pub provided: BTreeSet<ApiKey>,
     /// The APIs that it requires.
     pub required: BTreeSet<ApiKey>,
-    /// What it says of itself and requires.
+    /// Its properties: package, provided APIs, labels and requirements.
     pub properties: Vec<TypedValue>,
     /// Its image.
     pub bundle_path: String,
@@ -56,6 +56,7 @@ pub struct Entry {
     pub subscription: Option<String>,
     /// The startingCSV by which it was chosen.
     pub starting_csv: String,
+    parsed: Parsed,
 }
 
 impl Entry {
@@ -109,6 +110,7 @@ impl Entry {
             skip_range: Range::parse(&bundle.skip_range).ok(),
             provided,
             required,
+            parsed: Parsed::of(&properties),
             properties,
             bundle_path: bundle.bundle_path.clone(),
             inline: bundle.bundle_path.is_empty().then(|| Box::new(bundle.clone())),
@@ -159,13 +161,14 @@ impl Entry {
             replaces: csv.spec.replaces.clone(),
             provided,
             required,
+            parsed: Parsed::of(&properties),
             properties,
             subscription: owners
                 .first()
                 .map(|owner| text(owner, "/metadata/name").to_owned()),
             ..Self::default()
         };
-        let package = entry.packages().next().map(|(package, _)| package);
+        let package = entry.packages().first().map(|(package, _)| package.clone());
         entry.package = package.unwrap_or_default();
         Ok(entry)
     }
@@ -183,31 +186,49 @@ impl Entry {
         )
     }
 
-    fn values<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = Value> + 'a {
-        let values = self
-            .properties
-            .iter()
-            .filter(move |property| property.kind == kind);
-        values.filter_map(|property| serde_json::from_str(&property.value).ok())
-    }
-
     /// The APIs that its properties provide.
-    pub fn gvks(&self) -> impl Iterator<Item = Gvk> + '_ {
-        self.values("olm.gvk").map(|value| gvk(&value))
+    pub fn gvks(&self) -> &[Gvk] {
+        &self.parsed.gvks
     }
 
     /// The packages that its properties name, with their versions.
-    pub fn packages(&self) -> impl Iterator<Item = (String, String)> + '_ {
-        self.values("olm.package").map(|value| {
-            let of = |key: &str| text(&value, key).to_owned();
-            (of("/packageName"), of("/version"))
-        })
+    pub fn packages(&self) -> &[(String, String)] {
+        &self.parsed.packages
     }
 
     /// The labels of its properties.
-    pub fn labels(&self) -> impl Iterator<Item = String> + '_ {
-        self.values("olm.label")
-            .map(|value| text(&value, "/label").to_owned())
+    pub fn labels(&self) -> &[String] {
+        &self.parsed.labels
+    }
+}
+
+/// The properties that requirements look at, parsed. A value that cannot be read counts as absent.
+#[derive(Debug, Clone, Default)]
+struct Parsed {
+    gvks: Vec<Gvk>,
+    packages: Vec<(String, String)>,
+    labels: Vec<String>,
+}
+
+impl Parsed {
+    fn of(properties: &[TypedValue]) -> Self {
+        let mut parsed = Self::default();
+        for property in properties {
+            let kind = property.kind.as_str();
+            if !["olm.gvk", "olm.package", "olm.label"].contains(&kind) {
+                continue;
+            }
+            let Ok(value) = serde_json::from_str::<Value>(&property.value) else {
+                continue;
+            };
+            let field = |key: &str| text(&value, key).to_owned();
+            match kind {
+                "olm.gvk" => parsed.gvks.push(gvk(&value)),
+                "olm.package" => parsed.packages.push((field("/packageName"), field("/version"))),
+                _ => parsed.labels.push(field("/label")),
+            }
+        }
+        parsed
     }
 }
 

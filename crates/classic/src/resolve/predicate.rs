@@ -1,4 +1,4 @@
-//! What a bundle requires of another one. A constraint is about one bundle, compound ones too.
+//! Requirements of a bundle on another one. One bundle must satisfy the whole of a constraint, also of a compound one.
 
 use olm_constraint::cel::{Budget, Program, Value as CelValue};
 use olm_constraint::{Constraint, PackageConstraint};
@@ -106,7 +106,7 @@ impl Predicate {
     /// Whether an entry satisfies it. A rule that cannot be evaluated does not hold.
     pub(super) fn holds(&self, entry: &Entry) -> bool {
         match self {
-            Self::Gvk(gvk) => entry.gvks().any(|found| found == *gvk),
+            Self::Gvk(gvk) => entry.gvks().contains(gvk),
             Self::Package(name, _, range) => {
                 let is_inside = |version: &str| {
                     parse_version(version).is_ok_and(|version| range.contains(&version))
@@ -115,10 +115,10 @@ impl Predicate {
                             .as_ref()
                             .is_some_and(|version| range.contains(version))
                 };
-                let mut packages = entry.packages();
-                packages.any(|(package, version)| package == *name && is_inside(&version))
+                let mut packages = entry.packages().iter();
+                packages.any(|(package, version)| package == name && is_inside(version))
             }
-            Self::Label(label) => entry.labels().any(|found| found == *label),
+            Self::Label(label) => entry.labels().contains(label),
             Self::All(parts) => parts.iter().all(|part| part.holds(entry)),
             Self::Any(parts) => parts.iter().any(|part| part.holds(entry)),
             Self::Not(parts) => !parts.iter().any(|part| part.holds(entry)),

@@ -1,4 +1,4 @@
-//! All that a resolution may choose from.
+//! The operators that a resolution may choose from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use super::{CatalogContent, Request};
 use crate::cluster::text;
 use crate::csv::ClusterServiceVersion;
 
-/// The entries of all visible catalogs and of what is installed, with indices.
+/// The entries of the visible catalogs and of the installed ClusterServiceVersions, with indices.
 pub(super) struct Snapshot {
     pub(super) entries: Vec<Entry>,
     /// The catalogs as (namespace, name) in the order of preference.
     catalogs: Vec<(String, String)>,
-    by_channel: BTreeMap<ChannelKey, Vec<usize>>,
+    /// The entries of each channel; the channels are sorted by catalog, package and name.
+    channels: Vec<Vec<usize>>,
+    /// The channel of each entry, as an index of `channels`.
+    channel_of: Vec<usize>,
     by_gvk: BTreeMap<Gvk, Vec<usize>>,
     by_package: BTreeMap<String, Vec<usize>>,
 }
-
-/// Namespace and name of the catalog, package, channel.
-type ChannelKey = (String, String, String, String);
 
 impl Snapshot {
     pub(super) fn new(request: &Request<'_>, group: &Value) -> Result<Self, String> {
@@ -45,7 +45,8 @@ impl Snapshot {
         let mut snapshot = Self {
             entries: Vec::new(),
             catalogs: Vec::new(),
-            by_channel: BTreeMap::new(),
+            channels: Vec::new(),
+            channel_of: Vec::new(),
             by_gvk: BTreeMap::new(),
             by_package: BTreeMap::new(),
         };
@@ -87,15 +88,29 @@ impl Snapshot {
     }
 
     fn index(&mut self) {
+        let mut channels: BTreeMap<[&str; 4], Vec<usize>> = BTreeMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            self.by_channel.entry(key(entry)).or_default().push(index);
+            let key = [
+                entry.catalog_namespace.as_str(),
+                entry.catalog.as_str(),
+                entry.package.as_str(),
+                entry.channel.as_str(),
+            ];
+            channels.entry(key).or_default().push(index);
             for gvk in entry.gvks() {
-                self.by_gvk.entry(gvk).or_default().push(index);
+                self.by_gvk.entry(gvk.clone()).or_default().push(index);
             }
             for (package, _) in entry.packages() {
-                self.by_package.entry(package).or_default().push(index);
+                self.by_package.entry(package.clone()).or_default().push(index);
             }
         }
+        self.channels = channels.into_values().collect();
+        let mut of_entries: Vec<(usize, usize)> = Vec::new();
+        for (channel, members) in self.channels.iter().enumerate() {
+            of_entries.extend(members.iter().map(|index| (*index, channel)));
+        }
+        of_entries.sort_unstable();
+        self.channel_of = of_entries.into_iter().map(|(_, channel)| channel).collect();
     }
 
     /// The installed entry with this name.
@@ -116,29 +131,29 @@ impl Snapshot {
         })
     }
 
-    /// What satisfies a requirement of an entry: installed ones, then by catalog, channel and chain.
+    /// The entries that satisfy a requirement of another one: installed ones first, then by catalog, channel and chain.
     pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<&Entry>, String> {
         let found: Vec<usize> = match wanted {
             Predicate::Gvk(gvk) => self.by_gvk.get(gvk).cloned().unwrap_or_default(),
             Predicate::Package(name, ..) => self.by_package.get(name).cloned().unwrap_or_default(),
             _ => (0..self.entries.len()).collect(),
         };
-        let found = found.iter().filter_map(|index| self.entries.get(*index));
-        let found: Vec<&Entry> = found.filter(|entry| wanted.holds(entry)).collect();
-        let mut providers: Vec<&Entry> = found
-            .iter()
-            .filter(|entry| entry.is_existing())
-            .copied()
-            .collect();
+        let found = found
+            .into_iter()
+            .filter_map(|index| Some((index, self.entries.get(index)?)))
+            .filter(|(_, entry)| wanted.holds(entry));
+        let (mut providers, mut channels) = (Vec::new(), BTreeSet::new());
+        for (index, entry) in found {
+            if entry.is_existing() {
+                providers.push(entry);
+            } else if let Some(channel) = self.channel_of.get(index) {
+                channels.insert((self.rank(of, entry), !entry.is_default_channel, *channel));
+            }
+        }
         providers.sort_by_key(|entry| &entry.name);
         providers.dedup_by_key(|entry| &entry.name);
-        let channels: BTreeSet<(usize, bool, ChannelKey)> = found
-            .iter()
-            .filter(|entry| !entry.is_existing())
-            .map(|entry| (self.rank(of, entry), !entry.is_default_channel, key(entry)))
-            .collect();
         for (_, _, channel) in channels {
-            let members = self.by_channel.get(&channel).into_iter().flatten();
+            let members = self.channels.get(channel).into_iter().flatten();
             let members: Vec<&Entry> = members.filter_map(|index| self.entries.get(*index)).collect();
             let chain = chain::sorted(&members)?;
             providers.extend(chain.into_iter().filter(|entry| wanted.holds(entry)));
@@ -146,7 +161,7 @@ impl Snapshot {
         Ok(providers)
     }
 
-    /// The place of an entry's catalog for what another entry requires.
+    /// The preference of an entry's catalog where another entry requires it; 0 is the requiring entry's own catalog.
     fn rank(&self, of: &Entry, entry: &Entry) -> usize {
         if of.catalog == entry.catalog && of.catalog_namespace == entry.catalog_namespace {
             return 0;
@@ -158,16 +173,8 @@ impl Snapshot {
     }
 }
 
-fn key(entry: &Entry) -> ChannelKey {
-    (
-        entry.catalog_namespace.clone(),
-        entry.catalog.clone(),
-        entry.package.clone(),
-        entry.channel.clone(),
-    )
-}
-
-/// What is installed. Where failures are passed over, what a failed one was to replace does not count.
+/// The installed ClusterServiceVersions. Where the OperatorGroup lets upgrades pass over failures, those that a failed one
+/// replaces are left out.
 fn existing(request: &Request<'_>, group: &Value) -> Result<Vec<Entry>, String> {
     let fails_forward = text(group, "/spec/upgradeStrategy") == "TechPreviewUnsafeFailForward";
     let is_here = |object: &&Value| text(object, "/metadata/namespace") == request.namespace;

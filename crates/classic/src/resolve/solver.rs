@@ -1,7 +1,8 @@
 //! A search for a set of variables that satisfies all constraints and prefers what is named first.
 //!
-//! Mandatory variables are chosen in their order; what a chosen one depends on is queued behind what is waiting, and the
-//! first option that works is taken. Nothing is chosen that no dependency asks for, so there are no extras to remove.
+//! The solver chooses mandatory variables in their order. The dependencies of a chosen variable go to the end of a queue; for
+//! each of them the solver takes the first option that violates no constraint. It chooses no variable without a dependency
+//! on it, so there are no extras to remove.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +83,8 @@ pub fn solve(variables: &[Variable]) -> Result<Vec<String>, SolveError> {
         Found::Contradiction(core) => core,
         Found::OutOfSteps => return Err(SolveError::TooHard),
     };
-    // Each constraint that the rest contradicts itself without goes. When the steps run out, the core stays larger.
+    // Remove each constraint without which the others still contradict each other. When the steps run out, the core stays
+    // larger.
     for constraint in core.clone() {
         if !core.contains(&constraint) {
             continue;
@@ -208,7 +210,7 @@ impl<'a> Problem<'a> {
             .filter_map(|index| Some((*index, self.rules.get(*index)?)))
     }
 
-    /// Why a variable cannot be chosen now: the constraint and the depths of what it does not go with.
+    /// The constraint that forbids a variable now, and the depths of the chosen variables that it conflicts with.
     fn obstacle(
         &self,
         variable: usize,
@@ -305,7 +307,7 @@ impl<'a> Problem<'a> {
                 choice.next = 0;
                 choice.blamed.clear();
             }
-            // What was cut off held chosen variables too.
+            // The choices that `truncate` removed had chosen variables, too.
             depths.retain(|_, found| *found < target);
             if let Some(choice) = choices.get_mut(target) {
                 choice.blamed.extend(blamed);

@@ -1,4 +1,4 @@
-//! What the chosen operators come to: bundles to unpack, Subscriptions to make and to move.
+//! The steps, bundle lookups and Subscription updates that install the chosen operators.
 
 use serde_json::{Value, json};
 

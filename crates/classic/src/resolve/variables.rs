@@ -1,4 +1,5 @@
-//! The variables of a resolution, made of what the Subscriptions ask for and all that this may need.
+//! The variables of a resolution: one for each Subscription, each bundle that it may choose, and each bundle that those
+//! may require.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,11 +12,14 @@ use super::snapshot::Snapshot;
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
 
-/// The variables, and the entries by the names of theirs.
+/// The variables, and the entries by the ids of their variables.
 pub(super) struct Variables {
     pub(super) all: Vec<Variable>,
     pub(super) entries: BTreeMap<String, Entry>,
 }
+
+/// The ids of the installed operators that a candidate replaces, by the id of the candidate. Neither is chosen with the other.
+type Conflicts = BTreeMap<String, BTreeSet<String>>;
 
 pub(super) fn variables(
     snapshot: &Snapshot,
@@ -24,7 +28,7 @@ pub(super) fn variables(
 ) -> Result<Variables, String> {
     let mut heads = Vec::new();
     let mut waiting: VecDeque<Entry> = VecDeque::new();
-    let mut conflicts: BTreeMap<String, String> = BTreeMap::new();
+    let mut conflicts = Conflicts::new();
     for subscription in subscriptions {
         let (variable, candidates) = of_subscription(snapshot, namespace, subscription, &mut conflicts)?;
         heads.push(variable);
@@ -33,6 +37,7 @@ pub(super) fn variables(
     let existing = snapshot.entries.iter().filter(|entry| entry.is_existing());
     let orphans: Vec<&Entry> = existing.filter(|entry| entry.subscription.is_none()).collect();
     waiting.extend(orphans.iter().map(|entry| (*entry).clone()));
+    let mut queued: BTreeSet<String> = waiting.iter().map(Entry::id).collect();
     let (mut bundles, mut entries) = (Vec::new(), BTreeMap::new());
     while let Some(entry) = waiting.pop_front() {
         let id = entry.id();
@@ -56,17 +61,22 @@ pub(super) fn variables(
         {
             constraints.push(constraint(Rule::Prohibited, format!("bundle {id} is deprecated")));
         }
-        if let Some(replaced) = conflicts.get(&id) {
+        for replaced in conflicts.get(&id).into_iter().flatten() {
             let shown = format!("{id} conflicts with {replaced}");
             constraints.push(constraint(Rule::Conflict(replaced.clone()), shown));
         }
         for wanted in requirements(&entry)? {
             let providers = snapshot.providers(&entry, &wanted)?;
+            let ids: Vec<String> = providers.iter().map(|provider| provider.id()).collect();
+            for (id, provider) in ids.iter().zip(providers) {
+                if queued.insert(id.clone()) {
+                    waiting.push_back(provider.clone());
+                }
+            }
             constraints.push(constraint(
-                Rule::Dependency(providers.iter().map(|provider| provider.id()).collect()),
+                Rule::Dependency(ids),
                 format!("bundle {} requires an operator {}", entry.name, wanted.text()),
             ));
-            waiting.extend(providers.into_iter().cloned());
         }
         bundles.push(Variable {
             id: id.clone(),
@@ -90,7 +100,7 @@ fn of_subscription(
     snapshot: &Snapshot,
     namespace: &str,
     subscription: &Value,
-    conflicts: &mut BTreeMap<String, String>,
+    conflicts: &mut Conflicts,
 ) -> Result<(Variable, Vec<Entry>), String> {
     let name = text(subscription, "/metadata/name");
     let exists = constraint(Rule::Mandatory, format!("subscription {name} exists"));
@@ -134,7 +144,7 @@ fn of_subscription(
                     continue;
                 }
                 candidate.replaces.clone_from(&current.name);
-                conflicts.insert(candidate.id(), current.id());
+                conflicts.entry(candidate.id()).or_default().insert(current.id());
             }
             candidates.push(candidate);
         }
@@ -190,7 +200,7 @@ fn selected<'a>(
     Ok(found)
 }
 
-/// Whether an entry may replace what is installed.
+/// Whether an entry may replace the installed operator.
 fn follows(entry: &Entry, current: &Entry) -> bool {
     let in_range = entry
         .skip_range
@@ -206,7 +216,7 @@ fn exclusive(entries: &BTreeMap<String, Entry>) -> Vec<Variable> {
     let mut apis: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
     for (id, entry) in entries {
         for (package, _) in entry.packages() {
-            packages.entry(package).or_default().insert(id);
+            packages.entry(package.clone()).or_default().insert(id);
         }
         for gvk in entry.gvks() {
             let api = format!("{} ({}/{})", gvk.kind, gvk.group, gvk.version);
