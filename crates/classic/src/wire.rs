@@ -69,11 +69,11 @@ pub fn write(value: &Value, shape: Shape) -> String {
     text
 }
 
-/// What Go says of JSON that ends too early, by its decoder of whole texts and by that of streams.
+/// Go's errors for JSON that ends too early: that of `json.Unmarshal` and that of a stream decoder.
 pub(crate) const UNEXPECTED_END: &str = "unexpected end of JSON input";
 pub(crate) const UNEXPECTED_EOF: &str = "unexpected EOF";
 
-/// What is wrong with JSON; `cut` says that it ends too early.
+/// The text of a JSON error; `cut` where the JSON ends too early.
 pub(crate) fn json_fault(error: &serde_json::Error, cut: &str) -> String {
     if error.is_eof() {
         cut.to_owned()
@@ -129,7 +129,7 @@ fn push_list(text: &mut String, items: &[Value], shape: Shape) {
     text.push(']');
 }
 
-/// A map, whose values have the shape where it is one of plain values.
+/// A map. Its values are quantities where the map is one of quantities, and plain otherwise.
 fn push_map(text: &mut String, object: &serde_json::Map<String, Value>, shape: Shape) {
     let shape = if matches!(shape, Shape::Quantities) {
         shape

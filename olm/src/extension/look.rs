@@ -1,4 +1,4 @@
-//! Commands that show ClusterExtensions and change nothing.
+//! Commands that show ClusterExtensions, and the runbooks of alerts about them, and change nothing.
 
 pub(crate) mod events;
 pub(crate) mod explain;

@@ -3,7 +3,7 @@
 use olm_classic::registry::{Registry, RegistryError, custom_schemas};
 use olm_fbc::check::Rule;
 use olm_fbc::meta::{limits, metas};
-use olm_fbc::{Catalog, Checker, Gvk};
+use olm_fbc::{Catalog, Checker, Gvk, Meta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,13 +29,8 @@ pub fn run(case: &Value) -> Outcome {
 
 /// The catalog of a case, where it is valid.
 pub(super) fn read(case: &Value) -> Result<Catalog, String> {
-    let lines: Vec<String> = list(case, "fbc").into_iter().map(Value::to_string).collect();
-    let (mut catalog, mut checker) = (Catalog::default(), Checker::new());
-    for meta in metas(lines.join("\n").as_bytes(), &limits()) {
-        let meta = meta.map_err(|error| error.to_string())?;
-        checker.add("catalog.json", &meta);
-        catalog.add(meta).map_err(|error| error.to_string())?;
-    }
+    let mut checker = Checker::new();
+    let catalog = each(case, |meta| checker.add("catalog.json", meta))?;
     let report = checker.finish();
     // A registry serves bundles that carry their manifests instead of an image.
     match report
@@ -49,10 +44,16 @@ pub(super) fn read(case: &Value) -> Result<Catalog, String> {
 
 /// The catalog of a case, whether it is valid or not.
 pub(super) fn unchecked(case: &Value) -> Result<Catalog, String> {
+    each(case, |_| ())
+}
+
+/// Reads the catalog of a case and shows each of its blobs.
+fn each(case: &Value, mut show: impl FnMut(&Meta)) -> Result<Catalog, String> {
     let lines: Vec<String> = list(case, "fbc").into_iter().map(Value::to_string).collect();
     let mut catalog = Catalog::default();
     for meta in metas(lines.join("\n").as_bytes(), &limits()) {
         let meta = meta.map_err(|error| error.to_string())?;
+        show(&meta);
         catalog.add(meta).map_err(|error| error.to_string())?;
     }
     Ok(catalog)
