@@ -1,6 +1,7 @@
 //! The objects that a pass reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -18,17 +19,23 @@ const FILTERED_KINDS: &[&str] = &[
     "ServiceAccount",
 ];
 
+/// The objects of a kind, by namespace and name.
+type Objects = BTreeMap<(String, String), Arc<Value>>;
+
 /// Objects as they are on the wire. Kind, namespace and name identify an object: the kinds that the rules read have
 /// different names.
+///
+/// A clone shares the objects: it costs the same whatever they hold.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    kinds: BTreeMap<String, BTreeMap<(String, String), Value>>,
+    kinds: BTreeMap<String, Arc<Objects>>,
 }
 
 impl Cluster {
     /// The objects of a kind, sorted by namespace and name.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
-        self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
+        let objects = self.kinds.get(kind).into_iter();
+        objects.flat_map(|objects| objects.values()).map(Arc::as_ref)
     }
 
     /// The objects of a kind in a namespace, sorted by name.
@@ -39,26 +46,46 @@ impl Cluster {
             .into_iter()
             .flat_map(move |objects| objects.range(start.clone()..))
             .take_while(move |((found, _), _)| found == namespace)
-            .map(|(_, object)| object)
+            .map(|(_, object)| object.as_ref())
     }
 
     /// The object of this kind, namespace (empty at cluster scope) and name.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.shared(kind, namespace, name).map(Arc::as_ref)
+    }
+
+    /// The same, to be kept.
+    pub fn shared(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.kinds
             .get(kind)?
             .get(&(namespace.to_owned(), name.to_owned()))
     }
 
+    /// Adds an object, or replaces the one of the same kind, namespace and name, which is returned.
+    pub fn insert(&mut self, object: Arc<Value>) -> Option<Arc<Value>> {
+        let kind = text(&object, "/kind").to_owned();
+        let namespace = text(&object, "/metadata/namespace").to_owned();
+        let name = text(&object, "/metadata/name").to_owned();
+        Arc::make_mut(self.kinds.entry(kind).or_default()).insert((namespace, name), object)
+    }
+
+    /// Removes an object.
+    pub fn remove(&mut self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let objects = self.kinds.get_mut(kind)?;
+        Arc::make_mut(objects).remove(&(namespace.to_owned(), name.to_owned()))
+    }
+
     /// What a watch shows: without objects that OLM does not manage, of the kinds where it watches its own only.
     #[must_use]
     pub fn watched(&self) -> Self {
-        let is_watched = |kind: &str, object: &Value| {
-            !FILTERED_KINDS.contains(&kind) || label(object, names::MANAGED_LABEL) == "true"
-        };
         let kinds = self.kinds.iter().map(|(kind, objects)| {
-            let watched = objects.iter().filter(|(_, object)| is_watched(kind, object));
-            let watched = watched.map(|(key, object)| (key.clone(), object.clone()));
-            (kind.clone(), watched.collect())
+            if !FILTERED_KINDS.contains(&kind.as_str()) {
+                return (kind.clone(), Arc::clone(objects));
+            }
+            let watched = objects.iter();
+            let watched = watched.filter(|(_, object)| label(object, names::MANAGED_LABEL) == "true");
+            let watched = watched.map(|(key, object)| (key.clone(), Arc::clone(object)));
+            (kind.clone(), Arc::new(watched.collect()))
         });
         Self {
             kinds: kinds.collect(),
@@ -70,14 +97,7 @@ impl FromIterator<Value> for Cluster {
     fn from_iter<T: IntoIterator<Item = Value>>(objects: T) -> Self {
         let mut cluster = Self::default();
         for object in objects {
-            let kind = text(&object, "/kind").to_owned();
-            let namespace = text(&object, "/metadata/namespace").to_owned();
-            let name = text(&object, "/metadata/name").to_owned();
-            cluster
-                .kinds
-                .entry(kind)
-                .or_default()
-                .insert((namespace, name), object);
+            cluster.insert(Arc::new(object));
         }
         cluster
     }

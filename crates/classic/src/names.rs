@@ -2,6 +2,8 @@
 
 /// The API group.
 pub const GROUP: &str = "operators.coreos.com";
+/// The field manager of content that OLM classic applies.
+pub const FIELD_MANAGER: &str = "olm.operatorframework.io/classic";
 /// The apiVersion of ClusterServiceVersions.
 pub const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 /// The kind of ClusterServiceVersions.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{
     Client,
-    api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::Request,
 };
 use olm_api::names;
@@ -99,6 +99,39 @@ impl Target<'_> {
         applied.await.map_err(misfit)
     }
 
+    /// Creates the object. Where the body has `metadata.generateName` and no name, the server chooses the name.
+    ///
+    /// # Errors
+    /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] says that it exists.
+    pub async fn create(&self, body: &Value) -> Result<Value, Failure> {
+        let body = written(body)?;
+        let created = self.send(self.request().create(&PostParams::default(), body));
+        created.await.map_err(misfit)
+    }
+
+    /// Replaces the object by the body, which names the resourceVersion on which it insists. The status stays as it is.
+    ///
+    /// # Errors
+    /// The object was not replaced, or it is not known whether it was.
+    pub async fn replace(&self, body: &Value) -> Result<Value, Failure> {
+        let body = written(body)?;
+        let replaced = self.send(self.request().replace(self.name, &PostParams::default(), body));
+        replaced.await.map_err(misfit)
+    }
+
+    /// Replaces the status of the object by that of the body, which names the resourceVersion on which it insists.
+    ///
+    /// # Errors
+    /// The status was not replaced, or it is not known whether it was.
+    pub async fn replace_status(&self, body: &Value) -> Result<Value, Failure> {
+        let body = written(body)?;
+        let params = PostParams::default();
+        let request = self
+            .request()
+            .replace_subresource("status", self.name, &params, body);
+        self.send(request).await.map_err(misfit)
+    }
+
     /// A merge patch, which names the resourceVersion on which it insists.
     ///
     /// # Errors
@@ -138,6 +171,10 @@ impl Target<'_> {
             Err(failure) => Err(failure),
         }
     }
+}
+
+fn written(body: &Value) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(body).map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))
 }
 
 /// Whether what the server answered to a deletion is an object that still exists. Some kinds answer with the object

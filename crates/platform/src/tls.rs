@@ -14,7 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 
 pub use certificate::ReloadingCertificate;
 pub use profile::Profile;
-pub use serving::serving_certificate;
+pub use serving::{from_files, serving_certificate};
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]

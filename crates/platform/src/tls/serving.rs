@@ -8,6 +8,9 @@ use super::{ReloadingCertificate, TlsError};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
+/// The name of the task that looks after a certificate.
+const TASK: &str = "certificate";
+
 /// The certificate in the files that flags name, else the one that the manager makes and renews. Either is looked after
 /// until the process ends.
 ///
@@ -19,22 +22,33 @@ pub async fn serving_certificate(
     metrics: &Metrics,
     shutdown: &Shutdown,
 ) -> Result<Arc<ReloadingCertificate>, TlsError> {
-    const TASK: &str = "certificate";
     if let Some(files) = files {
-        let certificate = files.load()?;
-        let watch = files.watch(
-            Arc::clone(&certificate),
-            metrics.certificates().clone(),
-            shutdown.token(),
-        );
-        shutdown.spawn(TASK, watch);
-        shows_expiry(metrics, &certificate);
-        return Ok(certificate);
+        return from_files(files, metrics, shutdown);
     }
     let loaded = own.load().await?;
     let certificate = Arc::clone(&loaded.certificate);
     shows_expiry(metrics, &certificate);
     shutdown.spawn(TASK, own.watch(loaded, shutdown.token()));
+    Ok(certificate)
+}
+
+/// The certificate in files. It is looked after until the process ends.
+///
+/// # Errors
+/// When the files hold no usable certificate.
+pub fn from_files(
+    files: Files,
+    metrics: &Metrics,
+    shutdown: &Shutdown,
+) -> Result<Arc<ReloadingCertificate>, TlsError> {
+    let certificate = files.load()?;
+    let watch = files.watch(
+        Arc::clone(&certificate),
+        metrics.certificates().clone(),
+        shutdown.token(),
+    );
+    shutdown.spawn(TASK, watch);
+    shows_expiry(metrics, &certificate);
     Ok(certificate)
 }
 

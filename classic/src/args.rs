@@ -1,0 +1,97 @@
+//! The command line: flag = environment variable. Flags of the Go implementation are accepted.
+
+use clap::{Parser, Subcommand};
+use olm_cluster::identity::AccountName;
+use olm_platform::args::CommonArgs;
+
+/// Runs one of the programs of OLM classic.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "classic")]
+pub struct Args {
+    /// Which program runs.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A program of OLM classic.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Installs ClusterServiceVersions, and reconciles OperatorGroups, OperatorConditions, Operators and OLMConfig.
+    OlmOperator(OperatorArgs),
+    /// Serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
+    CatalogOperator(CatalogArgs),
+    /// Serves PackageManifests as an aggregated API.
+    Packageserver(PackageArgs),
+    /// Prints the version.
+    Version,
+}
+
+/// Flags of all three programs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClassicArgs {
+    /// Namespace of OLM classic; the same as `--system-namespace`.
+    #[arg(long, env = "OLM_CLASSIC_NAMESPACE", default_value = "")]
+    pub namespace: String,
+    /// Service account that content is written under where the OperatorGroup names none, `NAMESPACE/NAME`. Without it such
+    /// operators are not installed.
+    #[arg(long, env = "OLM_CLASSIC_ACCOUNT")]
+    pub classic_account: Option<AccountName>,
+    /// How many objects are worked on at once.
+    #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
+    pub concurrency: usize,
+    /// Accepted for compatibility: objects are followed, and looked at again when they change.
+    #[arg(long, default_value = "", hide = true)]
+    pub interval: String,
+    /// Accepted for compatibility: all namespaces are watched.
+    #[arg(long = "watchedNamespaces", default_value = "", hide = true)]
+    pub watched_namespaces: String,
+    /// Logs more, like `--log-level=debug`.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub debug: bool,
+    /// Accepted for compatibility; there is no profiling port.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", hide = true)]
+    pub profiling: bool,
+    /// Accepted for compatibility; metrics are for those whom the API server admits.
+    #[arg(long, default_value = "", hide = true)]
+    pub client_ca: String,
+    /// ClusterOperator that the state is reported to; empty: none.
+    #[arg(long = "writeStatusName", env = "OLM_WRITE_STATUS_NAME", default_value = "")]
+    pub write_status_name: String,
+    /// Flags that every manager has.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags of `olm-operator`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OperatorArgs {
+    /// Namespaces that keep copies of ClusterServiceVersions where copies are switched off, comma-separated.
+    #[arg(
+        long = "protectedCopiedCSVNamespaces",
+        env = "OLM_PROTECTED_COPIED_CSV_NAMESPACES",
+        value_delimiter = ','
+    )]
+    pub protected_copied_csv_namespaces: Vec<String>,
+    /// ClusterOperator that the state of the packageserver is reported to; empty: none.
+    #[arg(long = "writePackageServerStatusName", default_value = "")]
+    pub write_package_server_status_name: String,
+    /// Flags of all three programs.
+    #[command(flatten)]
+    pub classic: ClassicArgs,
+}
+
+/// Flags of `catalog-operator`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CatalogArgs {
+    /// Flags of all three programs.
+    #[command(flatten)]
+    pub classic: ClassicArgs,
+}
+
+/// Flags of `packageserver`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PackageArgs {
+    /// Flags of all three programs.
+    #[command(flatten)]
+    pub classic: ClassicArgs,
+}

@@ -1,0 +1,280 @@
+//! Follows objects and hands out snapshots of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::{StreamExt as _, pin_mut};
+use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client};
+use olm_classic::cluster::{Cluster, text};
+use olm_cluster::watch::number;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::kinds::Kind;
+
+/// A change of a followed object.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Its kind.
+    pub kind: &'static str,
+    /// The object before; nothing when it was not known.
+    pub before: Option<Arc<Value>>,
+    /// The object now; nothing when it is gone.
+    pub now: Option<Arc<Value>>,
+}
+
+impl Change {
+    /// The newest that is known of the object.
+    pub fn object(&self) -> &Value {
+        const NONE: &Value = &Value::Null;
+        self.now.as_deref().or(self.before.as_deref()).unwrap_or(NONE)
+    }
+}
+
+/// The followed objects.
+#[derive(Default)]
+pub struct Store {
+    cluster: RwLock<Cluster>,
+    subscribers: Mutex<Vec<UnboundedSender<Change>>>,
+    /// How many announced kinds have objects that are not listed yet.
+    unlisted: AtomicUsize,
+    listed: Notify,
+}
+
+impl Store {
+    /// The objects as they are known now. It costs little.
+    pub fn snapshot(&self) -> Cluster {
+        self.cluster.read().clone()
+    }
+
+    /// All changes from now on. Objects that are known already are no change.
+    pub fn subscribe(&self) -> UnboundedReceiver<Change> {
+        let (sender, receiver) = unbounded_channel();
+        self.subscribers.lock().push(sender);
+        receiver
+    }
+
+    /// Announces kinds that will be followed, so that their lists are waited for.
+    pub fn expect(&self, kinds: usize) {
+        self.unlisted.fetch_add(kinds, Ordering::AcqRel);
+    }
+
+    /// Follows these kinds, which were announced by [`Self::expect`]. Never returns.
+    pub async fn follow(&self, client: &Client, kinds: &[Kind]) {
+        futures::future::join_all(kinds.iter().map(|kind| self.follow_kind(client, *kind))).await;
+    }
+
+    /// Waits until the objects of all announced kinds are listed.
+    pub async fn wait_until_listed(&self) {
+        loop {
+            let listed = self.listed.notified();
+            if self.is_listed() {
+                return;
+            }
+            listed.await;
+        }
+    }
+
+    /// Whether the objects of all announced kinds are listed.
+    pub fn is_listed(&self) -> bool {
+        self.unlisted.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes an object that was just written, so that the next pass does not read an older one.
+    pub fn take(&self, kind: &Kind, object: Value) {
+        if matches_selector(kind.selector, &object) {
+            self.put(kind, object);
+        }
+    }
+
+    /// Forgets an object that was just deleted.
+    pub fn forget(&self, kind: &Kind, namespace: &str, name: &str) {
+        let before = self.cluster.write().remove(kind.kind, namespace, name);
+        if before.is_some() {
+            self.publish(kind.kind, before, None);
+        }
+    }
+
+    async fn follow_kind(&self, client: &Client, kind: Kind) {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.api());
+        let mut config = Config::default();
+        if !kind.selector.is_empty() {
+            config = config.labels(kind.selector);
+        }
+        let events = watcher(api, config).default_backoff();
+        pin_mut!(events);
+        let mut is_listed = false;
+        let mut seen = BTreeSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => seen.clear(),
+                Ok(Event::InitApply(object)) => {
+                    seen.insert((
+                        object.metadata.namespace.clone().unwrap_or_default(),
+                        object.metadata.name.clone().unwrap_or_default(),
+                    ));
+                    self.put_dynamic(&kind, &object);
+                }
+                Ok(Event::InitDone) => {
+                    self.keep_only(&kind, &seen);
+                    if !is_listed {
+                        is_listed = true;
+                        self.unlisted.fetch_sub(1, Ordering::AcqRel);
+                        self.listed.notify_waiters();
+                    }
+                }
+                Ok(Event::Apply(object)) => self.put_dynamic(&kind, &object),
+                Ok(Event::Delete(object)) => {
+                    let metadata = object.metadata;
+                    self.remove(
+                        &kind,
+                        &metadata.namespace.unwrap_or_default(),
+                        &metadata.name.unwrap_or_default(),
+                        metadata.resource_version.as_deref().unwrap_or_default(),
+                    );
+                }
+                Err(error) => tracing::debug!(%error, kind = kind.kind, "a watch is interrupted"),
+            }
+        }
+    }
+
+    fn put_dynamic(&self, kind: &Kind, object: &DynamicObject) {
+        match serde_json::to_value(object) {
+            Ok(object) => self.put(kind, object),
+            Err(error) => tracing::warn!(%error, kind = kind.kind, "cannot read an object"),
+        }
+    }
+
+    fn put(&self, kind: &Kind, mut object: Value) {
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), kind.api_version().into());
+            fields.insert("kind".to_owned(), kind.kind.into());
+            if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+            }
+        }
+        (kind.strip)(&mut object);
+        let mut cluster = self.cluster.write();
+        let known = cluster.get(
+            kind.kind,
+            text(&object, "/metadata/namespace"),
+            text(&object, "/metadata/name"),
+        );
+        if known.is_some_and(|known| version(known) >= version(&object)) {
+            return;
+        }
+        let now = Arc::new(object);
+        let before = cluster.insert(Arc::clone(&now));
+        drop(cluster);
+        self.publish(kind.kind, before, Some(now));
+    }
+
+    /// Removes an object unless it is known in a newer version: it may have been made anew.
+    fn remove(&self, kind: &Kind, namespace: &str, name: &str, resource_version: &str) {
+        let mut cluster = self.cluster.write();
+        let known = cluster.get(kind.kind, namespace, name);
+        if known.is_none_or(|known| version(known) > number(resource_version)) {
+            return;
+        }
+        let before = cluster.remove(kind.kind, namespace, name);
+        drop(cluster);
+        self.publish(kind.kind, before, None);
+    }
+
+    fn keep_only(&self, kind: &Kind, seen: &BTreeSet<(String, String)>) {
+        let gone: Vec<(String, String)> = {
+            let cluster = self.cluster.read();
+            let names = cluster.of_kind(kind.kind).map(|object| {
+                (
+                    text(object, "/metadata/namespace").to_owned(),
+                    text(object, "/metadata/name").to_owned(),
+                )
+            });
+            names.filter(|name| !seen.contains(name)).collect()
+        };
+        for (namespace, name) in gone {
+            self.forget(kind, &namespace, &name);
+        }
+    }
+
+    fn publish(&self, kind: &'static str, before: Option<Arc<Value>>, now: Option<Arc<Value>>) {
+        let change = Change { kind, before, now };
+        self.subscribers
+            .lock()
+            .retain(|subscriber| subscriber.send(change.clone()).is_ok());
+    }
+}
+
+fn version(object: &Value) -> u64 {
+    number(text(object, "/metadata/resourceVersion"))
+}
+
+/// Whether an object is in a watch with this selector: empty, `key=value` or `!key`.
+fn matches_selector(selector: &str, object: &Value) -> bool {
+    let labels = object.pointer("/metadata/labels");
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    match (selector, selector.strip_prefix('!'), selector.split_once('=')) {
+        ("", ..) => true,
+        (_, Some(key), _) => label(key).is_none(),
+        (_, None, Some((key, value))) => label(key) == Some(value),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::kinds;
+    use super::*;
+
+    fn secret(version: u64, labels: &Value) -> Value {
+        json!({"metadata": {
+            "namespace": "n", "name": "s", "resourceVersion": version.to_string(), "labels": labels, "managedFields": [],
+        }})
+    }
+
+    #[test]
+    fn an_older_version_does_not_replace_a_newer_one() {
+        let store = Store::default();
+        let mut changes = store.subscribe();
+        let managed = json!({"olm.managed": "true"});
+        store.take(&kinds::SECRET, secret(7, &managed));
+        store.put(&kinds::SECRET, secret(6, &managed));
+        store.remove(&kinds::SECRET, "n", "s", "6");
+        let snapshot = store.snapshot();
+        let kept = snapshot.get("Secret", "n", "s").unwrap();
+        assert_eq!(kept["metadata"]["resourceVersion"], "7");
+        assert_eq!(kept["metadata"].get("managedFields"), None);
+        assert_eq!(kept["apiVersion"], "v1");
+        store.remove(&kinds::SECRET, "n", "s", "8");
+        assert!(store.snapshot().get("Secret", "n", "s").is_none());
+        assert!(changes.try_recv().unwrap().before.is_none());
+        assert!(changes.try_recv().unwrap().now.is_none());
+        assert!(changes.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_written_object_outside_the_watch_is_not_kept() {
+        let store = Store::default();
+        store.take(&kinds::SECRET, secret(1, &json!({})));
+        assert_eq!(store.snapshot().of_kind("Secret").count(), 0);
+        assert!(matches_selector("!olm.copiedFrom", &json!({})));
+        let copy = json!({"metadata": {"labels": {"olm.copiedFrom": "n"}}});
+        assert!(!matches_selector("!olm.copiedFrom", &copy));
+    }
+
+    #[test]
+    fn objects_that_a_new_list_lacks_are_gone() {
+        let store = Store::default();
+        store.take(&kinds::SECRET, secret(1, &json!({"olm.managed": "true"})));
+        store.keep_only(&kinds::SECRET, &BTreeSet::new());
+        assert_eq!(store.snapshot().of_kind("Secret").count(), 0);
+    }
+}

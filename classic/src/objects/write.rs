@@ -1,0 +1,317 @@
+//! Writes what a pass returns.
+//!
+//! Objects of our own API group, and records of OLM such as labels of namespaces, are replaced with the program's own rights,
+//! on the version that the pass has read. Content of bundles is applied under an account.
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::core::{GroupVersionKind, TypeMeta};
+use olm_classic::cluster::text;
+use olm_classic::names;
+use olm_cluster::apply::{Commit, Target, classify};
+use olm_cluster::discover::{Discovery, Resource};
+use olm_cluster::identity::{AccountName, Accounts};
+use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::ownership::Guard;
+use serde_json::{Map, Value};
+
+use super::kinds;
+use super::store::Store;
+
+/// Who writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Actor {
+    /// The program, with its own rights.
+    Own,
+    /// This service account.
+    Account(AccountName),
+}
+
+/// Writes objects, and shows the store what it has written.
+pub struct Writer {
+    own: Client,
+    accounts: Arc<Accounts>,
+    discovery: Arc<Discovery>,
+    store: Arc<Store>,
+}
+
+/// Metadata that the server sets.
+const OF_THE_SERVER: &[&str] = &[
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+impl Writer {
+    /// `own` acts as the program; `accounts` act as others.
+    pub fn new(own: Client, accounts: Arc<Accounts>, discovery: Arc<Discovery>, store: Arc<Store>) -> Self {
+        Self {
+            own,
+            accounts,
+            discovery,
+            store,
+        }
+    }
+
+    /// Acts as the program.
+    pub fn own(&self) -> &Client {
+        &self.own
+    }
+
+    /// A client that acts as the actor.
+    ///
+    /// # Errors
+    /// When the account has no token.
+    pub async fn client(&self, actor: &Actor) -> Result<Client, Failure> {
+        match actor {
+            Actor::Own => Ok(self.own.clone()),
+            Actor::Account(account) => {
+                let client = self.accounts.client(account).await;
+                client.map_err(|error| Failure::new(FailureKind::Transient, error.to_string()))
+            }
+        }
+    }
+
+    /// The kind of an object.
+    ///
+    /// # Errors
+    /// When the cluster does not serve it, or could not be asked.
+    pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Failure> {
+        let unknown = || {
+            let message = format!("no matches for kind \"{kind}\" in version \"{api_version}\"");
+            Failure::new(FailureKind::UnknownKind, message)
+        };
+        let types = TypeMeta {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let gvk = GroupVersionKind::try_from(&types).map_err(|_| unknown())?;
+        let found = self.discovery.find(&gvk.group, &gvk.version, &gvk.kind).await;
+        found.map_err(|error| classify(&error))?.ok_or_else(unknown)
+    }
+
+    /// Reads an object from the API server.
+    ///
+    /// # Errors
+    /// The server did not say.
+    pub async fn read(
+        &self,
+        actor: &Actor,
+        (api_version, kind): (&str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, Failure> {
+        let (client, resource) = (self.client(actor).await?, self.resource(api_version, kind).await?);
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace,
+            name,
+        };
+        target.read().await
+    }
+
+    /// Creates the object, or replaces what differs of it: metadata and content first, then the status. It insists on the
+    /// resourceVersion of `wanted`, where it has one.
+    ///
+    /// # Errors
+    /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.
+    pub async fn write(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(wanted, "/metadata/namespace"),
+            name: text(wanted, "/metadata/name"),
+        };
+        let read = self.known(&target).await?;
+        let mut written = match read {
+            None => {
+                let created = target.create(&new(wanted)).await?;
+                self.take(&created);
+                created
+            }
+            Some(known) if content(&known) == content(wanted) => known,
+            Some(known) => {
+                let replaced = target.replace(&on_version_of(wanted, &known)).await?;
+                self.take(&replaced);
+                replaced
+            }
+        };
+        let status = wanted.get("status").filter(|status| !is_empty(status));
+        if let Some(status) = status
+            && written.get("status") != Some(status)
+        {
+            let mut body = written;
+            if let Some(body) = body.as_object_mut() {
+                body.insert("status".to_owned(), status.clone());
+            }
+            written = target.replace_status(&body).await?;
+            self.take(&written);
+        }
+        Ok(written)
+    }
+
+    /// Applies content of a bundle on the server's side: fields of other managers stay.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(wanted, "/metadata/namespace"),
+            name: text(wanted, "/metadata/name"),
+        };
+        let mut body = new(wanted);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("status");
+        }
+        let applied = target.apply_as(names::FIELD_MANAGER, &body, Commit::Yes).await?;
+        self.take(&applied);
+        Ok(applied)
+    }
+
+    /// Deletes an object as it is known, in the background. One that is gone already is no failure.
+    ///
+    /// # Errors
+    /// The object was not deleted, or it is not known whether it was.
+    pub async fn delete(&self, actor: &Actor, object: &Value) -> Result<(), Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(object, "/apiVersion"), text(object, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(object, "/metadata/namespace"),
+            name: text(object, "/metadata/name"),
+        };
+        let guard = Guard::Seen {
+            uid: text(object, "/metadata/uid").to_owned(),
+            resource_version: text(object, "/metadata/resourceVersion").to_owned(),
+        };
+        let held = target.delete(&guard).await?;
+        match held {
+            Some(held) => self.take(&held),
+            None => {
+                if let Some(kind) = kinds::find(text(object, "/kind")) {
+                    self.store.forget(kind, target.namespace, target.name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The object as the store knows it; one of a kind that is not followed, as the server has it.
+    async fn known(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
+        if target.name.is_empty() {
+            return Ok(None);
+        }
+        let kind = target.resource.api.kind.as_str();
+        let snapshot = self.store.snapshot();
+        match snapshot.get(kind, target.namespace, target.name) {
+            Some(known) => Ok(Some(known.clone())),
+            None => target.read().await,
+        }
+    }
+
+    fn take(&self, object: &Value) {
+        let known = kinds::find(text(object, "/kind"));
+        if let Some(kind) = known.filter(|kind| kind.api_version() == text(object, "/apiVersion")) {
+            self.store.take(kind, object.clone());
+        }
+    }
+}
+
+/// The object without what the server sets.
+fn new(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|key, _| !OF_THE_SERVER.contains(&key.as_str()));
+    }
+    object
+}
+
+/// What of an object is neither its status nor set by the server, without fields that say nothing.
+fn content(object: &Value) -> Value {
+    let mut object = new(object);
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|_, value| !is_empty(value));
+        }
+    }
+    object
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The wanted object, on the version that it was read in, else on the one that is known.
+fn on_version_of(wanted: &Value, known: &Value) -> Value {
+    let mut body = wanted.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        fill(metadata, known, "resourceVersion");
+        fill(metadata, known, "uid");
+    }
+    body
+}
+
+fn fill(metadata: &mut Map<String, Value>, known: &Value, key: &str) {
+    let is_set = metadata.get(key).is_some_and(|value| !is_empty(value));
+    if !is_set && let Some(value) = known.get("metadata").and_then(|known| known.get(key)) {
+        metadata.insert(key.to_owned(), value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_server_sets_is_no_change() {
+        let wanted = json!({"metadata": {"name": "a", "annotations": {}}, "spec": {"x": 1}});
+        let known = json!({
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "3", "generation": 1},
+            "spec": {"x": 1}, "status": {"phase": "Succeeded"},
+        });
+        assert_eq!(content(&wanted), content(&known));
+        let other = json!({"metadata": {"name": "a", "labels": {"l": ""}}, "spec": {"x": 1}});
+        assert_ne!(content(&other), content(&known));
+    }
+
+    #[test]
+    fn a_replacement_insists_on_the_version_that_was_read() {
+        let known = json!({"metadata": {"resourceVersion": "3", "uid": "u"}});
+        let read = json!({"metadata": {"resourceVersion": "2"}});
+        assert_eq!(on_version_of(&read, &known)["metadata"]["resourceVersion"], "2");
+        let fresh = on_version_of(&json!({"metadata": {}}), &known);
+        assert_eq!(fresh["metadata"], json!({"resourceVersion": "3", "uid": "u"}));
+    }
+}
