@@ -21,7 +21,7 @@ pub enum Command {
     /// Installs ClusterServiceVersions, and reconciles OperatorGroups, OperatorConditions, Operators and OLMConfig.
     OlmOperator(OperatorArgs),
     /// Serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
-    CatalogOperator(CatalogArgs),
+    CatalogOperator(Box<CatalogArgs>),
     /// Serves PackageManifests as an aggregated API.
     Packageserver(PackageArgs),
     /// Prints the version.

@@ -192,8 +192,9 @@ pub(super) fn give(context: &Context, key: &Key, given: Given) {
         if let Some(listener) = &memory.listener {
             listener.slot.set(Some(Arc::clone(&given.content)));
         }
-        let before = memory.given.replace(given.clone());
-        before.is_none_or(|before| before.name != given.name)
+        let name = given.name.clone();
+        let before = memory.given.replace(given);
+        before.is_none_or(|before| before.name != name)
     });
     if is_news {
         context.publish(key);
@@ -215,22 +216,21 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
             .filter(|given| given.name == name && given.puller == *puller)
             .map(|given| Arc::clone(&given.content))
     });
-    let content = match known {
-        Some(content) => content,
-        None => {
-            if let Some((_, fault)) = context.memories.with(key, |memory| memory.refused.clone()) {
-                return Err(ContentError::Refused(fault));
-            }
-            let fetched = contents.fetch(reference, &resolved).await;
-            fetched.inspect_err(|error| {
-                if error.is_about_content() {
-                    let fault = chain(error);
-                    context
-                        .memories
-                        .with(key, |memory| memory.refused = Some((name.clone(), fault)));
-                }
-            })?
+    let catalog = if let Some(known) = known {
+        known
+    } else {
+        if let Some((_, fault)) = context.memories.with(key, |memory| memory.refused.clone()) {
+            return Err(ContentError::Refused(fault));
         }
+        let fetched = contents.fetch(reference, &resolved).await;
+        fetched.inspect_err(|error| {
+            if error.is_about_content() {
+                let refused = (name.clone(), chain(error));
+                context
+                    .memories
+                    .with(key, |memory| memory.refused = Some(refused));
+            }
+        })?
     };
     let kept = Kept {
         uid,
@@ -242,7 +242,7 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
     let given = Given {
         wanted: reference.to_owned(),
         puller: puller.clone(),
-        content,
+        content: catalog,
         name,
         is_confirmed: true,
     };
