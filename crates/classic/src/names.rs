@@ -75,6 +75,12 @@ pub const DEPLOYMENT_API_VERSION: &str = "apps/v1";
 pub const DEPLOYMENT_KIND: &str = "Deployment";
 /// The kind of Subscriptions.
 pub const SUBSCRIPTION_KIND: &str = "Subscription";
+/// The kind of InstallPlans.
+pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
+/// The kind of Operators.
+pub const OPERATOR_KIND: &str = "Operator";
+/// The kind of the configuration of OLM.
+pub const OLM_CONFIG_KIND: &str = "OLMConfig";
 /// The kind of OperatorConditions.
 pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
 /// The kind of Secrets.
