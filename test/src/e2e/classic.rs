@@ -18,8 +18,8 @@ impl Story {
             "wait",
             "--for=condition=Established",
             "--timeout=60s",
-            "-k",
-            &crds,
+            "crd",
+            "--all",
         ])?;
         lab.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": CLASSIC_NAMESPACE } }),
