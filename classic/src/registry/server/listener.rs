@@ -1,6 +1,7 @@
 //! A port on which one registry answers.
 
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use olm_platform::admin;
@@ -8,7 +9,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic_reflection::server::Builder;
 
+use super::descriptor::files;
 use super::service::{Experimental, Health, Registry, Service, Slot};
 
 /// How often a silent client is asked whether it is there.
@@ -35,7 +38,8 @@ impl Listener {
         let listener = admin::bind(":0").await?;
         let port = listener.local_addr()?.port();
         let (slot, stop) = (Slot::default(), stop.child_token());
-        let routes = Routes::new(Service(Registry(slot.clone())))
+        let routes = reflection()
+            .add_service(Service(Registry(slot.clone())))
             .add_service(Service(Experimental(slot.clone())))
             .add_service(Service(Health(stop.clone())));
         let server = Server::builder()
@@ -54,4 +58,21 @@ impl Listener {
             _stop: stop.drop_guard(),
         })
     }
+}
+
+/// The services of server reflection, which all registries share.
+fn reflection() -> Routes {
+    static ROUTES: OnceLock<Routes> = OnceLock::new();
+    let made = || {
+        let builder = || Builder::configure().register_file_descriptor_set(files());
+        let routes = Routes::default();
+        match (builder().build_v1(), builder().build_v1alpha()) {
+            (Ok(newer), Ok(older)) => routes.add_service(newer).add_service(older),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::error!(%error, "registries answer no server reflection");
+                routes
+            }
+        }
+    };
+    ROUTES.get_or_init(made).clone()
 }
