@@ -92,7 +92,9 @@ async fn compare(stage: &Stage) -> Result<()> {
             rules.get_bundle_for_channel("db", channel)?
         );
         assert_eq!(
-            client.get_bundle_that_replaces("db.v1.0.0", "db", channel).await?,
+            client
+                .get_bundle_that_replaces("db.v1.0.0", "db", channel)
+                .await?,
             rules.get_bundle_that_replaces("db.v1.0.0", "db", channel)?
         );
     }
@@ -117,7 +119,11 @@ async fn compare(stage: &Stage) -> Result<()> {
     let unknown = |message: &str| format!("rpc error: code = Unknown desc = {message}");
     let error = client.get_package("none").await.err().context("found")?;
     assert_eq!(error.to_string(), unknown("package \"none\" not found"));
-    let error = client.get_bundle("db", "stable", "none").await.err().context("found")?;
+    let error = client
+        .get_bundle("db", "stable", "none")
+        .await
+        .err()
+        .context("found")?;
     assert_eq!(
         error.to_string(),
         unknown("package \"db\", channel \"stable\", bundle \"none\" not found")
@@ -128,7 +134,11 @@ async fn compare(stage: &Stage) -> Result<()> {
         unknown("no channel entries found that replace none")
     );
     let none = self::api("None");
-    let error = client.latest_entries_that_provide(none).await.err().context("found")?;
+    let error = client
+        .latest_entries_that_provide(none)
+        .await
+        .err()
+        .context("found")?;
     assert!(error.to_string().contains("kind:\"None\""), "{error}");
     ensure!(client.check().await?, "not healthy");
     Ok(())

@@ -57,10 +57,7 @@ fn a_new_digest_is_served_after_the_interval() -> Result<()> {
 fn what_was_served_is_served_after_a_restart() -> Result<()> {
     CLUSTER.alone(async |stage| {
         stage.namespace("restarted")?;
-        let image = stage
-            .lab
-            .push_catalog("restarted:v1", &blobs(&["kept"]))
-            .await?;
+        let image = stage.lab.push_catalog("restarted:v1", &blobs(&["kept"])).await?;
         let source = stage.source(
             "restarted",
             "catalog",

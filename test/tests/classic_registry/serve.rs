@@ -97,18 +97,22 @@ fn an_image_that_cannot_be_served_is_said_and_recovers() -> Result<()> {
         let message = found["status"]["message"].as_str().context("no message")?;
         assert_eq!(found["status"]["reason"], "RegistryServerError");
         assert!(
-            message.contains("wrong-nowhere:v1") && message.contains("not found"),
+            message.contains("wrong-nowhere:v1") && message.contains("has no repository"),
             "{message}"
         );
 
-        let database = ("operators.operatorframework.io.index.database.v1", "/database/index.db");
+        let database = (
+            "operators.operatorframework.io.index.database.v1",
+            "/database/index.db",
+        );
         let files = std::collections::BTreeMap::from([("database/index.db".to_owned(), Vec::new())]);
         stage.lab.push("wrong-database:v1", &files, &[database]).await?;
         stage.source("wrong", "catalog", spec(&format!("{registry}/wrong-database:v1")))?;
         stage
             .becomes("the format is named", &source, |found| {
                 let message = found["status"]["message"].as_str().unwrap_or_default();
-                message.contains("database image") && message.contains("olm.operatorframework.io/registry-pod")
+                message.contains("database image")
+                    && message.contains("olm.operatorframework.io/registry-pod")
             })
             .await?;
 
@@ -152,5 +156,58 @@ fn sources_with_the_same_digest_share_the_content() -> Result<()> {
         }
         assert_eq!(holding, 1);
         Ok(())
+    })
+}
+
+#[test]
+fn a_pod_serves_where_the_source_asks_for_one() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("pods")?;
+        let image = stage.lab.push_catalog("pods:v1", &blobs(&["p"])).await?;
+        let mut source =
+            crate::stage::source("pods", "catalog", json!({"sourceType": "grpc", "image": image}));
+        source["metadata"]["annotations"] = json!({"olm.operatorframework.io/registry-pod": "true"});
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        let service = named("v1", "Service", "pods", "catalog");
+        let found = stage
+            .becomes("the Service selects the Pod", &service, |found| {
+                found["spec"]["selector"]["olm.catalogSource"] == "catalog"
+            })
+            .await?;
+        assert_eq!(found["spec"]["selector"]["olm.managed"], "true");
+        let pods = || {
+            stage.lab.kubectl(&[
+                "get",
+                "pods",
+                "-n",
+                "pods",
+                "-o",
+                "name",
+                "-l",
+                "olm.catalogSource=catalog",
+            ])
+        };
+        assert_eq!(pods()?.lines().count(), 1);
+        let found = stage.get(&source).await?.context("no source")?;
+        assert_eq!(found["status"]["registryService"]["serviceName"], "catalog");
+
+        // Without the annotation this program serves, and the Pod goes.
+        source["metadata"]["annotations"] = json!({});
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        stage.connected(&source, "READY").await?;
+        stage
+            .becomes("the Service selects nothing", &service, |found| {
+                found["metadata"].is_object() && found["spec"].get("selector").is_none()
+            })
+            .await?;
+        let client = eventually("it is served", SOON, async || {
+            Ok(stage.client("pods", "catalog").await.ok())
+        })
+        .await?;
+        assert_eq!(client.list_packages().await?, ["p"]);
+        eventually("the Pod is gone", SOON, async || {
+            Ok(pods()?.is_empty().then_some(()))
+        })
+        .await
     })
 }

@@ -28,6 +28,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let lab = Lab::empty().await?;
         prepared::prepare(&lab)?;
+        lab.apply_file("manifests/classic/rbac.yaml")?;
         let arguments = vec![
             format!("--classic-account={}", prepared::ACCOUNT),
             format!("--cache-dir={}", lab.folder().join("catalogs").display()),
@@ -111,7 +112,9 @@ impl Stage {
             .get(&slice(namespace, service))
             .await?
             .context("no EndpointSlice")?;
-        let address = slice["endpoints"][0]["addresses"][0].as_str().context("no address")?;
+        let address = slice["endpoints"][0]["addresses"][0]
+            .as_str()
+            .context("no address")?;
         Ok(format!("{address}:{}", slice["ports"][0]["port"]))
     }
 
@@ -169,7 +172,10 @@ pub(crate) fn blobs(packages: &[&str]) -> String {
 impl Stage {
     /// What the program counts.
     pub(crate) async fn metrics(&self) -> Result<String> {
-        let answer = reqwest::get(format!("http://{}/metrics", self.program.metrics)).await?;
+        let token = ["create", "token", "installer", "-n", "olm"];
+        let request = reqwest::Client::new().get(format!("http://{}/metrics", self.program.metrics));
+        let request = request.bearer_auth(self.lab.kubectl(&token)?.trim());
+        let answer = request.send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status.is_success(), "{status}: {text}");

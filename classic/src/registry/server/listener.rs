@@ -76,3 +76,67 @@ fn reflection() -> Routes {
     };
     ROUTES.get_or_init(made).clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+    use super::*;
+    use crate::registry::client::{ClientError, RegistryClient};
+
+    #[tokio::test]
+    async fn a_registry_without_content_is_healthy_and_says_that_it_has_none() {
+        let stop = CancellationToken::new();
+        let listener = Listener::open(&stop).await.unwrap();
+        let client = RegistryClient::connect(&format!("127.0.0.1:{}", listener.port))
+            .await
+            .unwrap();
+        assert!(client.check().await.unwrap());
+        let error = client.list_packages().await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ClientError::Call {
+                    code: Code::Unavailable,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        drop(listener);
+        client.closed().await;
+        assert!(client.is_closed());
+    }
+
+    #[tokio::test]
+    async fn reflection_lists_the_services() {
+        let stop = CancellationToken::new();
+        let listener = Listener::open(&stop).await.unwrap();
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://127.0.0.1:{}", listener.port));
+        let mut client = ServerReflectionClient::new(endpoint.unwrap().connect_lazy());
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::ListServices(String::new())),
+        };
+        let answers = client
+            .server_reflection_info(futures::stream::iter([request]))
+            .await;
+        let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
+        let Some(MessageResponse::ListServicesResponse(found)) = answer.message_response else {
+            panic!("{answer:?}");
+        };
+        let mut names: Vec<String> = found.service.into_iter().map(|service| service.name).collect();
+        names.sort();
+        let expected = [
+            "api.ExperimentalRegistry",
+            "api.Registry",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+        ];
+        assert_eq!(names, expected);
+    }
+}
