@@ -28,7 +28,9 @@ impl Stage {
     async fn start() -> Result<Self> {
         let lab = Lab::empty().await?;
         prepared::prepare(&lab)?;
-        lab.apply_file("manifests/classic/rbac.yaml")?;
+        for file in ["rbac", "own-writes-policy"] {
+            lab.apply_file(&format!("manifests/classic/{file}.yaml"))?;
+        }
         let arguments = vec![
             format!("--classic-account={}", prepared::ACCOUNT),
             format!("--cache-dir={}", lab.folder().join("catalogs").display()),

@@ -29,15 +29,17 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         namespace: key.0.clone(),
         secrets: secrets.map(str::to_owned).collect(),
     };
+    context.memories.with(key, |memory| {
+        memory.remote = None;
+        if memory.map.is_some() {
+            memory.serve_nothing();
+        }
+    });
     if let Err(error) = serve(context, key).await {
         let fault = format!("cannot open a port for the registry: {error}");
         context.memories.with(key, |memory| memory.fault = Some(fault));
         return Outcome::Failed;
     }
-    context.memories.with(key, |memory| {
-        memory.remote = None;
-        memory.map = None;
-    });
     restore(context, key, reference, &puller);
     let due = next_poll(context, key, source);
     let is_current = context.memories.with(key, |memory| {

@@ -55,10 +55,10 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     }
     .source_kind();
     let map_name = text(&object, "/spec/configMap");
-    let (mut around, mut map) = (cluster.clone(), Known::Nothing);
+    let (mut around, mut followed_map) = (cluster.clone(), Known::Nothing);
     if kind == Ok(SourceKind::ConfigMap) {
-        map = followed(context, key, map_name);
-        if let Known::Is(map) = &map {
+        followed_map = followed(context, key, map_name);
+        if let Known::Is(map) = &followed_map {
             around.insert(Arc::clone(map));
         }
     }
@@ -73,7 +73,7 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     let outcome = match kind {
         Ok(SourceKind::Image) => image(context, key, &source).await,
         Ok(SourceKind::Address) => address(context, key, &source),
-        Ok(SourceKind::ConfigMap) => config_map(context, key, map_name, map).await,
+        Ok(SourceKind::ConfigMap) => config_map(context, key, map_name, followed_map.clone()).await,
         Err(_) => {
             context.memories.with(key, |memory| {
                 *memory = Memory {
@@ -84,7 +84,25 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
             Outcome::Done
         }
     };
-    match report(context, key, &source, found).await {
+    // The work may have taken long, and has written what is under way.
+    let newer = context.base.store.snapshot();
+    let Some(newest) = newer.get(names::CATALOG_SOURCE_KIND, namespace, name) else {
+        return Outcome::Done;
+    };
+    if newest.get("spec") != found.get("spec") && newest.get("spec") != object.get("spec") {
+        // Its change leads to another pass.
+        return outcome;
+    }
+    let object = context.with_template(newest).await;
+    let mut around = newer.clone();
+    if let Known::Is(map) = &followed_map {
+        around.insert(Arc::clone(map));
+    }
+    let source = Source {
+        object: &object,
+        cluster: &around,
+    };
+    match report(context, key, &source, newest).await {
         Ok(()) => outcome,
         Err(failure) => failed(key, &failure),
     }
@@ -126,6 +144,7 @@ fn followed(context: &Arc<Context>, key: &Key, name: &str) -> Known {
         memory.remote = None;
         if memory.map.as_ref().is_none_or(|map| map.name != name) {
             let client = context.base.writer.own().clone();
+            memory.serve_nothing();
             let map = WatchedMap::open(client, &key.0, name, waking(context, key));
             memory.map = Some(map);
         }
