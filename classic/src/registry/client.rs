@@ -33,8 +33,6 @@ const ANSWER_TIME: Duration = Duration::from_mins(1);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The largest message that is read, in bytes: a bundle with its manifests.
 const MAX_MESSAGE: usize = 64 << 20;
-/// The most bundles that are read of a registry.
-const MAX_BUNDLES: usize = 500_000;
 
 /// A registry does not answer as it is asked to.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -50,6 +48,9 @@ pub enum ClientError {
         /// Why.
         message: String,
     },
+    /// It lists more than is read.
+    #[error("the bundles of the registry take more than {} MiB", .0 >> 20)]
+    Large(usize),
     /// A call fails; the text is that of other clients of the API.
     #[error("rpc error: code = {code:?} desc = {message}")]
     Call {
@@ -65,7 +66,7 @@ impl ClientError {
     pub fn is_answer(&self) -> bool {
         let code = match self {
             Self::Call { code, .. } => *code,
-            Self::Address(_) | Self::Connect { .. } => return false,
+            Self::Address(_) | Self::Connect { .. } | Self::Large(_) => return false,
         };
         !matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
     }
@@ -196,7 +197,7 @@ impl RegistryClient {
         let answers = self
             .many::<_, Bundle>("/api.Registry/ListBundles", Empty {})
             .await?;
-        Ok(answers.map_ok(BundleMessage::from).take(MAX_BUNDLES).boxed())
+        Ok(answers.map_ok(BundleMessage::from).boxed())
     }
 
     /// `GetBundle`.

@@ -56,7 +56,7 @@ impl WatchedMap {
                         changed();
                     }
                     Err(error) => {
-                        tracing::debug!(%error, name = watched, "the watch of a ConfigMap is interrupted")
+                        tracing::debug!(%error, name = watched, "the watch of a ConfigMap is interrupted");
                     }
                 }
             }

@@ -186,11 +186,11 @@ async fn config_map(context: &Context, key: &Key, name: &str, known: Known) -> O
         return Outcome::Done;
     };
     match contents.put(&stored, found.blobs).await {
-        Ok(content) => {
+        Ok(catalog) => {
             let given = Given {
                 wanted: name.to_owned(),
                 puller: Puller::default(),
-                content,
+                content: catalog,
                 name: stored,
                 is_confirmed: true,
             };

@@ -22,6 +22,10 @@ const LASTING: Duration = Duration::from_secs(10);
 const LISTING_TIME: Duration = Duration::from_mins(30);
 /// How long it is kept after the last resolution that asked for it.
 const KEPT_TIME: Duration = Duration::from_mins(5);
+/// How long a registry may take to list its bundles and packages: resolutions wait for it.
+const LIST_TIME: Duration = Duration::from_mins(1);
+/// The most that is kept of a registry, in bytes: ten times the largest known.
+const MAX_BYTES: usize = 256 << 20;
 /// Packages asked for at the same time.
 const AT_ONCE: usize = 8;
 
@@ -103,7 +107,10 @@ impl Remote {
             return Ok(read.listing.clone());
         }
         *known = None;
-        let listing = list(&client).await.map_err(|error| error.to_string())?;
+        let reading = tokio::time::timeout(LIST_TIME, list(&client)).await;
+        let listing = reading
+            .map_err(|_| format!("not listed within {} s", LIST_TIME.as_secs()))?
+            .map_err(|error| error.to_string())?;
         *known = Some(Read {
             listing: listing.clone(),
             client,
@@ -157,9 +164,25 @@ async fn dial(address: &str, changed: impl Fn(State)) {
     }
 }
 
+/// The memory of a bundle, roughly, in bytes.
+fn size(bundle: &BundleMessage) -> usize {
+    let values = bundle.properties.iter().chain(&bundle.dependencies);
+    let values: usize = values.map(|found| found.kind.len() + found.value.len()).sum();
+    let skips: usize = bundle.skips.iter().map(String::len).sum();
+    size_of::<BundleMessage>() + values + skips
+}
+
 async fn list(client: &RegistryClient) -> Result<Listing, ClientError> {
-    let answers = client.list_bundles().await?;
-    let bundles: Vec<BundleMessage> = answers.map_ok(without_manifests).try_collect().await?;
+    let mut answers = client.list_bundles().await?;
+    let (mut bundles, mut bytes) = (Vec::new(), 0);
+    while let Some(bundle) = answers.try_next().await? {
+        let bundle = without_manifests(bundle);
+        bytes += size(&bundle);
+        if bytes > MAX_BYTES {
+            return Err(ClientError::Large(MAX_BYTES));
+        }
+        bundles.push(bundle);
+    }
     let names: BTreeSet<&str> = bundles
         .iter()
         .map(|bundle| bundle.package_name.as_str())
