@@ -420,7 +420,7 @@ mod tests {
         let catalog = stored(folder.path());
         let first = catalog.listing().unwrap().bundles;
         assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
-        catalog.forget_listing(Instant::now() - std::time::Duration::from_secs(60));
+        catalog.forget_listing(Instant::now() - std::time::Duration::from_mins(1));
         assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
         catalog.forget_listing(Instant::now());
         assert!(!Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
