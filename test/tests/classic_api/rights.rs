@@ -69,7 +69,10 @@ fn olm_operator_writes_roles_for_apis_of_operators_only() -> Result<()> {
     SERVER.with(async |server| {
         let managed = || json!({"olm.managed": "true"});
         let admin = || json!({"olm.managed": "true", "rbac.authorization.k8s.io/aggregate-to-admin": "true"});
-        let gathers = |key: &str| json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {key: "true"}}]}});
+        let gathers = |key: &str| {
+            let selector = json!({"matchLabels": {key: "true"}});
+            json!({"aggregationRule": {"clusterRoleSelectors": [selector]}})
+        };
         let unlabelled = role("ClusterRole", &json!({}), &json!({"rules": []}));
         in_force(server, OPERATOR, &unlabelled, "that it labels as managed").await?;
         let gathered = "gather no rights";
@@ -78,8 +81,8 @@ fn olm_operator_writes_roles_for_apis_of_operators_only() -> Result<()> {
             "resourceNames": ["greetings.samples.olm.example"],
         }]});
         let condition = json!({"rules": [{
-            "apiGroups": ["operators.coreos.com"], "resources": ["operatorconditions"], "verbs": ["get", "update", "patch"],
-            "resourceNames": ["c.v1"],
+            "apiGroups": ["operators.coreos.com"], "resources": ["operatorconditions"], "resourceNames": ["c.v1"],
+            "verbs": ["get", "update", "patch"],
         }]});
         // The role of an OperatorCondition, under another name than the binding's.
         let mut other = role("Role", &managed(), &condition);
@@ -124,7 +127,8 @@ fn catalog_operator_writes_what_belongs_to_catalog_sources_only() -> Result<()> 
     SERVER.with(async |server| {
         let owned = |api_version: &str, kind: &str, name: &str, labels: &Value, content: &Value| {
             let owner = json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u",
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog",
+                "uid": "u",
             });
             let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {
                 "name": name, "namespace": "operators", "labels": labels, "ownerReferences": [owner],

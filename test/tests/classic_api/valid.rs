@@ -50,7 +50,8 @@ fn deployments_of_an_operator_are_stored_whole_and_with_defaults() -> Result<()>
     });
     let strategy =
         json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}});
-    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "strategy": strategy, "template": template});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let spec = json!({"replicas": 1, "selector": selector, "strategy": strategy, "template": template});
     let deployment = json!({"name": "greeter", "label": {"l": "m"}, "spec": spec});
     let given = with(
         csv("whole"),
@@ -84,7 +85,8 @@ fn deployments_of_an_operator_are_stored_whole_and_with_defaults() -> Result<()>
 #[test]
 fn what_the_reference_takes_is_taken() -> Result<()> {
     let webhook = json!({
-        "generateName": "v.kb.io", "type": "ConversionWebhook", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "generateName": "v.kb.io", "type": "ConversionWebhook", "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
         "targetPort": "https", "conversionCRDs": ["greetings.olm.example"],
     });
     let descriptor = json!({"path": "size", "x-descriptors": ["urn:x"], "value": "MQ=="});

@@ -11,14 +11,20 @@ const WRITES: &[Write] = &[
     (
         "olm-operator",
         "operators.coreos.com",
-        "catalogsources,clusterserviceversions,installplans,olmconfigs,operatorconditions,operatorgroups,operators,subscriptions",
+        concat!(
+            "catalogsources,clusterserviceversions,installplans,olmconfigs,",
+            "operatorconditions,operatorgroups,operators,subscriptions"
+        ),
         "create,delete,patch,update",
         "our kinds",
     ),
     (
         "olm-operator",
         "operators.coreos.com",
-        "clusterserviceversions/status,olmconfigs/status,operatorconditions/status,operatorgroups/status,operators/status",
+        concat!(
+            "clusterserviceversions/status,olmconfigs/status,operatorconditions/status,",
+            "operatorgroups/status,operators/status"
+        ),
         "patch,update",
         "our kinds",
     ),
