@@ -103,7 +103,8 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
         "" => "default",
         account => account,
     };
-    require(&watched, "ServiceAccount", place, account)?;
+    // It may be anybody's, as `default` is.
+    require(cluster, "ServiceAccount", place, account)?;
     require(&watched, "Role", place, &secret_name(deployment))?;
     require(&watched, "RoleBinding", place, &secret_name(deployment))?;
     require(
