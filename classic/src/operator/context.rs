@@ -15,7 +15,7 @@ use olm_rollout::failure::Failure;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::copies::Known;
+use super::known::Known;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;

@@ -3,8 +3,6 @@
 //! Of a copy only its metadata is followed, and the hashes of what it held when it was last read or written are kept. One that
 //! others have changed is read again.
 
-mod known;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,10 +17,10 @@ use olm_rollout::failure::{Failure, FailureKind};
 use olm_rollout::ownership::Guard;
 use serde_json::{Value, json};
 
-pub use self::known::{Known, Seen};
 use super::config::is_switched_off;
 use super::context::Context;
 use super::group::after;
+use super::known::Seen;
 use super::work::{Name, Work};
 use crate::objects::kinds;
 

@@ -123,7 +123,6 @@ fn copies_of_operators_for_all_namespaces_are_switched_off_and_on() -> Result<()
                     == "Copied CSVs are enabled and present across the cluster"
             })
             .await?;
-        stage.delete(&config).await?;
         stage.delete(&copy("everywhere", "everywhere.v1")).await?;
         stage.goes(&copy("bystander", "everywhere.v1")).await
     })

@@ -97,7 +97,7 @@ fn a_namespace_that_is_deleted_as_a_whole_does_not_hang() -> Result<()> {
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "namespace": "doomed", "name": "doomed"}]);
         let webhook = json!({"webhookdefinitions": [{
-            "type": "MutatingAdmissionWebhook", "generateName": "mdoom.example", "deploymentName": "doomed-operator",
+            "type": "MutatingAdmissionWebhook", "generateName": "mdoom.doomed.example", "deploymentName": "doomed-operator",
             "containerPort": 443, "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "failurePolicy": "Ignore", "webhookPath": "/mutate",
             "rules": [{"apiGroups": ["doomed.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["x"]}],

@@ -48,7 +48,9 @@ fn a_webhook_gets_a_service_a_certificate_and_its_registration() -> Result<()> {
         ensure!(service["spec"]["ports"][0]["targetPort"] == 9443);
         let found = configurations(stage, "hooked.v1").await?;
         ensure!(found.len() == 1, "{} configurations", found.len());
-        let found = serde_json::to_value(&found[0])?;
+        let mut found = serde_json::to_value(&found[0])?;
+        found["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        found["kind"] = json!("ValidatingWebhookConfiguration");
         ensure!(found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["olmCAKey"]);
         let live = named("apps/v1", "Deployment", "hooked", "hooked-operator");
         let live = stage.get(&live).await?.unwrap_or_default();
@@ -64,7 +66,7 @@ fn a_webhook_gets_a_service_a_certificate_and_its_registration() -> Result<()> {
         );
         // A certificate that is due is made anew, and the one before it stays trusted.
         let due = json!({"status": {"certsRotateAt": "2020-01-01T00:00:00Z"}});
-        kube::Api::<kube::core::DynamicObject>::clone(&olm_test::objects::api(&stage.lab.client, &version))
+        olm_test::objects::api(&stage.lab.client, &version)
             .patch_status(
                 "hooked.v1",
                 &kube::api::PatchParams::default(),
@@ -91,8 +93,16 @@ fn a_webhook_gets_a_service_a_certificate_and_its_registration() -> Result<()> {
         stage
             .phase("hooked", "hooked.v1", "Succeeded", "InstallSucceeded")
             .await?;
-        let now = serde_json::to_value(&configurations(stage, "hooked.v1").await?[0])?;
-        ensure!(now["webhooks"][0]["clientConfig"]["caBundle"] == renewed["data"]["olmCAKey"]);
+        stage
+            .becomes("the webhook trusts it", &found, |now| {
+                now["webhooks"][0]["clientConfig"]["caBundle"] == renewed["data"]["olmCAKey"]
+            })
+            .await?;
+        stage
+            .becomes("the next date is known", &version, |found| {
+                found["status"]["certsRotateAt"] == done["status"]["certsRotateAt"]
+            })
+            .await?;
         stage.delete(&version).await?;
         stage.goes(&version).await?;
         ensure!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use olm_test::classic;
 use olm_test::objects::api;
@@ -129,16 +129,15 @@ impl Stage {
         Ok(())
     }
 
-    /// The lines of the metrics port with this text.
-    pub(crate) async fn metrics(&self, text: &str) -> Result<Vec<String>> {
+    /// The lines of the metrics port.
+    pub(crate) async fn metrics(&self) -> Result<Vec<String>> {
+        let token = self
+            .lab
+            .kubectl(&["create", "token", "classic-installer", "-n", "olm"])?;
         let url = format!("http://{}/metrics", self.operator.metrics);
-        let answer = reqwest::get(&url).await?;
-        if !answer.status().is_success() {
-            bail!("the metrics port answers {}", answer.status());
-        }
-        let answer = answer.text().await?;
-        let lines = answer.lines().filter(|line| line.contains(text));
-        Ok(lines.map(str::to_owned).collect())
+        let request = reqwest::Client::new().get(&url).bearer_auth(token.trim());
+        let answer = request.send().await?.error_for_status()?.text().await?;
+        Ok(answer.lines().map(str::to_owned).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known of the copies.
+//! What is known of the copies of ClusterServiceVersions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::super::work::Name;
+use super::work::Name;
 use crate::objects::kinds;
 
 /// A copy.
@@ -82,7 +82,7 @@ impl Known {
     }
 
     /// Notes a copy as it was just read or written.
-    pub(super) fn wrote(&self, original: &Name, namespace: &str, live: &Value) {
+    pub fn wrote(&self, original: &Name, namespace: &str, live: &Value) {
         let seen = Seen {
             uid: text(live, "/metadata/uid").to_owned(),
             resource_version: text(live, "/metadata/resourceVersion").to_owned(),
@@ -92,7 +92,7 @@ impl Known {
     }
 
     /// Forgets a copy that was just deleted.
-    pub(super) fn forget(&self, original: &Name, namespace: &str) {
+    pub fn forget(&self, original: &Name, namespace: &str) {
         let mut copies = self.copies.lock();
         if let Some(known) = copies.get_mut(original) {
             known.remove(namespace);
