@@ -61,6 +61,12 @@ impl Cluster {
             .get(&(namespace.to_owned(), name.to_owned()))
     }
 
+    /// The object of this kind, namespace and name, where OLM manages it.
+    pub fn managed(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.get(kind, namespace, name)
+            .filter(|object| label(object, names::MANAGED_LABEL) == "true")
+    }
+
     /// Adds an object, or replaces the one of the same kind, namespace and name, which is returned.
     pub fn insert(&mut self, object: Arc<Value>) -> Option<Arc<Value>> {
         let kind = text(&object, "/kind").to_owned();
@@ -110,14 +116,23 @@ pub struct Discovery(BTreeMap<String, BTreeSet<String>>);
 impl Discovery {
     /// Whether the kind is served. The core group is empty.
     pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
-        let group_version = if group.is_empty() {
-            version.to_owned()
-        } else {
-            format!("{group}/{version}")
-        };
         self.0
-            .get(&group_version)
+            .get(&group_version(group, version))
             .is_some_and(|kinds| kinds.contains(kind))
+    }
+
+    /// Whether the version of the group is served.
+    pub fn has(&self, group: &str, version: &str) -> bool {
+        self.0.contains_key(&group_version(group, version))
+    }
+}
+
+/// The core group is empty, and left out.
+pub(crate) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ClusterServiceVersion;
@@ -12,6 +12,7 @@ use super::requirements::{Facts, Requirements, evaluate};
 use super::status::set_phase;
 use crate::cluster::{object_at, text};
 use crate::install::Issuer;
+use crate::install::serving::ROTATION;
 use crate::names;
 use crate::operator_group::OperatorGroup;
 
@@ -29,9 +30,6 @@ pub use api_services::is_adoptable;
 
 /// The reason that nothing but a change of accounts, roles or bindings ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
-
-/// How long before its end a certificate is due.
-const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a pass wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
