@@ -12,7 +12,6 @@ use super::requirements::{Facts, Requirements, evaluate};
 use super::status::set_phase;
 use crate::cluster::{object_at, text};
 use crate::install::Issuer;
-use crate::install::serving::ROTATION;
 use crate::names;
 use crate::operator_group::OperatorGroup;
 
@@ -118,13 +117,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Notes that certificates were made, and when they are due.
-    fn certified(&mut self, expires: Timestamp) {
-        let due = expires - ROTATION;
-        let now = self.now;
+    /// Notes when certificates are due, and that they were made.
+    fn certified(&mut self, due: Option<Timestamp>, is_made: bool) {
+        let made = is_made.then_some(self.now);
         if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
-            for (key, time) in [("certsLastUpdated", now), ("certsRotateAt", due)] {
-                status.insert(key.to_owned(), format!("{time:.0}").into());
+            for (key, time) in [("certsLastUpdated", made), ("certsRotateAt", due)] {
+                let time = time.map(|time| format!("{time:.0}"));
+                status.extend(time.map(|time| (key.to_owned(), time.into())));
             }
         }
     }

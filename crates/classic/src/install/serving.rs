@@ -7,7 +7,7 @@ use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
 
 use super::certificate::{AUTHORITY, decoded, hash, is_due};
-use super::{Certificate, Issuer, owner_labels, owner_reference};
+use super::{Certificate, Issuer, Setting, owner_labels, owner_reference};
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
@@ -64,7 +64,24 @@ pub(super) fn bundle(authority: &[u8]) -> String {
 pub(super) struct Served {
     pub(super) objects: Vec<Value>,
     pub(super) authority: Vec<u8>,
-    pub(super) expires: Option<Timestamp>,
+    pub(super) due: Option<Timestamp>,
+    pub(super) is_made: bool,
+}
+
+/// When the certificate in a Secret must be made anew; nothing where that is not known.
+fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
+    let decoded = |key: &str| String::from_utf8(decoded(secret, &format!("/data/{key}"))).unwrap_or_default();
+    issuer.due(&decoded("tls.crt"), &decoded(AUTHORITY))
+}
+
+/// The new authority, and the one before it: what it signed is in use until the Pods are new.
+fn overlapping(authority: &str, before: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let newest = before.split_inclusive(END).next();
+    match newest.filter(|newest| newest.ends_with(END)) {
+        Some(newest) => format!("{}\n{}\n", authority.trim_end(), newest.trim()),
+        None => authority.to_owned(),
+    }
 }
 
 /// Makes what a Deployment needs to be called.
@@ -75,10 +92,9 @@ pub(super) fn serve(
     object: &Value,
     csv: &ClusterServiceVersion,
     deployment: &str,
-    cluster: &Cluster,
-    issuer: &dyn Issuer,
-    now: Timestamp,
+    setting: Setting<'_>,
 ) -> Result<Served, String> {
+    let Setting { cluster, issuer, now } = setting;
     let place = csv.metadata.namespace.as_str();
     let mut entries = csv.spec.install.spec.deployments.iter();
     let spec = entries
@@ -98,22 +114,28 @@ pub(super) fn serve(
     })];
     let name = secret_name(deployment);
     let hosts = hosts(deployment, place);
-    let kept = cluster
-        .managed(names::SECRET_KIND, place, &name)
-        .filter(|secret| !is_due(secret, &hosts, now, ROTATION));
-    let (authority, expires) = if let Some(kept) = kept {
-        (decoded(kept, &format!("/data/{AUTHORITY}")), None)
+    let found = cluster.managed(names::SECRET_KIND, place, &name);
+    let before = found
+        .map(|secret| decoded(secret, &format!("/data/{AUTHORITY}")))
+        .unwrap_or_default();
+    let kept = found.filter(|secret| !is_due(secret, &hosts, now, ROTATION));
+    let is_made = kept.is_none();
+    let (authority, due) = if let Some(kept) = kept {
+        (before, secret_due(kept, issuer))
     } else {
-        let made = issuer.issue(&hosts)?;
+        let mut made = issuer.issue(&hosts)?;
+        made.authority = overlapping(&made.authority, &String::from_utf8_lossy(&before));
         let metadata = taken_over(object, names::SECRET_KIND, &name, cluster);
         objects.push(secret(metadata, &made));
-        (made.authority.into_bytes(), Some(made.expires))
+        let due = made.expires - ROTATION;
+        (made.authority.into_bytes(), Some(due))
     };
     objects.extend(rights(object, csv, deployment, account, cluster));
     Ok(Served {
         objects,
         authority,
-        expires,
+        due,
+        is_made,
     })
 }
 

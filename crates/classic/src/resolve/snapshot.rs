@@ -63,7 +63,7 @@ impl Snapshot {
                 .push((catalog.namespace.clone(), catalog.name.clone()));
             match &catalog.bundles {
                 Ok(bundles) => {
-                    for bundle in bundles {
+                    for bundle in bundles.iter() {
                         // A bundle that cannot be read, or whose package cannot be, is not offered.
                         let Some(package) = catalog.packages.get(&bundle.package_name) else {
                             continue;
