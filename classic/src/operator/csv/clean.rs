@@ -128,7 +128,7 @@ fn leftovers<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a V
 
 /// Whether another ClusterServiceVersion of the namespace brings a Deployment of this name that is called.
 fn is_used(cluster: &Cluster, csv: &ClusterServiceVersion, deployment: &str) -> bool {
-    living(cluster, csv).any(|other| serving::called(&other).contains(deployment))
+    living(cluster, csv).any(|other| serving::called(&other).contains(&deployment))
 }
 
 fn living<'a>(
