@@ -22,7 +22,6 @@ pub mod catalog_source;
 pub mod cluster;
 pub mod crds;
 pub mod csv;
-pub mod hash;
 pub mod install;
 pub mod install_plan;
 pub mod names;
@@ -33,3 +32,5 @@ pub mod registry;
 pub mod resolve;
 pub mod subscription;
 pub mod wire;
+
+pub use wire::hash;

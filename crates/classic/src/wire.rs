@@ -6,6 +6,7 @@ use serde_json::Value;
 
 pub(crate) mod deployment;
 pub(crate) mod duration;
+pub mod hash;
 pub(crate) mod quantity;
 
 /// A label selector.
