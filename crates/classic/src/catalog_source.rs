@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
+mod config_map;
 mod listen;
 mod pod;
 mod registry;
 mod template;
 mod update;
 
+pub use config_map::{ConfigMapContent, config_map_content};
 pub use listen::{Listening, Served, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;

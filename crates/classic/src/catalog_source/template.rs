@@ -214,4 +214,22 @@ mod tests {
         assert_eq!(of("type"), [IMAGE, "Other", RESOLVED]);
         assert_eq!(of("lastTransitionTime"), ["t", "t", "1970-01-01T00:00:00Z"]);
     }
+
+    #[test]
+    fn a_template_that_gives_the_same_image_changes_nothing() {
+        let source = json!({
+            "metadata": {"annotations": {names::IMAGE_TEMPLATE_ANNOTATION: "r.example/c:v{kube_minor_version}"}},
+            "spec": {"sourceType": "grpc"},
+        });
+        let first = with_image(&source, "v1.36.2", Timestamp::UNIX_EPOCH);
+        assert_eq!(first["spec"]["image"], "r.example/c:v36");
+        let later = Timestamp::from_second(3600).unwrap();
+        assert_eq!(with_image(&first, "v1.36.2", later), first);
+        let failed = with_image(&first, "", later);
+        let condition = &failed["status"]["conditions"][0];
+        assert_eq!(
+            (&condition["status"], &condition["lastTransitionTime"]),
+            (&json!("False"), &json!("1970-01-01T01:00:00Z"))
+        );
+    }
 }

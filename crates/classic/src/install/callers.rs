@@ -70,7 +70,7 @@ pub(super) fn authorities<'a>(csv: &'a ClusterServiceVersion, cluster: &Cluster)
         let secret = secret_name(deployment);
         strategy.any(|entry| entry.name == deployment)
             && cluster
-                .managed(names::SECRET_KIND, &csv.metadata.namespace, &secret)
+                .get_watched(names::SECRET_KIND, &csv.metadata.namespace, &secret)
                 .is_some()
     };
     for api in &csv.spec.api_service_definitions.owned {

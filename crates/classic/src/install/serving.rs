@@ -114,7 +114,7 @@ pub(super) fn serve(
     })];
     let name = secret_name(deployment);
     let hosts = hosts(deployment, place);
-    let found = cluster.managed(names::SECRET_KIND, place, &name);
+    let found = cluster.get_watched(names::SECRET_KIND, place, &name);
     let before = found
         .map(|secret| decoded(secret, &format!("/data/{AUTHORITY}")))
         .unwrap_or_default();
@@ -151,7 +151,7 @@ fn metadata(csv: &Value, name: &str) -> Value {
 /// The metadata of an object that may be there already. One that no ClusterServiceVersion owns stays so.
 fn taken_over(csv: &Value, kind: &str, name: &str, cluster: &Cluster) -> Value {
     let mut metadata = metadata(csv, name);
-    let found = cluster.managed(kind, text(csv, "/metadata/namespace"), name);
+    let found = cluster.get_watched(kind, text(csv, "/metadata/namespace"), name);
     let is_unowned = found.is_some_and(|found| {
         !items(found, "/metadata/ownerReferences").any(|owner| text(owner, "/kind") == names::CSV_KIND)
     });

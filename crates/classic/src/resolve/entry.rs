@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::text;
 use crate::csv::ClusterServiceVersion;
 use crate::names::PROPERTIES_ANNOTATION;
-use crate::operator_group::{ApiKey, provided_by};
+use crate::operator_group::{ApiKey, provided_by, required_by};
 use crate::properties::read_annotation;
 use crate::registry::{Api, BundleMessage, PackageMessage, TypedValue};
 
@@ -143,7 +143,11 @@ impl Entry {
             .iter()
             .cloned()
             .collect();
-        let required = required_by(&csv)?;
+        let mut definitions = csv.spec.custom_resource_definitions.required.iter();
+        if let Some(api) = definitions.find(|api| !api.name.contains('.')) {
+            return Err(format!("error parsing crd name: {}", api.name));
+        }
+        let required = required_by(&csv);
         let owners: Vec<&Value> = subscriptions
             .into_iter()
             .filter(|subscription| text(subscription, "/status/installedCSV") == name)
@@ -339,27 +343,6 @@ fn as_property(dependency: &TypedValue) -> Result<Option<TypedValue>, serde_json
         "olm.constraint" => dependency.clone(),
         _ => return Ok(None),
     }))
-}
-
-fn required_by(csv: &ClusterServiceVersion) -> Result<BTreeSet<ApiKey>, String> {
-    let mut definitions = Vec::new();
-    for api in &csv.spec.custom_resource_definitions.required {
-        let parts = api.name.split_once('.');
-        let (plural, group) = parts.ok_or_else(|| format!("error parsing crd name: {}", api.name))?;
-        definitions.push((plural, group, api));
-    }
-    let services = csv.spec.api_service_definitions.required.iter();
-    let services = services.map(|api| (api.name.as_str(), api.group.as_str(), api));
-    let keys = definitions
-        .into_iter()
-        .chain(services)
-        .map(|(plural, group, api)| ApiKey {
-            group: group.to_owned(),
-            version: api.version.clone(),
-            kind: api.kind.clone(),
-            plural: plural.to_owned(),
-        });
-    Ok(keys.collect())
 }
 
 /// The properties of a ClusterServiceVersion that does not write them down.

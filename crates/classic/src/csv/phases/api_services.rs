@@ -189,7 +189,7 @@ fn annotation<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 /// The object of OLM, or the words of a cache where it is absent.
 fn managed<'a>(cluster: &'a Cluster, kind: &str, namespace: &str, name: &str) -> Result<&'a Value, String> {
     cluster
-        .managed(kind, namespace, name)
+        .get_watched(kind, namespace, name)
         .ok_or_else(|| absent(kind, name))
 }
 

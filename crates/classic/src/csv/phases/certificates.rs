@@ -12,7 +12,7 @@ pub(super) fn are_due(pass: &Pass<'_>) -> bool {
         let kept = pass
             .facts
             .cluster
-            .managed(names::SECRET_KIND, place, &secret_name(deployment));
+            .get_watched(names::SECRET_KIND, place, &secret_name(deployment));
         kept.is_none_or(|kept| is_due(kept, &hosts(deployment, place), pass.now, ROTATION))
     })
 }

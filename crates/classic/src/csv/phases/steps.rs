@@ -275,7 +275,7 @@ fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
             Err(error) => return pass.retry(error),
         }
     } else {
-        next
+        chain::running(pass, next)
     };
     if text(next, "/status/phase") == "Succeeded" {
         let message = "has been replaced by a newer ClusterServiceVersion that has successfully installed.";
