@@ -10,6 +10,7 @@
 //! bound or the verb `bind`. Either will do.
 
 mod account;
+mod alternatives;
 mod missing;
 mod proposal;
 
@@ -31,8 +32,6 @@ const MAX_ACCESSES: usize = 50_000;
 /// Accesses of one role that are asked one by one where rules leave them open. Where there are more, the answer about
 /// `escalate` or `bind` has to do.
 const MAX_QUESTIONS: usize = 200;
-/// Accesses of all roles together that are proposed one by one. Where there are more, `escalate` or `bind` is.
-const MAX_PROPOSED: usize = 200;
 /// The API group of custom resource definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
@@ -364,7 +363,8 @@ impl Needs {
     ///
     /// Of two alternatives the rules themselves are proposed: an account that writes roles and has the verb `escalate` on it can
     /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
-    /// An operator that may do everything with roles needs it, too; then the other rules of its roles follow from it.
+    /// An operator that may do everything with roles needs it, too; then the other rules of its roles follow from it. Where the
+    /// rules are proposed anyway, because a binding gives them too for example, nothing needs that verb.
     #[must_use]
     pub fn missing(&self, account_rights: &AccountRights) -> Missing {
         let lacks = |right: &&Right| account_rights.status(right) != RightStatus::Granted;
@@ -374,84 +374,19 @@ impl Needs {
             .iter()
             .filter(|either| lacks(&&either.right))
             .collect();
-        let (proposed, beyond) = proposals(&open, lacks);
-        let powers: BTreeSet<&Right> = proposed
-            .iter()
-            .flat_map(|(_, rights)| rights.iter().copied())
-            .filter(|right| right.is_power() && open.iter().any(|either| right.covers(&either.right)))
+        let (granted, verbs) = alternatives::choose(&open, lacks);
+        missing.extend(verbs);
+        let granted = granted
+            .into_iter()
+            .filter(|right| !missing.contains(right))
             .collect();
-        let follows = |either: &Either| powers.iter().any(|power| power.covers(&either.right));
-        let granted: BTreeSet<Right> = proposed
-            .iter()
-            .flat_map(|(either, rights)| {
-                let all = !follows(either);
-                let powers = &powers;
-                rights.iter().filter(move |right| all || powers.contains(*right))
-            })
-            .map(|right| (*right).clone())
-            .collect();
-        let is_granted = |right: &Right| granted.iter().any(|other| other.covers(right));
-        for either in beyond {
-            let instead = either.instead.as_ref();
-            let is_covered = instead.is_some_and(|all| all.iter().filter(lacks).all(&is_granted));
-            if !is_covered && !follows(either) {
-                missing.insert(either.right.clone());
-            }
-        }
-        let granted = granted.into_iter().filter(|right| !missing.contains(right));
-        let granted = granted.collect();
         Missing::new(missing).with_granted(granted)
     }
-}
-
-/// The alternatives whose rules are proposed, with those of them that the account lacks; and the others.
-fn proposals<'a>(
-    open: &[&'a Either],
-    lacks: impl Fn(&&Right) -> bool,
-) -> (Vec<(&'a Either, Vec<&'a Right>)>, Vec<&'a Either>) {
-    let (mut proposed, mut beyond) = (Vec::new(), Vec::new());
-    let mut known: BTreeSet<&Right> = BTreeSet::new();
-    for either in open {
-        let rules: Option<Vec<&Right>> = either
-            .instead
-            .as_ref()
-            .map(|all| all.iter().filter(|right| lacks(right)).collect());
-        // A binding gives what its role does.
-        let fits = rules.as_ref().is_some_and(|rules| {
-            let new: Vec<_> = rules.iter().filter(|right| !known.contains(*right)).collect();
-            new.iter().all(|right| is_modest(right)) && known.len() + new.len() <= MAX_PROPOSED
-        });
-        match rules {
-            Some(rules) if fits => {
-                known.extend(rules.iter().copied());
-                proposed.push((*either, rules));
-            }
-            _ => beyond.push(*either),
-        }
-    }
-    (proposed, beyond)
 }
 
 impl Right {
     /// Whether an account that has it has the other one, too.
     fn covers(&self, other: &Self) -> bool {
         (self.namespace.is_none() || self.namespace == other.namespace) && self.access.covers(&other.access)
-    }
-
-    /// Whether it lets an account write roles and bindings with rights that it does not have.
-    fn is_power(&self) -> bool {
-        let is_verb = ["escalate", "bind", ALL].contains(&self.access.verb.as_str());
-        match &self.access.object {
-            Object::Resource { group, .. } => is_verb && [RBAC, ALL].contains(&group.as_str()),
-            Object::Path(_) => false,
-        }
-    }
-}
-
-/// Whether a right can be given by a role in its namespace and is not one to everything.
-fn is_modest(right: &Right) -> bool {
-    match &right.access.object {
-        Object::Resource { group, resource, .. } => group != ALL || resource != ALL,
-        Object::Path(path) => path != ALL && right.namespace.is_none(),
     }
 }
