@@ -29,7 +29,7 @@ pub mod store;
 pub use answer::{Access, App, Endpoints, Observer, ResponseBody};
 pub use body::Body;
 pub use ingest::{IngestError, ingest};
-pub use package_summary::{Api, PackageSummary};
+pub use package_summary::{Api, PackageSummary, SearchPlace};
 pub use store::{
     Commit, Filter, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer,
 };
