@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::rules::{ALL, Access, Object, PolicyRule};
+use crate::rules::{Access, Object, PolicyRule};
 
 pub use account::{AccountRights, Completeness, RightStatus};
 pub use missing::{Account, Missing, describe};
