@@ -43,9 +43,16 @@ async fn publish(world: &World, versions: &[&str]) -> Result<()> {
     world.apply(&[catalog(NAME, &reference)])?;
     world
         .eventually("the catalog is served", SOON, async || {
-            let path = "jsonpath={.status.resolvedSource.image.ref}";
+            let path = "jsonpath={.metadata.generation} {.status.conditions[?(@.type=='Serving')].observedGeneration} \
+                        {.status.conditions[?(@.type=='Progressing')].observedGeneration} \
+                        {.status.conditions[?(@.type=='Progressing')].reason}";
             let served = world.kubectl(&["get", "clustercatalog", NAME, "-o", path])?;
-            ensure!(served == reference, "{served} is not {reference}");
+            let words: Vec<&str> = served.split_whitespace().collect();
+            let [generation, serving, progressing, reason] = words.as_slice() else {
+                anyhow::bail!("{served}");
+            };
+            let is_current = serving == generation && progressing == generation && *reason == "Succeeded";
+            ensure!(is_current, "{served}");
             Ok(Some(()))
         })
         .await
