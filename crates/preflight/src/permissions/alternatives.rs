@@ -1,16 +1,17 @@
-//! Which of two alternatives is proposed where an account has neither: the rules of a role, or `escalate` or `bind` on it.
+//! The choice between two alternatives of which an account has neither: the rules of a role, or `escalate` or `bind` on
+//! it.
 
 use std::collections::BTreeSet;
 
 use super::{Either, RBAC, Right};
 use crate::rules::{ALL, Object};
 
-/// Accesses of all roles together that are proposed one by one. Where there are more, `escalate` or `bind` is.
+/// The most accesses of all roles together that are proposed one by one. Beyond that, `escalate` or `bind` is proposed.
 const MAX_PROPOSED: usize = 200;
 
-/// The rules that roles give and the account must hold itself; and `escalate` or `bind` for the other roles.
+/// The rules that the account must hold in order to grant them, and `escalate` or `bind` for the other roles.
 ///
-/// `open` are the alternatives of which the account lacks the verb.
+/// `open` has the alternatives of which the account lacks the verb.
 pub(super) fn choose(
     open: &[&Either],
     lacks: impl Fn(&&Right) -> bool + Copy,
@@ -44,7 +45,8 @@ pub(super) fn choose(
     (granted, verbs)
 }
 
-/// The alternatives whose rules are proposed, with those of them that the account lacks; and the others.
+/// The alternatives for which rules are proposed, each with the rules that the account lacks; and the other
+/// alternatives.
 fn proposals<'a>(
     open: &[&'a Either],
     lacks: impl Fn(&&Right) -> bool,
@@ -56,7 +58,7 @@ fn proposals<'a>(
             .instead
             .as_ref()
             .map(|all| all.iter().filter(|right| lacks(right)).collect());
-        // A binding gives what its role does.
+        // A binding often grants rules that a role among the objects has already added.
         let fits = rules.as_ref().is_some_and(|rules| {
             let new: Vec<_> = rules.iter().filter(|right| !known.contains(*right)).collect();
             new.iter().all(|right| is_modest(right)) && known.len() + new.len() <= MAX_PROPOSED
@@ -72,7 +74,8 @@ fn proposals<'a>(
     (proposed, beyond)
 }
 
-/// The powers without those that save no rule: all that they allow is allowed by the rules that are proposed in any case.
+/// The powers that make a rule unnecessary. A power is dropped if the rules that are proposed anyway already allow
+/// everything that it covers.
 fn without_idle<'a>(
     powers: BTreeSet<&'a Right>,
     open: &[&Either],
@@ -102,7 +105,7 @@ fn without_idle<'a>(
 }
 
 impl Right {
-    /// Whether it lets an account write roles and bindings with rights that it does not have.
+    /// Whether it allows an account to write roles and bindings with rights that the account lacks.
     fn is_power(&self) -> bool {
         let is_verb = ["escalate", "bind", ALL].contains(&self.access.verb.as_str());
         match &self.access.object {
@@ -112,7 +115,7 @@ impl Right {
     }
 }
 
-/// Whether a right can be given by a role in its namespace and is not one to everything.
+/// Whether a role in the namespace can contain the right, and it does not allow everything.
 fn is_modest(right: &Right) -> bool {
     match &right.access.object {
         Object::Resource { group, resource, .. } => group != ALL || resource != ALL,
