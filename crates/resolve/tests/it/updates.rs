@@ -1,4 +1,4 @@
-//! Why the newest bundle is not the one that is chosen, a reason at a time.
+//! Why the newest bundle is not chosen, one reason at a time.
 
 use std::collections::HashSet;
 
@@ -195,7 +195,7 @@ fn each_reason_has_its_word() {
         .bundles(&["1.2.0"])
         .channel("stable", &[replacing("1.2.0", "1.0.0")]);
     check(&[preferred, newer], any, held_back::CATALOG);
-    // What the request excludes is not held against the cluster, whose state may change unnoticed.
+    // A bundle that the request excludes is not checked against the cluster, whose state may change unnoticed.
     check(&[two("one", &[modern])], range("1.0.x"), held_back::RANGE);
 }
 
@@ -221,7 +221,7 @@ fn chosen_and_older_bundles_are_not_held_back() {
         beyond(&[one()], range("1.0.0"), None),
         Some((newest(), Some(held_back::PIN)))
     );
-    // Nothing is chosen, and nothing keeps the bundle from it: several catalogs have it.
+    // Nothing is chosen because several catalogs tie.
     let both = [one(), two("two", &[])];
     assert_eq!(
         beyond(&both, Request::default(), Some("1.0.0")),
