@@ -1,4 +1,4 @@
-//! OperatorConditions: the channel by which an operator says that it must not be upgraded now.
+//! OperatorConditions, with which an operator can block its upgrade.
 //!
 //! Every bundle gets an OperatorCondition of its name and reads that name from an environment variable, from the first
 //! revision of a bundle on: content that is there already is never changed for it. The OperatorCondition and the binding

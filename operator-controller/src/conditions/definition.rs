@@ -1,4 +1,4 @@
-//! The kind OperatorCondition, created where it is missing.
+//! The CRD of OperatorCondition, created if it is missing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
@@ -7,7 +7,7 @@ use kube::{Client, Error};
 use olm_api::names::{field_manager, operator_condition as names};
 use serde_json::{Value, json};
 
-/// The kind, for clients.
+/// The kind for clients.
 pub fn resource() -> ApiResource {
     ApiResource {
         group: names::GROUP.to_owned(),
@@ -22,10 +22,10 @@ fn name() -> String {
     format!("{}.{}", names::PLURAL, names::GROUP)
 }
 
-/// Brings the kind if the cluster lacks it; a definition that is there is left alone.
+/// Creates the CRD if the cluster lacks it. An existing one is not changed.
 ///
 /// # Errors
-/// The cluster could not be asked, or did not take it.
+/// The cluster did not answer, or refused it.
 pub async fn ensure(client: &Client) -> Result<(), Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     if definitions.get_metadata_opt(&name()).await?.is_some() {
@@ -46,7 +46,7 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Whether the definition that is there, which may be another owner's, serves the version that we write.
+/// Whether the existing CRD, which may belong to another owner, serves the version that OLM writes.
 ///
 /// # Errors
 /// The cluster could not be asked.
@@ -57,7 +57,7 @@ pub async fn serves_ours(client: &Client) -> Result<bool, Error> {
     Ok(versions.any(|version| version.name == names::VERSION && version.served))
 }
 
-/// Both versions hold the same, so that nothing is lost between them.
+/// Both versions have the same schema, so no field is lost between them.
 fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
