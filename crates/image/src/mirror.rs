@@ -618,8 +618,8 @@ impl Walk<'_> {
         let wanted = Wanted::Referrers { digest, limit };
         let pinned = self.reference.pin(digest.clone()).reference();
         let found = optional(self.images.fetch(&pinned, access, "the referrers", wanted).await)?;
-        // Some registries answer with a page for people. An empty list may hide those that were pushed before the registry
-        // listed any.
+        // Some registries answer with a page for people. An empty list may lack those that were pushed before the
+        // registry listed any.
         Ok(found.filter(|(bytes, _)| lists_some(bytes)))
     }
 }

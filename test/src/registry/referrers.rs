@@ -35,8 +35,8 @@ impl Referrers {
         Some(subject)
     }
 
-    /// The index at a path `/v2/REPOSITORY/referrers/DIGEST[?after=COUNT]` with at most `size` manifests, and the path of the
-    /// page after it.
+    /// The index at a path `/v2/REPOSITORY/referrers/DIGEST[?after=COUNT]` with at most `size` manifests, and the path
+    /// of the next page.
     pub(super) fn page(&self, path: &str, size: usize) -> Option<(String, Option<String>)> {
         let (place, query) = path.split_once('?').unwrap_or((path, ""));
         let (repository, digest) = place.strip_prefix("/v2/")?.split_once("/referrers/")?;

@@ -32,7 +32,7 @@ fn found(world: &World) -> Result<()> {
         .ended(1)?
         .says(&["hint: did you mean \"lamp\"?"])?;
 
-    // Both packages have the kind Greeting. Of equally relevant packages, that of the catalog of higher priority comes first.
+    // Both packages have the kind Greeting. The one in the catalog of higher priority comes first.
     let first = |priority: i32| -> Result<String> {
         let patch = json!({"spec": {"priority": priority}}).to_string();
         world.kubectl(&["patch", "clustercatalog", "lamps", "--type=merge", "-p", &patch])?;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use super::PackageSummary;
 
-/// The place of a find in a search through several catalogs: by relevance; then the catalog of higher priority first, as when
-/// a bundle is chosen; then by package and catalog.
+/// The position of a package in the results of a search: by relevance, then by the priority of its catalog, the highest
+/// first as in a resolution, then by the names of package and catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SearchPlace<'a> {
     relevance: u32,
@@ -15,7 +15,7 @@ pub struct SearchPlace<'a> {
 }
 
 impl<'a> SearchPlace<'a> {
-    /// The place of a package of a catalog with this priority. `relevance` is that of [`PackageSummary::relevance`].
+    /// The position of a package in a catalog with this priority, given its [`PackageSummary::relevance`].
     pub fn new(relevance: u32, package: &'a str, catalog: &'a str, priority: i32) -> Self {
         Self {
             relevance,
