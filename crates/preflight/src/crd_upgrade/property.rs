@@ -232,7 +232,7 @@ fn limit(
     })
 }
 
-/// A text of which every change counts.
+/// A text in which every change counts.
 fn texts(old: &Value, new: &Value, field: &str, check: Check) -> Option<Found> {
     let (before, after) = (text(old, field), text(new, field));
     if before == after {

@@ -209,13 +209,13 @@ fn chosen_and_older_bundles_are_not_held_back() {
     );
     assert_eq!(beyond(&[one()], Request::default(), Some("1.1.0")), None);
     assert_eq!(beyond(&[one()], Request::default(), Some("2.0.0")), None);
-    // Back to an older one: the installed bundle is the newest.
+    // A downgrade: the installed bundle is the newest.
     let back = Request {
         policy: UpgradeConstraintPolicy::SelfCertified,
         ..range("1.0.0")
     };
     assert_eq!(beyond(&[one()], back, Some("1.1.0")), None);
-    // Nothing is installed: what is newer than what will be.
+    // Nothing is installed: bundles that are newer than the chosen one.
     assert_eq!(beyond(&[one()], Request::default(), None), None);
     assert_eq!(
         beyond(&[one()], range("1.0.0"), None),

@@ -206,7 +206,7 @@ fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// A part of a live object because of which the server refuses the wanted one.
+/// The part of a live object that makes the server refuse the wanted one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Obstacle {
     /// Entries with nothing but our authorities. To remove them, apply this body with the field manager of

@@ -152,7 +152,7 @@ fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &
     }
 }
 
-/// A list of which we own single elements, by their keys or values.
+/// A list with single elements that we own, by their keys or values.
 fn compare_list(
     items: &[Value],
     live: Option<&Value>,

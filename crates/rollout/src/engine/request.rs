@@ -56,8 +56,8 @@ pub enum Request {
     Apply(Place, Write),
     /// Removes an owner reference from the object. Answered by `Live` or `Absent`.
     Release(Place, Guard, Holder),
-    /// Removes the authorities because of which the server refuses the wanted object, ours and others'. Answered by
-    /// `Live`, or by `Absent` if there are none left.
+    /// Removes the authorities that make the server refuse the wanted object, ours and others'. Answered by `Live`, or
+    /// by `Absent` if there are none left.
     Clear(Place),
     /// Deletes the object. Answered by `Absent`, or `Live` while finalizers hold it.
     Delete(Place, Guard),

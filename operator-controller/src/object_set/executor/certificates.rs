@@ -150,8 +150,8 @@ impl Executor<'_> {
         self.memory.certificates.trusted(self.layout().secret_of(place)?)
     }
 
-    /// Removes the authorities because of which the server refuses the wanted object. Returns the object afterwards;
-    /// `None` if there is nothing to remove.
+    /// Removes the authorities that make the server refuse the wanted object. Returns the object afterwards; `None` if
+    /// there is nothing to remove.
     pub(super) async fn clear(&self, target: &Target<'_>, wanted: &Value) -> Result<Option<Value>, Failure> {
         let live = self.ours(target).await?;
         let cleared = match live.and_then(|live| Obstacle::of(wanted, &live)) {
@@ -166,7 +166,7 @@ impl Executor<'_> {
         cleared.map(Some)
     }
 
-    /// The authorities in our object because of which the server may refuse the wanted one.
+    /// The authorities in our object that may make the server refuse the wanted one.
     pub(super) async fn obstacle(
         &self,
         target: &Target<'_>,
