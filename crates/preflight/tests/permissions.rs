@@ -232,9 +232,9 @@ fn nothing_needs_escalate_on_roles_whose_rules_a_binding_gives_too() {
     let powers = json!([{
         "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "roles"], "verbs": ["escalate"],
     }]);
-    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    let given = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
     let objects = |bound: &[Value]| {
-        let roles = [role("ClusterRole", &powers), role("Role", &rules)];
+        let roles = [role("ClusterRole", &powers), role("Role", &given)];
         needs(&[&roles, bound].concat())
     };
     let own = account_rights(writes_roles(), json!([]));
