@@ -105,7 +105,7 @@ async fn is_what_was_applied(world: &World, plan: &Value, from: Option<&str>, to
         None => None,
     };
     let before = match &installed {
-        Some(set) => content(world, set).await?,
+        Some(set) => content(&world.client, set).await?,
         None => Vec::new(),
     };
     let set = revisions(world).get(to).await?;
