@@ -15,7 +15,7 @@ fn is_own_record(call: &Call) -> bool {
         place.resource == "customresourcedefinitions" && call.is_about(operator_condition::GROUP);
     let binds_operator = place.group == "rbac.authorization.k8s.io"
         && ["roles", "rolebindings"].contains(&place.resource.as_str())
-        && call.is_about(operator_condition::GROUP);
+        && (place.name.starts_with("olm-operator-condition-") || place.name.is_empty());
     place.group == GROUP
         || place.namespace == SYSTEM_NAMESPACE
         || place.group == operator_condition::GROUP

@@ -11,6 +11,7 @@ use olm_api::names::{
 use olm_test::extensions::content;
 use olm_test::world::World;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// Where objects of a kind are looked for.
 #[derive(Clone, Copy)]
@@ -93,6 +94,11 @@ const VARYING: &[&str] = &[
     "deployment.kubernetes.io/revision",
 ];
 
+/// Stands for what is computed from a name.
+const COMPUTED: &str = "COMPUTED";
+/// At most so much is left of a name before what is computed.
+const SHORTENED: usize = 4;
+
 /// What the cluster holds about a name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
@@ -169,7 +175,11 @@ impl State {
                 let set: ClusterObjectSet = serde_json::from_value(object.clone())?;
                 let objects = content(&world.client, &set).await;
                 object["spec"]["phases"] = match objects {
-                    Ok(objects) => json!(objects),
+                    // Names that are computed decide about the order.
+                    Ok(mut objects) => {
+                        objects.sort_by_cached_key(|object| steady(&object.to_string(), name, None));
+                        json!(objects)
+                    }
                     Err(error) => json!(format!("no content: {error:#}")),
                 };
             }
@@ -193,9 +203,18 @@ impl State {
             } else {
                 format!("{kind} {own_name}")
             };
-            let key = steady(&key, name, last);
-            state.uids.insert(key.clone(), uid);
             tidy(&kind, &mut object, last.is_some());
+            let mut key = steady(&key, name, last);
+            if key.contains(COMPUTED) {
+                // What it holds tells it from others.
+                let text = steady(&object.to_string(), name, last);
+                let digest = hex::encode(Sha256::digest(text));
+                key = format!("{key} {}", digest.get(..6).unwrap_or_default());
+            }
+            while state.uids.contains_key(&key) {
+                key.push_str(" again");
+            }
+            state.uids.insert(key.clone(), uid);
             flatten(&key, &object, &|text| steady(text, name, last), &mut state.lines);
         }
         Ok(state)
@@ -324,7 +343,16 @@ fn steady(text: &str, name: &str, last: Option<i64>) -> String {
         }
         let digits = word.chars().filter(char::is_ascii_digit).count();
         let is_computed = word.len() >= 25 && digits >= 3;
-        steady.push_str(if is_computed { "COMPUTED" } else { &word });
+        if is_computed {
+            // Before it stands as much of a name as fits.
+            let kept = steady.trim_end_matches(|c: char| c == '-' || c.is_ascii_lowercase());
+            if steady.len() - kept.len() <= SHORTENED {
+                steady.truncate(kept.len());
+            }
+            steady.push_str(COMPUTED);
+        } else {
+            steady.push_str(&word);
+        }
         word.clear();
         steady.push(character);
     }
@@ -405,6 +433,10 @@ mod tests {
     fn what_is_computed_from_a_name_is_left_out() {
         let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         assert_eq!(steady(digest, "x-1", None), "sha256:COMPUTED");
+        let hash = "1ymxsw390iinyalu5tgo9ecksst8mnplg3g35jyf4s4s";
+        for name in [format!("x.v1.0.0--{hash}"), format!("x.v1.0.0-f-{hash}")] {
+            assert_eq!(steady(&name, "x", None), "NAME.v1.0.0COMPUTED");
+        }
         assert_eq!(steady("x-1-2 of x-1", "x-1", Some(2)), "NAME-LAST of NAME");
     }
 

@@ -1,7 +1,8 @@
 //! Whether a live object is as it was applied, from the object alone.
 //!
 //! Every field of the wanted object must hold the wanted value and must be listed as ours in `managedFields`: whoever
-//! writes one of our fields becomes its owner, so that both together show every drift. Where the server stores a value
+//! writes one of our fields becomes its owner, so that both together show every drift. An object that is owned as a whole may
+//! hold more than is wanted: as long as it is ours, that is what the server fills in. Where the server stores a value
 //! differently from how it was given (`1000m` as `1`), the difference stays; it is remembered by its fingerprint once the
 //! server has answered an apply with it, so that it does not lead to another apply.
 
@@ -147,8 +148,19 @@ fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &
         Value::Array(items) if items.is_empty() && live.is_none_or(|l| l.is_null() || l.is_array()) => {}
         Value::Array(items) if !atomic => compare_list(items, live, fields, path, found),
         Value::Null if live.is_none_or(Value::is_null) => {}
+        Value::Object(_) if live.is_some_and(|live| holds(live, wanted)) => {}
         _ if live.is_some_and(|live| equal(wanted, live)) => {}
         _ => found.push(path, "differs", live),
+    }
+}
+
+/// Whether a value is the wanted one but for fields that objects in it have besides.
+fn holds(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value))),
+        (live, wanted) => equal(live, wanted),
     }
 }
 
@@ -300,6 +312,26 @@ mod tests {
             &json!({"set": ["b"], "atomic": ["x", "y"]}),
             &fields,
             &["spec.set[0]", "spec.atomic"],
+        );
+    }
+
+    #[test]
+    fn the_server_may_fill_in_fields_of_an_object_that_is_ours_as_a_whole() {
+        // As the reference to a field in the environment of a container.
+        let wanted = json!({"ref": {"path": "metadata.name"}});
+        let check = |live: Value, fields: Value, expected: &[&str]| check(&wanted, &live, &fields, expected);
+        let filled = json!({"ref": {"apiVersion": "v1", "path": "metadata.name"}});
+        check(filled.clone(), json!({"f:ref": {}}), &[]);
+        check(filled, json!({"f:other": {}}), &["spec.ref"]);
+        check(
+            json!({"ref": {"apiVersion": "v1"}}),
+            json!({"f:ref": {}}),
+            &["spec.ref"],
+        );
+        check(
+            json!({"ref": {"path": "other"}}),
+            json!({"f:ref": {}}),
+            &["spec.ref"],
         );
     }
 
