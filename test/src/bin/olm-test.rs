@@ -32,14 +32,18 @@ enum Verb {
     #[command(subcommand)]
     Dist(DistCommand),
     /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
-    Run,
+    Run {
+        /// Install the sample operator by OLM classic: a CatalogSource and a Subscription.
+        #[arg(long)]
+        classic: bool,
+    },
     /// The managers as Pods on a real node, from the shipped manifests. Needs root.
     E2e {
         /// Folder with the images as OCI archives.
         #[arg(long, default_value = "dist")]
         images: PathBuf,
     },
-    /// Write what is generated: `manifests/crds/*.yaml` and pages in `docs/reference`.
+    /// Write what is generated: the CRDs in `manifests`, and pages in `docs/reference`.
     Crds {
         /// The repository's root.
         root: PathBuf,
@@ -99,7 +103,12 @@ fn main() -> ExitCode {
         Verb::Cluster(command) => wait_for(run(command)),
         Verb::Images(command) => wait_for(images::run(command)),
         Verb::Dist(command) => dist::run(command).map(|()| ExitCode::SUCCESS),
-        Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
+        Verb::Run { classic: false } => {
+            wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) })
+        }
+        Verb::Run { classic: true } => {
+            wait_for(async { olm_test::run::classic::run().await.map(|()| ExitCode::SUCCESS) })
+        }
         // It moves threads into the node's network before they become a runtime.
         Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
         Verb::Crds { root } => write_definitions(&root).map(|()| ExitCode::SUCCESS),
@@ -139,8 +148,14 @@ fn main() -> ExitCode {
 }
 
 fn write_definitions(root: &Path) -> Result<()> {
-    for file in olm_api::crd::files() {
-        write_changed(&root.join("manifests/crds").join(file.name), &file.yaml)?;
+    let folders = [
+        ("manifests/crds", olm_api::crd::files()),
+        ("manifests/classic/crds", olm_classic::crds::files()),
+    ];
+    for (folder, files) in folders {
+        for file in files {
+            write_changed(&root.join(folder).join(file.name), &file.yaml)?;
+        }
     }
     write_changed(&root.join("docs/reference/api.md"), &olm_api::crd::reference())?;
     for (path, text) in olm_test::docs::generated()? {
