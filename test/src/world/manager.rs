@@ -122,7 +122,7 @@ impl Manager {
             name: name.to_owned(),
             child: None,
             arguments,
-            kubeconfig,
+            kubeconfig: kubeconfig.to_path_buf(),
             log: lab.folder().join(format!("{name}.log")),
             health,
             metrics,

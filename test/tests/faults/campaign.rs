@@ -35,7 +35,7 @@ const SELECTION: &[(&str, usize, usize, u64)] = &[
 ];
 
 impl Share {
-    /// What the environment chooses: `FAULTS`, `FAULTS_ONLY` and `FAULTS_FROM`.
+    /// What the environment chooses: `FAULTS`, `FAULTS_ONLY`, `FAULTS_EVERY` and `FAULTS_FROM`.
     pub(crate) fn chosen() -> Result<Vec<Self>> {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let mut shares: Vec<Self> = match variable("FAULTS").as_str() {
@@ -60,6 +60,13 @@ impl Share {
                 named(name)?;
             }
             shares.retain(|share| chosen.contains(&share.workload.name));
+        }
+        let every = variable("FAULTS_EVERY");
+        if !every.is_empty() {
+            let every = every.parse().context("FAULTS_EVERY is a number")?;
+            for share in &mut shares {
+                share.every = every;
+            }
         }
         let from = variable("FAULTS_FROM");
         if !from.is_empty() {

@@ -3,7 +3,8 @@
 //!
 //! Each workload runs undisturbed first. That gives the number of mutating calls and the end state. Then it runs once for each
 //! point: one fault at one call, or several as a seed has it. `FAULTS=all` (`make faults`) tries every call of every workload;
-//! without it the tests try a selection. `FAULTS_ONLY` names workloads, `FAULTS_FROM=WORKLOAD:CALL` goes on where a run ended.
+//! without it the tests try a selection. `FAULTS_ONLY` names workloads, `FAULTS_FROM=WORKLOAD:CALL` goes on where a run ended,
+//! `FAULTS_EVERY` has crashes only at every so manieth call.
 
 mod campaign;
 mod identity;

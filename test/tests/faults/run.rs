@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams};
 use olm_api::names::label;
 use olm_api::{ClusterCatalog, conditions};
 use olm_test::extensions::{catalog, extensions, installed_version, is_settled, merge, revisions};
-use olm_test::faults::{Fault, Plan};
+use olm_test::faults::{Call, Fault, Plan};
 use olm_test::samples;
 use olm_test::world::World;
 use serde_json::json;
@@ -25,6 +25,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const STILL: Duration = Duration::from_millis(1000);
 /// The same for the run that the others are compared with.
 const STILL_FIRST: Duration = Duration::from_secs(5);
+/// After so long nothing more is expected.
+const SETTLED: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Where something goes wrong.
@@ -106,8 +108,9 @@ pub(crate) async fn disturbed(
             Target::OperatorController => stage.world.operator_controller.log_end(),
             Target::Catalogd => stage.world.catalogd.log_end(),
         };
-        let calls = stage.proxy(workload.target).calls(&name);
-        let lines: Vec<String> = calls.iter().map(olm_test::faults::Call::line).collect();
+        let mut calls = stage.proxy(workload.target).calls(&name);
+        calls.retain(|call| !call.dry_run);
+        let lines: Vec<String> = calls.iter().map(Call::line).collect();
         problems.push(format!("{error:#}\ncalls:\n{}\nlog:\n{log}", lines.join("\n")));
     }
     let (_, met) = stage.proxy(workload.target).progress();
@@ -197,6 +200,9 @@ async fn await_end(
             if differences.is_empty() {
                 return Ok(());
             }
+            if silent_for(stage, name) >= SETTLED {
+                break;
+            }
         }
         stage.pause(LOOK * 3).await;
     }
@@ -211,7 +217,7 @@ async fn await_end(
 /// Takes the steps, each when the one before it is done.
 async fn follow(stage: &mut Stage, steps: &[Step], name: &str) -> Result<()> {
     for step in steps {
-        take(&stage.world, step, name)
+        take(stage, step, name)
             .await
             .with_context(|| format!("{step:?}"))?;
         let end = Instant::now() + LIMIT;
@@ -238,7 +244,8 @@ async fn follow(stage: &mut Stage, steps: &[Step], name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn take(world: &World, step: &Step, name: &str) -> Result<()> {
+async fn take(stage: &Stage, step: &Step, name: &str) -> Result<()> {
+    let world = &stage.world;
     match step {
         Step::Publish(versions) => {
             let blobs = world
@@ -254,7 +261,9 @@ async fn take(world: &World, step: &Step, name: &str) -> Result<()> {
         }
         Step::Apply(version) => {
             let file = "manifests/samples/greeter.yaml";
-            let path = world.sample_file(file, name, |text| text.replace("1.0.x", version))?;
+            let selected = json!({ "matchLabels": { label::METADATA_NAME: stage.catalog_of(name) } });
+            let version = format!("{version:?}\n      selector: {selected}");
+            let path = world.sample_file(file, name, |text| text.replace("1.0.x", &version))?;
             world.kubectl(&["apply", "--server-side", "-f", &path]).map(drop)
         }
         Step::Merge(patch) => merge(world, name, serde_json::from_str(patch)?).await,

@@ -1,6 +1,6 @@
 //! Both managers behind proxies, and packages under ever new names.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use olm_test::faults::{Plan, Proxy};
 use olm_test::samples;
 use olm_test::world::{Lab, Options, World};
 
+use super::state::CATALOG;
 use super::truth::Truth;
 use super::workloads::Target;
 
@@ -31,6 +32,8 @@ pub(crate) struct Stage {
     catalogs: usize,
     /// Published and not used yet.
     packages: VecDeque<String>,
+    /// In which catalog a package is that has none of its own.
+    places: BTreeMap<String, String>,
 }
 
 impl Stage {
@@ -52,6 +55,7 @@ impl Stage {
             count: 0,
             catalogs: 0,
             packages: VecDeque::new(),
+            places: BTreeMap::new(),
         })
     }
 
@@ -95,15 +99,23 @@ impl Stage {
             .map(|name| world.push_bundles(name, VERSIONS, samples::OPERATOR_IMAGE));
         let blobs: Vec<String> = stream::iter(pushed).buffered(4).try_collect().await?;
         self.catalogs += 1;
-        let own = format!("packages-{}", self.catalogs);
+        let place = format!("{CATALOG}{}", self.catalogs);
         let reference = world
-            .push_catalog(&format!("{own}:latest"), &blobs.concat())
+            .push_catalog(&format!("{place}:latest"), &blobs.concat())
             .await?;
-        world.apply(&[catalog(&own, &reference)])?;
-        let own = format!("clustercatalog/{own}");
+        world.apply(&[catalog(&place, &reference)])?;
+        let own = format!("clustercatalog/{place}");
         world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", &own])?;
+        for name in &names {
+            self.places.insert(name.clone(), place.clone());
+        }
         self.packages.extend(names);
         Ok(())
+    }
+
+    /// The catalog with a package. Extensions select it: others come and go with other runs.
+    pub(crate) fn catalog_of<'a>(&'a self, package: &'a str) -> &'a str {
+        self.places.get(package).map_or(package, String::as_str)
     }
 
     /// Ends a manager that is to die and starts it again.

@@ -94,6 +94,8 @@ const VARYING: &[&str] = &[
     "deployment.kubernetes.io/revision",
 ];
 
+/// How the names of catalogs begin that hold many packages; a number follows.
+pub(crate) const CATALOG: &str = "packages-";
 /// Stands for what is computed from a name.
 const COMPUTED: &str = "COMPUTED";
 /// At most so much is left of a name before what is computed.
@@ -331,6 +333,10 @@ fn strip(value: &mut Value, without_numbers: bool) {
 /// A text without the name and without what is computed from it.
 fn steady(text: &str, name: &str, last: Option<i64>) -> String {
     let mut text = text.replace(name, "NAME");
+    if let Some((before, after)) = text.split_once(CATALOG) {
+        let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        text = format!("{before}CATALOG{}", steady(after, name, last));
+    }
     if let Some(last) = last {
         text = text.replace(&format!("NAME-{last}"), "NAME-LAST");
     }
@@ -437,6 +443,10 @@ mod tests {
         for name in [format!("x.v1.0.0--{hash}"), format!("x.v1.0.0-f-{hash}")] {
             assert_eq!(steady(&name, "x", None), "NAME.v1.0.0COMPUTED");
         }
+        assert_eq!(
+            steady("packages-1 and packages-23.", "x", None),
+            "CATALOG and CATALOG."
+        );
         assert_eq!(steady("x-1-2 of x-1", "x-1", Some(2)), "NAME-LAST of NAME");
     }
 
