@@ -29,8 +29,8 @@ pub(crate) struct Share {
 /// What is tried without `FAULTS=all`: workload, every so manieth call, single faults, seeds.
 const SELECTION: &[(&str, usize, usize, u64)] = &[
     ("install", 4, 2, 1),
-    ("upgrade", 4, 2, 1),
-    ("uninstall", 3, 1, 0),
+    ("upgrade", 5, 2, 1),
+    ("uninstall", 5, 1, 0),
     ("catalog-replace", 0, 1, 1),
 ];
 

@@ -71,11 +71,18 @@ impl Truth {
         let owned = format!("{}={}", label::OWNER_NAME, extension.name());
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
         let mut why = Vec::new();
-        for set in sets.list(&ListParams::default().labels(&owned)).await? {
-            let is_it = set.spec.lifecycle_state != LifecycleState::Archived
-                && set.annotation(annotation::BUNDLE_VERSION) == Some(version);
-            if is_it {
-                match self.applied(&set).await {
+        let sets = sets.list(&ListParams::default().labels(&owned)).await?.items;
+        let is_of_version =
+            |set: &&ClusterObjectSet| set.annotation(annotation::BUNDLE_VERSION) == Some(version);
+        let is_archived = |set: &ClusterObjectSet| set.spec.lifecycle_state == LifecycleState::Archived;
+        // A status lags behind by a moment: the revision may just have given way to a complete one.
+        let replaced = sets.iter().filter(is_of_version).filter(|set| is_archived(set));
+        let replaced = replaced.map(|set| set.spec.revision).min();
+        for set in &sets {
+            let follows = conditions::is_true(set.conditions(), conditions::SUCCEEDED)
+                && replaced.is_some_and(|replaced| replaced < set.spec.revision);
+            if !is_archived(set) && (is_of_version(&set) || follows) {
+                match self.applied(set).await {
                     Ok(()) => return Ok(()),
                     Err(error) => why.push(format!("{}: {error:#}", set.name())),
                 }
