@@ -148,7 +148,7 @@ fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &
         Value::Array(items) if items.is_empty() && live.is_none_or(|l| l.is_null() || l.is_array()) => {}
         Value::Array(items) if !atomic => compare_list(items, live, fields, path, found),
         Value::Null if live.is_none_or(Value::is_null) => {}
-        Value::Object(_) if live.is_some_and(|live| holds(live, wanted)) => {}
+        Value::Object(_) if fields.is_empty() && live.is_some_and(|live| holds(live, wanted)) => {}
         _ if live.is_some_and(|live| equal(wanted, live)) => {}
         _ => found.push(path, "differs", live),
     }
