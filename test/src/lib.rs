@@ -18,4 +18,4 @@ pub mod world;
 
 pub use cluster::objects;
 pub use dist::images;
-pub use world::shared;
+pub use world::{faults, shared};
