@@ -3,7 +3,8 @@
 //! - [`wake`] says what there is to do after a change, as keys of one queue ([`work`]);
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
-//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of them;
+//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of
+//!   them;
 //! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;
 //! - [`metrics`] counts.

@@ -124,7 +124,8 @@ impl Context {
         Ok(served.into_iter().collect())
     }
 
-    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not say.
+    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not
+    /// say.
     pub async fn server_version(&self, csv: &ClusterServiceVersion) -> Option<String> {
         if csv.spec.min_kube_version.is_empty() {
             return None;
