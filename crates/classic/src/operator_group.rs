@@ -21,7 +21,7 @@ pub mod tenants;
 
 mod model;
 
-pub use apis::{ApiKey, ApiSet, provided_by};
+pub use apis::{ApiKey, ApiSet, provided_by, required_by};
 pub use model::{OperatorGroup, OperatorGroupSpec, OperatorGroupStatus};
 pub use namespaces::NamespaceSet;
 pub use surface::{ApiDecision, Surface};

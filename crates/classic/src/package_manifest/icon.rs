@@ -1,7 +1,8 @@
 //! The icon of a package.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::PackageManifest;
 use crate::cluster::{items, text};
@@ -51,10 +52,29 @@ pub fn icon(found: Option<&PackageManifest>, has_tag: bool, has_version: bool) -
     };
     IconAnswer::Picture {
         media_type: media_type.clone(),
-        body: STANDARD.decode(data).unwrap_or_default(),
+        body: decoded(data),
         tag: tag(manifest),
         is_default: false,
     }
+}
+
+/// The bytes of base 64 up to the first place that is none; line breaks do not count.
+fn decoded(text: &str) -> Vec<u8> {
+    let text: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+        .collect();
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let engine = GeneralPurpose::new(&STANDARD, lenient);
+    let (mut bytes, mut is_over) = (Vec::new(), false);
+    for group in text.chunks_exact(4) {
+        match engine.decode(group) {
+            Ok(found) if !is_over => bytes.extend(found),
+            _ => break,
+        }
+        is_over = group.ends_with(b"=");
+    }
+    bytes
 }
 
 fn tag(manifest: &PackageManifest) -> String {

@@ -130,7 +130,8 @@ fn selected<'a>(request: &Value, seen: &'a [PackageManifest]) -> Result<Vec<&'a 
 fn of_icon(request: &Value, found: Option<&PackageManifest>) -> Value {
     let headers = request.get("headers").unwrap_or(&Value::Null);
     let has_tag = !text(headers, "If-None-Match").is_empty();
-    let has_version = text(request, "query").contains("resourceVersion=");
+    let mut query = text(request, "query").split('&');
+    let has_version = query.any(|part| part.starts_with("resourceVersion=") && !part.ends_with('='));
     let none = json!({"Content-Length": "", "Content-Type": "", "Etag": ""});
     match icon(found, has_tag, has_version) {
         IconAnswer::NotFound => json!({"ok": true, "status": 404, "headers": none, "body_base64": ""}),
