@@ -33,9 +33,9 @@ use self::context::Context;
 use self::wake::{Tasks, Urgency};
 use self::work::{Name, Work};
 use crate::args::OperatorArgs;
+use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::objects::store::Change;
-use crate::run::Base;
 
 /// The kinds that are followed.
 const KINDS: &[Kind] = &[

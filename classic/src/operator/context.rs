@@ -19,9 +19,9 @@ use super::known::Known;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;
+use crate::base::Base;
 use crate::objects::account::account;
 use crate::objects::write::{Actor, Writer};
-use crate::run::Base;
 
 /// How old the known version of the API server may be.
 const VERSION_AGE: Duration = Duration::from_mins(1);

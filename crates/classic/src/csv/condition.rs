@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::ClusterServiceVersion;
 use crate::cluster::{Cluster, items, object_at, put, text};
-use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 const API_VERSION: &str = "operators.coreos.com/v2";

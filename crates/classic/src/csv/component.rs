@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::ClusterServiceVersion;
 use crate::cluster::{Cluster, items, label, text};
-use crate::csv::ClusterServiceVersion;
 use crate::{install, names};
 
 /// Kinds whose objects carry the labels of their ClusterServiceVersion.
