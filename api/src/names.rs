@@ -305,6 +305,11 @@ pub fn is_name(text: &str) -> bool {
 /// `true`.
 pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
 
+/// The annotation by which a CatalogSource of OLM classic asks for a Pod as its registry, with the value `true`: for a `kubectl
+/// port-forward` to its Service, or for an image that only its own program can serve. Without it the catalog-operator serves
+/// the catalog.
+pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,7 +80,7 @@ impl Source<'_> {
     /// Whether it asks for a registry Pod by annotation.
     pub fn wants_pod(&self) -> bool {
         let annotations = self.object.pointer("/metadata/annotations");
-        let found = annotations.and_then(|found| found.get(names::REGISTRY_POD_ANNOTATION));
+        let found = annotations.and_then(|found| found.get(olm_api::names::REGISTRY_POD));
         found.and_then(Value::as_str) == Some("true")
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
 use olm_classic::cluster::{items, text};
-use olm_classic::names;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
@@ -73,8 +73,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         Err(error) => {
             let hint = if error.is_about_database() {
                 format!(
-                    "; or set the annotation {} to \"true\", so that a Pod of the image serves it",
-                    names::REGISTRY_POD_ANNOTATION
+                    "; or set the annotation {REGISTRY_POD} to \"true\", so that a Pod of the image serves it"
                 )
             } else {
                 String::new()
