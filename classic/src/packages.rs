@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::args::PackageArgs;
-use crate::run::Base;
+use crate::base::Base;
 
 /// Serves until the process ends.
 ///
