@@ -12,6 +12,7 @@ mod registry;
 mod template;
 mod update;
 
+pub use duration::parse as duration;
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;
 
