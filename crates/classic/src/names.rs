@@ -4,6 +4,10 @@
 pub const GROUP: &str = "operators.coreos.com";
 /// The field manager of content that OLM classic applies.
 pub const FIELD_MANAGER: &str = "olm.operatorframework.io/classic";
+/// The field manager of the conversions that it writes into CustomResourceDefinitions.
+pub const CONVERSION_MANAGER: &str = "olm.operatorframework.io/classic-conversion";
+/// The finalizer of ClusterServiceVersions: what the garbage collector does not find is deleted first.
+pub const CLEANUP_FINALIZER: &str = "operators.coreos.com/csv-cleanup";
 /// The apiVersion of ClusterServiceVersions.
 pub const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 /// The kind of ClusterServiceVersions.
@@ -71,6 +75,12 @@ pub const DEPLOYMENT_API_VERSION: &str = "apps/v1";
 pub const DEPLOYMENT_KIND: &str = "Deployment";
 /// The kind of Subscriptions.
 pub const SUBSCRIPTION_KIND: &str = "Subscription";
+/// The kind of InstallPlans.
+pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
+/// The kind of Operators.
+pub const OPERATOR_KIND: &str = "Operator";
+/// The kind of the configuration of OLM.
+pub const OLM_CONFIG_KIND: &str = "OLMConfig";
 /// The kind of OperatorConditions.
 pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
 /// The kind of Secrets.

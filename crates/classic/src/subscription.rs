@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::cluster::{items, object_at, put, text};
-use crate::names;
+use crate::names::{self, INSTALL_PLAN_KIND};
 
 mod catalogs;
 mod collection;
@@ -19,9 +19,6 @@ pub use catalogs::Health;
 pub use deprecations::Entry;
 pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, conclude, prepare};
 pub use status::{Outcome, pass};
-
-/// The kind of InstallPlans.
-pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
 
 /// What the resolver found.
 #[derive(Debug, Clone, Default, PartialEq)]
