@@ -9,7 +9,7 @@
 //! Nothing is written to the cluster, so every replica serves.
 
 mod certificate;
-mod connect;
+
 mod follow;
 mod item;
 mod load;
@@ -30,7 +30,7 @@ use olm_platform::tls::{Profile, server_config_for_client_certificates};
 use olm_platform::admin;
 use serde_json::json;
 
-use self::connect::Registries;
+
 use self::follow::Follower;
 use self::serve::Server;
 use self::shelf::Shelf;
