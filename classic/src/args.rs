@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use olm_cluster::identity::AccountName;
-use olm_platform::args::CommonArgs;
+use olm_platform::args::{CommonArgs, ImageLimitArgs};
 
 /// Runs one of the programs of OLM classic.
 #[derive(Debug, Clone, Parser)]
@@ -21,7 +21,7 @@ pub enum Command {
     /// Installs ClusterServiceVersions, and reconciles OperatorGroups, OperatorConditions, Operators and OLMConfig.
     OlmOperator(OperatorArgs),
     /// Serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
-    CatalogOperator(CatalogArgs),
+    CatalogOperator(Box<CatalogArgs>),
     /// Serves PackageManifests as an aggregated API.
     Packageserver(PackageArgs),
     /// Prints the version.
@@ -86,9 +86,54 @@ pub struct OperatorArgs {
 /// Flags of `catalog-operator`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CatalogArgs {
+    /// How catalogs are fetched and served.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
     /// Flags of all three programs.
     #[command(flatten)]
     pub classic: ClassicArgs,
+}
+
+/// How catalogs are fetched and served.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RegistryArgs {
+    /// Directory that holds the content of catalogs.
+    #[arg(long, env = "OLM_CACHE_DIR", default_value = "/var/cache/classic")]
+    pub cache_dir: PathBuf,
+    /// Address of this Pod, at which clients reach the registries of CatalogSources; empty: the one that leads to the API
+    /// server.
+    #[arg(long, env = "POD_IP", default_value = "")]
+    pub advertise_address: String,
+    /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
+    #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
+    pub plain_http_registries: Vec<String>,
+    /// What an image may cost.
+    #[command(flatten)]
+    pub limits: ImageLimitArgs,
+    /// Image of registry Pods that serve a ConfigMap; such Pods are made on request only.
+    #[arg(
+        long = "configmapServerImage",
+        env = "OLM_CONFIGMAP_SERVER_IMAGE",
+        default_value = "quay.io/operator-framework/configmap-operator-registry:latest"
+    )]
+    pub config_map_server_image: String,
+    /// Image with `opm`, for registry Pods.
+    #[arg(
+        long = "opmImage",
+        env = "OPERATOR_REGISTRY_IMAGE",
+        default_value = "quay.io/operator-framework/opm:latest"
+    )]
+    pub opm_image: String,
+    /// Image with `copy-content`, for registry Pods.
+    #[arg(
+        long = "util-image",
+        env = "OLM_IMAGE",
+        default_value = "quay.io/operator-framework/olm:latest"
+    )]
+    pub util_image: String,
+    /// Runs registry Pods in restricted namespaces as user 1001.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub set_workload_user_id: bool,
 }
 
 /// Flags of `packageserver`.

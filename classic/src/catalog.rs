@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::args::CatalogArgs;
+use crate::registry::sources::{self, Sources};
 use crate::run::Base;
 
 /// Runs the controllers until the process ends.
-pub async fn run(base: Arc<Base>, _args: CatalogArgs) {
-    base.shutdown.requested().await;
+pub async fn run(base: Arc<Base>, args: CatalogArgs) {
+    base.follow(sources::KINDS).await;
+    Sources::new(base, &args).run().await;
 }

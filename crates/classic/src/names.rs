@@ -103,6 +103,15 @@ pub const SERVICE_HASH_LABEL: &str = "olm.service-spec-hash";
 pub const CONFIG_MAP_LABEL: &str = "olm.configMapResourceVersion";
 /// The label of Pods that look for a newer catalog: the name of the CatalogSource.
 pub const UPDATE_LABEL: &str = "catalogsource.operators.coreos.com/update";
+/// The annotation by which a CatalogSource asks for a Pod as its registry, with the value `true`: for a `kubectl port-forward`
+/// to its Service, or for an image that only its own program can serve. Without it the catalog-operator serves the catalog.
+pub const REGISTRY_POD_ANNOTATION: &str = "olm.operatorframework.io/registry-pod";
+/// The label of EndpointSlices: the Service.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The label of EndpointSlices: who writes them.
+pub const SLICE_MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of that label on EndpointSlices of registries.
+pub const SLICE_MANAGER: &str = "catalog-operator.olm.operatorframework.io";
 /// The annotation with the template of a catalog's image.
 pub const IMAGE_TEMPLATE_ANNOTATION: &str = "olm.catalogImageTemplate";
 /// The annotation with the properties that the catalog gives a bundle.

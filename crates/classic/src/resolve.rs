@@ -1,6 +1,7 @@
 //! The resolution of a namespace: the operators that its Subscriptions install.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ pub use chain::ends_in_failure;
 pub use entry::{EXISTING, Entry};
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
 
-/// What a catalog answers.
+/// What a catalog answers. A clone shares it.
 #[derive(Debug, Clone)]
 pub struct CatalogContent {
     /// The name of the CatalogSource.
@@ -30,9 +31,9 @@ pub struct CatalogContent {
     /// Its priority; higher ones are preferred.
     pub priority: i64,
     /// The answer of `ListBundles`, or why there is none.
-    pub bundles: Result<Vec<BundleMessage>, String>,
+    pub bundles: Result<Arc<[BundleMessage]>, String>,
     /// The answers of `GetPackage`.
-    pub packages: BTreeMap<String, PackageMessage>,
+    pub packages: Arc<BTreeMap<String, PackageMessage>>,
 }
 
 /// What a resolution looks at.

@@ -60,7 +60,7 @@ impl Snapshot {
                 .push((catalog.namespace.clone(), catalog.name.clone()));
             match &catalog.bundles {
                 Ok(bundles) => {
-                    for bundle in bundles {
+                    for bundle in bundles.iter() {
                         let package = catalog.packages.get(&bundle.package_name);
                         // A bundle that cannot be read is not offered.
                         if let Ok(mut entry) = Entry::of_bundle(bundle, package) {

@@ -1,6 +1,7 @@
 //! The resolution of a namespace, and its parts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use olm_classic::properties::{read_annotation, write_annotation};
 use olm_classic::registry::{BundleMessage, PackageMessage, Registry, TypedValue};
@@ -113,9 +114,10 @@ fn catalog(found: &Value) -> Result<CatalogContent, String> {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
         priority: found["priority"].as_i64().unwrap_or_default(),
-        bundles: Ok(Vec::new()),
-        packages: BTreeMap::new(),
+        bundles: Ok(Arc::default()),
+        packages: Arc::default(),
     };
+    let mut packages = BTreeMap::new();
     if found["noClient"] == true {
         let error = format!("no registry client established for catalogsource {namespace}/{name}");
         content.bundles = Err(error);
@@ -126,20 +128,21 @@ fn catalog(found: &Value) -> Result<CatalogContent, String> {
         let registry = Registry::new(&catalog);
         for name in registry.list_packages() {
             let package = registry.get_package(name).map_err(|error| error.to_string())?;
-            content.packages.insert(name.to_owned(), package);
+            packages.insert(name.to_owned(), package);
         }
-        content.bundles = Ok(registry.list_bundles());
+        content.bundles = Ok(registry.list_bundles().into());
     } else {
         let rows: Result<Vec<BundleMessage>, _> = list(found, "bundles")
             .into_iter()
             .map(BundleMessage::deserialize)
             .collect();
-        content.bundles = Ok(rows.map_err(|error| error.to_string())?);
+        content.bundles = Ok(rows.map_err(|error| error.to_string())?.into());
         for (name, package) in found["packages"].as_object().into_iter().flatten() {
             let package = PackageMessage::deserialize(package).map_err(|error| error.to_string())?;
-            content.packages.insert(name.clone(), package);
+            packages.insert(name.clone(), package);
         }
     }
+    content.packages = Arc::new(packages);
     Ok(content)
 }
 
