@@ -149,7 +149,11 @@ pub struct PackageArgs {
     #[arg(long, env = "OLM_BIND_ADDRESS", default_value = "")]
     pub bind_address: String,
     /// Directory with `apiserver.crt` and `apiserver.key`, which are served when they are there and no flag names others.
-    #[arg(long, env = "OLM_CERT_DIR", default_value = "/apiserver.local.config/certificates")]
+    #[arg(
+        long,
+        env = "OLM_CERT_DIR",
+        default_value = "/apiserver.local.config/certificates"
+    )]
     pub cert_dir: PathBuf,
     /// Certificate chain of the API, PEM; empty: `--tls-cert`, else that of `--cert-dir`, else one made for this process.
     #[arg(long, env = "OLM_TLS_CERT_FILE", default_value = "")]

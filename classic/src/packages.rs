@@ -9,7 +9,7 @@
 //! Nothing is written to the cluster, so every replica serves.
 
 mod certificate;
-
+mod connect;
 mod follow;
 mod item;
 mod load;
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use olm_platform::admin;
 use olm_platform::delegated::Delegated;
 use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::tls::{Profile, server_config_for_client_certificates};
-use olm_platform::admin;
 use serde_json::json;
 
-
+use self::connect::Registries;
 use self::follow::Follower;
 use self::serve::Server;
 use self::shelf::Shelf;
@@ -41,7 +41,7 @@ use crate::run::Base;
 /// How long packages count as fresh although the catalog does not change.
 const INTERVAL: Duration = Duration::from_hours(12);
 /// The kinds that are followed.
-const KINDS: &[Kind] = &[kinds::CATALOG_SOURCE, kinds::OLM_CONFIG, kinds::SERVICE];
+const KINDS: &[Kind] = &[kinds::CATALOG_SOURCE, kinds::OLM_CONFIG, kinds::ENDPOINT_SLICE];
 
 /// Starts to serve, until the process ends. `ready` is set when every catalog was asked once.
 ///
@@ -151,16 +151,23 @@ fn trusted(args: &PackageArgs) -> anyhow::Result<BTreeMap<String, String>> {
         ("requestheader-client-ca-file", &args.requestheader_client_ca_file),
     ] {
         if !path.is_empty() {
-            let pem = std::fs::read_to_string(path).with_context(|| format!("cannot read `{path}` of `--{key}`"))?;
+            let pem = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read `{path}` of `--{key}`"))?;
             given.insert(key.to_owned(), pem);
         }
     }
     for (key, list) in [
         ("requestheader-allowed-names", &args.requestheader_allowed_names),
-        ("requestheader-username-headers", &args.requestheader_username_headers),
+        (
+            "requestheader-username-headers",
+            &args.requestheader_username_headers,
+        ),
         ("requestheader-uid-headers", &args.requestheader_uid_headers),
         ("requestheader-group-headers", &args.requestheader_group_headers),
-        ("requestheader-extra-headers-prefix", &args.requestheader_extra_headers_prefix),
+        (
+            "requestheader-extra-headers-prefix",
+            &args.requestheader_extra_headers_prefix,
+        ),
     ] {
         if !list.is_empty() {
             given.insert(key.to_owned(), json!(list).to_string());

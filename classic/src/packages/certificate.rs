@@ -22,7 +22,10 @@ pub(super) enum CertificateError {
 
 /// The certificate in files, as the machinery of ClusterServiceVersions mounts them, else one of this process: where the
 /// APIService trusts any.
-pub(super) fn serving(base: &Base, args: &PackageArgs) -> Result<Arc<ReloadingCertificate>, CertificateError> {
+pub(super) fn serving(
+    base: &Base,
+    args: &PackageArgs,
+) -> Result<Arc<ReloadingCertificate>, CertificateError> {
     if let Some(files) = files(args)? {
         return Ok(from_files(files, &base.metrics, &base.shutdown)?);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use olm_classic::cluster::text;
+use olm_classic::cluster::{Cluster, label, text};
 use olm_classic::names;
 use olm_platform::queue::{Outcome, Queue};
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::connect::address;
 use super::load::{Connect, RegistryError, load};
 use super::shelf::Shelf;
 use crate::objects::kinds;
@@ -73,8 +74,13 @@ impl<C: Connect> Follower<C> {
         self.add_all();
         let listen = async {
             while let Some(change) = changes.recv().await {
+                let object = change.object();
                 if change.kind == kinds::CATALOG_SOURCE.kind {
-                    self.queue.add(key(change.object()));
+                    self.queue.add(key(object));
+                } else if change.kind == kinds::ENDPOINT_SLICE.kind {
+                    let source = label(object, names::CATALOG_SOURCE_LABEL);
+                    let namespace = text(object, "/metadata/namespace");
+                    self.queue.add((namespace.to_owned(), source.to_owned()));
                 } else if change.kind == kinds::OLM_CONFIG.kind {
                     self.add_all();
                 }
@@ -133,7 +139,7 @@ impl<C: Connect> Follower<C> {
             self.shelf.remove(namespace, name);
             return Outcome::Done;
         };
-        let (of, interval) = (relevant(source), interval(&cluster, self.interval));
+        let (of, interval) = (relevant(source, &cluster), interval(&cluster, self.interval));
         if let Some(left) = self.left(key, &of, interval) {
             return Outcome::After(left);
         }
@@ -149,7 +155,11 @@ impl<C: Connect> Follower<C> {
                 Outcome::Failed
             }
             Err(_) => {
-                tracing::warn!(namespace, name, "a registry takes too long to tell its packages; will try again");
+                tracing::warn!(
+                    namespace,
+                    name,
+                    "a registry takes too long to tell its packages; will try again"
+                );
                 Outcome::Failed
             }
         }
@@ -159,7 +169,9 @@ impl<C: Connect> Follower<C> {
     fn left(&self, key: &Key, of: &Value, interval: Duration) -> Option<Duration> {
         let loaded = self.loaded.lock();
         let loaded = loaded.get(key).filter(|loaded| loaded.of == *of)?;
-        interval.checked_sub(loaded.at.elapsed()).filter(|left| !left.is_zero())
+        interval
+            .checked_sub(loaded.at.elapsed())
+            .filter(|left| !left.is_zero())
     }
 
     async fn ask(&self, source: &Value) -> Result<usize, RegistryError> {
@@ -185,8 +197,9 @@ fn is_broken(source: &Value) -> bool {
 
 /// What of a CatalogSource changes its packages: what they show of it, where its registry is, and the signs that the registry
 /// serves something new.
-fn relevant(source: &Value) -> Value {
+fn relevant(source: &Value, cluster: &Cluster) -> Value {
     json!([
+        address(source, cluster),
         source.pointer("/metadata/uid"),
         source.pointer("/metadata/labels"),
         source.pointer("/spec"),
@@ -198,7 +211,7 @@ fn relevant(source: &Value) -> Value {
 }
 
 /// How long packages count as fresh: what the OLMConfig says, else the default.
-fn interval(cluster: &olm_classic::cluster::Cluster, default: Duration) -> Duration {
+fn interval(cluster: &Cluster, default: Duration) -> Duration {
     let config = cluster.get(kinds::OLM_CONFIG.kind, "", "cluster");
     let given = config.map(|config| text(config, "/spec/features/packageServerSyncInterval"));
     given.and_then(duration).unwrap_or(default)
@@ -408,6 +421,6 @@ mod tests {
         let default = Duration::from_hours(12);
         assert_eq!(interval(&config("1h30m"), default), Duration::from_mins(90));
         assert_eq!(interval(&config("0s"), default), default);
-        assert_eq!(interval(&olm_classic::cluster::Cluster::default(), default), default);
+        assert_eq!(interval(&Cluster::default(), default), default);
     }
 }

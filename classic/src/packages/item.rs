@@ -135,7 +135,9 @@ impl Item {
     pub(super) fn new(source: &Arc<Source>, manifest: PackageManifest) -> Self {
         let field = |pointer: &str| {
             let value = manifest.object.pointer(pointer);
-            value.map_or_else(|| "{}".to_owned(), Value::to_string).into_bytes()
+            value
+                .map_or_else(|| "{}".to_owned(), Value::to_string)
+                .into_bytes()
         };
         Self {
             source: Arc::clone(source),
@@ -144,7 +146,9 @@ impl Item {
             since: 0,
             labels: field("/metadata/labels").into_boxed_slice(),
             status: Packed::new(field("/status")),
-            picture: manifest.picture.map(|picture| Arc::new(KeptPicture::new(picture))),
+            picture: manifest
+                .picture
+                .map(|picture| Arc::new(KeptPicture::new(picture))),
         }
     }
 
@@ -206,7 +210,8 @@ impl Item {
 
     /// Its metadata alone (JSON) as it is shown in a namespace.
     pub(super) fn partial(&self, namespace: &str) -> Vec<u8> {
-        let mut json = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#.to_vec();
+        let mut json =
+            br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#.to_vec();
         self.append_metadata(namespace, &mut json);
         json.push(b'}');
         json
@@ -230,7 +235,13 @@ pub(super) mod tests {
         let object = json!({
             "metadata": {"name": name, "labels": labels}, "status": {"packageName": name, "text": text},
         });
-        Item::new(source, PackageManifest { object, picture: None })
+        Item::new(
+            source,
+            PackageManifest {
+                object,
+                picture: None,
+            },
+        )
     }
 
     #[test]

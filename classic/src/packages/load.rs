@@ -73,7 +73,10 @@ pub(super) async fn load(object: &Value, registry: &impl Registry) -> Result<Vec
     });
     let packages: Vec<_> = packages.collect();
     let found = futures::stream::iter(packages).buffered(AT_ONCE);
-    found.try_filter_map(|item| async { Ok(item) }).try_collect().await
+    found
+        .try_filter_map(|item| async { Ok(item) })
+        .try_collect()
+        .await
 }
 
 async fn package(

@@ -59,9 +59,12 @@ impl Server {
         let (parts, _) = request.into_parts();
         let (path, options) = (Path::read(parts.uri.path()), Options::read(&parts.uri));
         let scope = match &path {
-            Path::Packages { namespace } => {
-                Scope::new(namespace, &self.global, &options.field_selector, &options.label_selector)
-            }
+            Path::Packages { namespace } => Scope::new(
+                namespace,
+                &self.global,
+                &options.field_selector,
+                &options.label_selector,
+            ),
             Path::Package { namespace, .. } | Path::Icon { namespace, .. } => {
                 Scope::new(namespace, &self.global, "", "")
             }
@@ -133,7 +136,12 @@ impl Server {
             Path::Package { name, .. } => read::get(&self.shelf.now(), &scope, name, form, include, now),
             _ if options.is_watch => {
                 let stop = self.stop.clone();
-                watch::watch(self.shelf.subscribe(), scope, options, How { form, include, stop })
+                watch::watch(
+                    self.shelf.subscribe(),
+                    scope,
+                    options,
+                    How { form, include, stop },
+                )
             }
             _ => read::list(&self.shelf.now(), scope, form, include, now),
         }

@@ -101,11 +101,7 @@ impl Packages {
 
     /// What happened since a resourceVersion to packages that a request sees, in order. A package that lost the labels that are
     /// asked for is gone for the client.
-    pub(super) fn changes(
-        &self,
-        since: u64,
-        scope: &Scope,
-    ) -> Result<Vec<(Happened, Arc<Item>)>, Expired> {
+    pub(super) fn changes(&self, since: u64, scope: &Scope) -> Result<Vec<(Happened, Arc<Item>)>, Expired> {
         if since < self.oldest || since > self.version {
             return Err(Expired {
                 asked: since,
@@ -197,8 +193,16 @@ impl Packages {
 }
 
 fn key(source: &Value) -> (String, String) {
-    let of = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    (of("/metadata/namespace").to_owned(), of("/metadata/name").to_owned())
+    let of = |pointer: &str| {
+        source
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    (
+        of("/metadata/namespace").to_owned(),
+        of("/metadata/name").to_owned(),
+    )
 }
 
 /// Where the packages are now; those who watch are woken by changes.
@@ -306,11 +310,21 @@ mod tests {
         put(&shelf, &catalog, 0, &[("a", "1"), ("b", "1")]);
         assert_eq!(shelf.now().version, listed, "nothing changed");
         put(&shelf, &catalog, 0, &[("b", "2"), ("c", "1")]);
-        assert_eq!(changes(&shelf, listed, &all), ["Modified b", "Added c", "Deleted a"]);
+        assert_eq!(
+            changes(&shelf, listed, &all),
+            ["Modified b", "Added c", "Deleted a"]
+        );
         let ones = scope("", "", "l=1");
-        assert_eq!(changes(&shelf, listed, &ones), ["Deleted b", "Added c", "Deleted a"]);
+        assert_eq!(
+            changes(&shelf, listed, &ones),
+            ["Deleted b", "Added c", "Deleted a"]
+        );
         shelf.remove("olm", "c");
-        assert_eq!(changes(&shelf, listed, &all), ["Deleted a", "Deleted b"], "c came and went");
+        assert_eq!(
+            changes(&shelf, listed, &all),
+            ["Deleted a", "Deleted b"],
+            "c came and went"
+        );
         assert_eq!(seen(&shelf, &all), Vec::<String>::new());
     }
 

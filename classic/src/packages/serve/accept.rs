@@ -17,8 +17,7 @@ pub(super) enum Form {
 }
 
 /// The media types of answers, as errors list them.
-pub(super) const TYPES: &str =
-    "application/json, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+pub(super) const TYPES: &str = "application/json, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
 /// The first form that the client accepts and that `offers` has; nothing when there is none.
 pub(super) fn form(headers: &HeaderMap, offers: &[Form]) -> Option<Form> {
@@ -46,7 +45,9 @@ fn read(clause: &str) -> Option<Form> {
     match (is_json, kind, group, version) {
         (true, "", ..) => Some(Form::Object),
         (true, "Table", "meta.k8s.io", "v1") => Some(Form::Table),
-        (true, "PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::Partial),
+        (true, "PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
+            Some(Form::Partial)
+        }
         (true, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery),
         _ => None,
     }
@@ -63,11 +64,26 @@ mod tests {
             let offers = [Form::Object, Form::Partial, Form::Table];
             assert_eq!(form(&headers, &offers), expected, "{accept}");
         };
-        check("application/vnd.kubernetes.protobuf, application/json", Some(Form::Object));
-        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
-        check("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Form::Object));
-        check("application/json; as=PartialObjectMetadataList; v=v1; g=meta.k8s.io", Some(Form::Partial));
-        check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,*/*", Some(Form::Object));
+        check(
+            "application/vnd.kubernetes.protobuf, application/json",
+            Some(Form::Object),
+        );
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            Some(Form::Table),
+        );
+        check(
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+            Some(Form::Object),
+        );
+        check(
+            "application/json; as=PartialObjectMetadataList; v=v1; g=meta.k8s.io",
+            Some(Form::Partial),
+        );
+        check(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,*/*",
+            Some(Form::Object),
+        );
         check("application/vnd.kubernetes.protobuf", None);
         check("text/html", None);
         assert_eq!(form(&HeaderMap::new(), &[Form::Object]), Some(Form::Object));

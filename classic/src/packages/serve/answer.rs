@@ -55,7 +55,11 @@ pub(super) fn no_path() -> Response {
 
 /// There is no such package.
 pub(super) fn no_package(name: &str) -> Response {
-    let message = format!("{}.{} {name:?} not found", names::PACKAGE_MANIFESTS, names::PACKAGE_GROUP);
+    let message = format!(
+        "{}.{} {name:?} not found",
+        names::PACKAGE_MANIFESTS,
+        names::PACKAGE_GROUP
+    );
     let details = json!({"name": name, "group": names::PACKAGE_GROUP, "kind": names::PACKAGE_MANIFESTS});
     failure(StatusCode::NOT_FOUND, "NotFound", &message, Some(details))
 }
@@ -73,8 +77,15 @@ pub(super) fn expired(message: &str) -> Response {
 /// Packages are only read.
 pub(super) fn only_read() -> Response {
     let message = "the server does not allow this method on the requested resource";
-    let mut response = failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, Some(json!({})));
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    let mut response = failure(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "MethodNotAllowed",
+        message,
+        Some(json!({})),
+    );
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     response
 }
 
@@ -96,8 +107,15 @@ pub(super) fn denied(denied: &Denied, ask: &Ask) -> Response {
         Denied::Forbidden { user } => forbidden(user, ask),
         Denied::Unknown => {
             let (code, reason) = (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
-            let mut response = failure(code, reason, &denied.to_string(), Some(json!({"retryAfterSeconds": 1})));
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            let mut response = failure(
+                code,
+                reason,
+                &denied.to_string(),
+                Some(json!({"retryAfterSeconds": 1})),
+            );
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
             response
         }
     }
@@ -109,9 +127,24 @@ fn forbidden(user: &str, ask: &Ask) -> Response {
             format!("forbidden: User {user:?} cannot {} path {path:?}", ask.verb),
             json!({}),
         ),
-        AskTarget::Resource { group, resource, subresource, namespace, name, .. } => {
-            let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-            let part = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+        AskTarget::Resource {
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            ..
+        } => {
+            let named = if name.is_empty() {
+                String::new()
+            } else {
+                format!(" {name:?}")
+            };
+            let part = if subresource.is_empty() {
+                String::new()
+            } else {
+                format!("/{subresource}")
+            };
             let place = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {

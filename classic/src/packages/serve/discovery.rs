@@ -98,10 +98,9 @@ fn info() -> Value {
 fn operations(answer: &Value) -> Value {
     let base = format!("/apis/{}", names::PACKAGE_API_VERSION);
     let plural = names::PACKAGE_MANIFESTS;
-    let kind = json!({"group": names::PACKAGE_GROUP, "kind": names::PACKAGE_MANIFEST_KIND, "version": VERSION});
-    let in_path = |name: &str| {
-        json!({"name": name, "in": "path", "required": true, "type": "string", "schema": {"type": "string"}})
-    };
+    let kind =
+        json!({"group": names::PACKAGE_GROUP, "kind": names::PACKAGE_MANIFEST_KIND, "version": VERSION});
+    let in_path = |name: &str| json!({"name": name, "in": "path", "required": true, "type": "string", "schema": {"type": "string"}});
     let get = |id: &str, action: &str| {
         json!({
             "operationId": id, "responses": {"200": answer}, "x-kubernetes-action": action,
@@ -166,9 +165,15 @@ mod tests {
     #[test]
     fn the_schema_describes_what_is_served() {
         let schema = schema();
-        assert_eq!(schema["x-kubernetes-group-version-kind"][0]["group"], names::PACKAGE_GROUP);
+        assert_eq!(
+            schema["x-kubernetes-group-version-kind"][0]["group"],
+            names::PACKAGE_GROUP
+        );
         let channel = &schema["properties"]["status"]["properties"]["channels"]["items"]["properties"];
-        assert_eq!(channel["currentCSVDesc"]["properties"]["installModes"]["type"], "array");
+        assert_eq!(
+            channel["currentCSVDesc"]["properties"]["installModes"]["type"],
+            "array"
+        );
     }
 
     #[test]
@@ -179,7 +184,10 @@ mod tests {
             paths.values().next_back().unwrap()["parameters"][0].clone()
         };
         let (second, third) = (without(paths.clone(), "schema"), without(paths, "type"));
-        assert_eq!(parameter(&second), json!({"name": "namespace", "in": "path", "required": true, "type": "string"}));
+        assert_eq!(
+            parameter(&second),
+            json!({"name": "namespace", "in": "path", "required": true, "type": "string"})
+        );
         assert_eq!(parameter(&third)["schema"], json!({"type": "string"}));
         assert_eq!(parameter(&third).get("type"), None);
     }

@@ -49,7 +49,13 @@ pub(super) fn get(
 }
 
 /// The packages that a request sees. One is unpacked when its turn comes to be sent.
-pub(super) fn list(packages: &Packages, scope: Scope, form: Form, include: Include, now: Timestamp) -> Response {
+pub(super) fn list(
+    packages: &Packages,
+    scope: Scope,
+    form: Form,
+    include: Include,
+    now: Timestamp,
+) -> Response {
     let mut items = packages.seen(&scope).into_iter();
     let version = packages.version;
     let is_table = form == Form::Table;

@@ -201,7 +201,10 @@ mod tests {
             ("/apis", Path::Groups),
             ("/apis/packages.operators.coreos.com/", Path::Group),
             (BASE, Path::Resources),
-            ("/openapi/v3/apis/packages.operators.coreos.com/v1", Path::OpenApi3Group),
+            (
+                "/openapi/v3/apis/packages.operators.coreos.com/v1",
+                Path::OpenApi3Group,
+            ),
             ("/readyz", Path::Ready),
             ("/apis/other", Path::Unknown),
             ("/", Path::Unknown),
@@ -209,10 +212,23 @@ mod tests {
             assert_eq!(Path::read(path), expected, "{path}");
         }
         for (rest, expected) in [
-            ("/packagemanifests", Path::Packages { namespace: String::new() }),
-            ("/namespaces/n/packagemanifests", Path::Packages { namespace: "n".to_owned() }),
+            (
+                "/packagemanifests",
+                Path::Packages {
+                    namespace: String::new(),
+                },
+            ),
+            (
+                "/namespaces/n/packagemanifests",
+                Path::Packages {
+                    namespace: "n".to_owned(),
+                },
+            ),
             ("/namespaces/n/packagemanifests/p", package),
-            ("/namespaces/n/packagemanifests/p/icon", Path::Icon { namespace, name }),
+            (
+                "/namespaces/n/packagemanifests/p/icon",
+                Path::Icon { namespace, name },
+            ),
             ("/namespaces/n/packagemanifests/p/status", Path::Unknown),
             ("/packagemanifests/p", Path::Unknown),
             ("/namespaces/n", Path::Unknown),
@@ -227,7 +243,13 @@ mod tests {
             let uri: Uri = format!("{BASE}{uri}").parse().unwrap();
             let (path, options) = (Path::read(uri.path()), Options::read(&uri));
             let ask = ask(&method, &path, &uri, &options, None);
-            let AskTarget::Resource { subresource, namespace, name, .. } = ask.target else {
+            let AskTarget::Resource {
+                subresource,
+                namespace,
+                name,
+                ..
+            } = ask.target
+            else {
                 panic!("a resource");
             };
             assert_eq!(format!("{} {namespace}/{name}/{subresource}", ask.verb), expected);
@@ -235,9 +257,17 @@ mod tests {
         check(Method::GET, "/packagemanifests", "list //");
         check(Method::GET, "/packagemanifests?watch=true", "watch //");
         check(Method::GET, "/namespaces/n/packagemanifests/p", "get n/p/");
-        check(Method::HEAD, "/namespaces/n/packagemanifests/p/icon", "get n/p/icon");
+        check(
+            Method::HEAD,
+            "/namespaces/n/packagemanifests/p/icon",
+            "get n/p/icon",
+        );
         check(Method::POST, "/namespaces/n/packagemanifests", "create n//");
-        check(Method::DELETE, "/namespaces/n/packagemanifests", "deletecollection n//");
+        check(
+            Method::DELETE,
+            "/namespaces/n/packagemanifests",
+            "deletecollection n//",
+        );
         let uri: Uri = "/version".parse().unwrap();
         let found = ask(&Method::GET, &Path::Version, &uri, &Options::default(), None);
         assert_eq!(found.target, AskTarget::Path("/version".to_owned()));
@@ -245,7 +275,9 @@ mod tests {
 
     #[test]
     fn options_are_decoded() {
-        let uri: Uri = "/x?labelSelector=a%20in%20%28b%2Cc%29&watch=1&timeoutSeconds=7&limit=500".parse().unwrap();
+        let uri: Uri = "/x?labelSelector=a%20in%20%28b%2Cc%29&watch=1&timeoutSeconds=7&limit=500"
+            .parse()
+            .unwrap();
         let options = Options::read(&uri);
         assert_eq!(options.label_selector, "a in (b,c)");
         assert_eq!((options.is_watch, options.timeout_seconds), (true, Some(7)));

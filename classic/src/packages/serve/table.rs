@@ -33,7 +33,11 @@ impl Include {
 pub(super) fn begin(version: u64) -> String {
     let columns: Value = [
         ("Name", "name", "Name of the package."),
-        ("Catalog", "", "What people call the catalog that the package comes from."),
+        (
+            "Catalog",
+            "",
+            "What people call the catalog that the package comes from.",
+        ),
         ("Age", "", "How long the catalog has been there."),
     ]
     .map(|(name, format, description)| {
@@ -53,7 +57,11 @@ pub(super) const END: &str = "]}";
 
 /// A row (JSON).
 pub(super) fn row(item: &Item, namespace: &str, include: Include, now: Timestamp) -> Vec<u8> {
-    let cells = json!([&*item.name, item.source.display_name, age(item.source.created(), now)]);
+    let cells = json!([
+        &*item.name,
+        item.source.display_name,
+        age(item.source.created(), now)
+    ]);
     let mut row = format!(r#"{{"cells":{cells},"object":"#).into_bytes();
     match include {
         Include::Nothing => row.extend_from_slice(b"null"),
@@ -102,7 +110,10 @@ pub(super) fn list_of(is_partial: bool) -> (&'static str, String) {
     if is_partial {
         ("meta.k8s.io/v1", "PartialObjectMetadataList".to_owned())
     } else {
-        (names::PACKAGE_API_VERSION, format!("{}List", names::PACKAGE_MANIFEST_KIND))
+        (
+            names::PACKAGE_API_VERSION,
+            format!("{}List", names::PACKAGE_MANIFEST_KIND),
+        )
     }
 }
 

@@ -63,7 +63,12 @@ pub(super) struct How {
 }
 
 /// Answers a watch: from a resourceVersion, else with what is there already first.
-pub(super) fn watch(mut packages: Receiver<Arc<Packages>>, scope: Scope, options: &Options, how: How) -> Response {
+pub(super) fn watch(
+    mut packages: Receiver<Arc<Packages>>,
+    scope: Scope,
+    options: &Options,
+    how: How,
+) -> Response {
     let now = Arc::clone(&packages.borrow_and_update());
     let (from_start, since) = match options.resource_version.as_str() {
         "" | "0" => (true, now.version),
@@ -173,13 +178,21 @@ impl Watch {
                     Happened::Deleted => "DELETED",
                 };
                 let namespace = self.scope.shown_in(item);
-                event(happened, item, namespace, self.form, self.include, Timestamp::now())
+                event(
+                    happened,
+                    item,
+                    namespace,
+                    self.form,
+                    self.include,
+                    Timestamp::now(),
+                )
             }
         }
     }
 
     fn bookmark(&self, annotation: Option<&str>) -> Bytes {
-        let mut metadata = value!({"resourceVersion": self.known.to_string(), "creationTimestamp": Value::Null});
+        let mut metadata =
+            value!({"resourceVersion": self.known.to_string(), "creationTimestamp": Value::Null});
         if let Some(annotation) = annotation {
             metadata["annotations"] = value!({annotation: "true"});
         }
@@ -267,7 +280,10 @@ mod tests {
         assert_eq!(next(&mut lines).await, "ADDED a");
         let line = lines.next().await.unwrap().unwrap();
         let end: Value = serde_json::from_slice(&line).unwrap();
-        assert_eq!(end["object"]["metadata"]["annotations"][INITIAL_EVENTS_END], "true");
+        assert_eq!(
+            end["object"]["metadata"]["annotations"][INITIAL_EVENTS_END],
+            "true"
+        );
         assert_eq!(end["object"]["metadata"]["resourceVersion"], "101");
         assert_eq!(next(&mut lines).await, "BOOKMARK ");
         assert_eq!(next(&mut lines).await, "BOOKMARK ");
@@ -278,6 +294,9 @@ mod tests {
     async fn a_version_of_another_process_is_expired() {
         let shelf = Shelf::new(100);
         assert_eq!(start(&shelf, "resourceVersion=7").status(), StatusCode::GONE);
-        assert_eq!(start(&shelf, "resourceVersion=x").status(), StatusCode::BAD_REQUEST);
+        assert_eq!(
+            start(&shelf, "resourceVersion=x").status(),
+            StatusCode::BAD_REQUEST
+        );
     }
 }

@@ -33,6 +33,11 @@ const MOST: usize = 1024;
 /// The group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
+/// The group of all that are known.
+const AUTHENTICATED: &str = "system:authenticated";
+/// The group of all others.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
 /// What somebody wants to do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ask {
@@ -156,7 +161,7 @@ impl Delegated {
         if let Some(certificates) = certificates
             && let Some(user) = trust.user(headers, certificates)
         {
-            return Ok(Arc::new(user));
+            return Ok(Arc::new(authenticated(user)));
         }
         if let Some(token) = bearer_token(headers) {
             return self.user_of_token(token).await?.ok_or(Denied::Unauthenticated);
@@ -166,7 +171,7 @@ impl Delegated {
         }
         Ok(Arc::new(UserInfo {
             username: Some("system:anonymous".to_owned()),
-            groups: Some(vec!["system:unauthenticated".to_owned()]),
+            groups: Some(vec![UNAUTHENTICATED.to_owned()]),
             ..UserInfo::default()
         }))
     }
@@ -184,7 +189,7 @@ impl Delegated {
             tracing::warn!(%error, "cannot review a token");
             Denied::Unknown
         })?;
-        let user = user.map(Arc::new);
+        let user = user.map(|user| Arc::new(authenticated(user)));
         self.tokens.keep(token, user.clone());
         Ok(user)
     }
@@ -224,6 +229,18 @@ impl Delegated {
         self.rights.keep(key, may);
         Ok(may)
     }
+}
+
+/// The user as a member of all that are known. The API server names none where it asks on its own behalf.
+fn authenticated(mut user: UserInfo) -> UserInfo {
+    let groups = user.groups.get_or_insert_default();
+    if !groups
+        .iter()
+        .any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED)
+    {
+        groups.push(AUTHENTICATED.to_owned());
+    }
+    user
 }
 
 /// All that a right may depend on.
@@ -311,9 +328,15 @@ mod tests {
         for _ in 0..3 {
             let user = delegated.user(&token("good"), None).await.unwrap();
             assert_eq!(user.username.as_deref(), Some("jane"));
+            assert_eq!(user.groups.as_deref(), Some(&[AUTHENTICATED.to_owned()][..]));
             assert_eq!(delegated.admit(&user, &ask("list")).await, Ok(()));
             let refused = delegated.admit(&user, &ask("delete")).await;
-            assert_eq!(refused, Err(Denied::Forbidden { user: "jane".to_owned() }));
+            assert_eq!(
+                refused,
+                Err(Denied::Forbidden {
+                    user: "jane".to_owned()
+                })
+            );
         }
         assert_eq!(asked.load(Ordering::SeqCst), 3);
         let unknown = delegated.user(&token("made up"), None).await;
@@ -328,8 +351,14 @@ mod tests {
             r#"["X-Remote-User"]"#.to_owned(),
         )]));
         let headers = HeaderMap::from_iter([
-            (http::HeaderName::from_static("x-remote-user"), "admin".parse().unwrap()),
-            (http::HeaderName::from_static("x-remote-group"), MASTERS.parse().unwrap()),
+            (
+                http::HeaderName::from_static("x-remote-user"),
+                "admin".parse().unwrap(),
+            ),
+            (
+                http::HeaderName::from_static("x-remote-group"),
+                MASTERS.parse().unwrap(),
+            ),
         ]);
         let user = delegated.user(&headers, None).await.unwrap();
         assert_eq!(user.username.as_deref(), Some("system:anonymous"));

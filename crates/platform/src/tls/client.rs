@@ -127,7 +127,9 @@ mod tests {
     fn client(issuer: &CertifiedIssuer<'static, KeyPair>) -> ClientCertificates {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, "testers");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "testers");
         params.distinguished_name.push(DnType::CommonName, "jane");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();

@@ -58,11 +58,9 @@ impl Trust {
             return Some(user);
         }
         let owner = self.clients.as_ref()?.subject(shown)?;
-        let mut groups = owner.organizations;
-        groups.push("system:authenticated".to_owned());
         Some(UserInfo {
             username: Some(owner.name),
-            groups: Some(groups),
+            groups: Some(owner.organizations),
             ..UserInfo::default()
         })
     }
@@ -101,7 +99,8 @@ fn decoded(key: &str) -> String {
     let mut rest = key.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let escaped = (*first == b'%').then(|| after.split_at_checked(2)).flatten();
-        let value = escaped.and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let value =
+            escaped.and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         match (escaped, value) {
             (Some((_, after)), Some(value)) => {
                 bytes.push(value);
@@ -157,6 +156,9 @@ mod tests {
             Trust::read(&data.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
         };
         assert!(with("[").proxies.is_none());
-        assert_eq!(with(r#"["front-proxy-client"]"#).proxy_names, ["front-proxy-client"]);
+        assert_eq!(
+            with(r#"["front-proxy-client"]"#).proxy_names,
+            ["front-proxy-client"]
+        );
     }
 }
