@@ -19,11 +19,11 @@ pub struct Args {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Installs ClusterServiceVersions, and reconciles OperatorGroups, OperatorConditions, Operators and OLMConfig.
-    OlmOperator(OperatorArgs),
+    OlmOperator(Box<OperatorArgs>),
     /// Serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
     CatalogOperator(Box<CatalogArgs>),
     /// Serves PackageManifests as an aggregated API.
-    Packageserver(PackageArgs),
+    Packageserver(Box<PackageArgs>),
     /// Prints the version.
     Version,
 }

@@ -47,7 +47,7 @@ const KINDS: &[Kind] = &[kinds::CATALOG_SOURCE, kinds::OLM_CONFIG, kinds::ENDPOI
 ///
 /// # Errors
 /// When the server cannot start.
-pub async fn run(base: Arc<Base>, args: PackageArgs, ready: Arc<AtomicBool>) -> anyhow::Result<()> {
+pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -> anyhow::Result<()> {
     let given = args.classic.interval.as_str();
     let interval = if given.is_empty() {
         INTERVAL
@@ -61,7 +61,7 @@ pub async fn run(base: Arc<Base>, args: PackageArgs, ready: Arc<AtomicBool>) -> 
     };
     let started = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
     let shelf = Arc::new(Shelf::new(started));
-    let clients = Arc::new(Delegated::new(base.writer.own().clone(), trusted(&args)?));
+    let clients = Arc::new(Delegated::new(base.writer.own().clone(), trusted(args)?));
     let follower = Arc::new(Follower::new(
         Arc::clone(&base.store),
         Registries::new(Arc::clone(&base.store)),
@@ -76,19 +76,19 @@ pub async fn run(base: Arc<Base>, args: PackageArgs, ready: Arc<AtomicBool>) -> 
         Arc::clone(&ready),
         base.shutdown.token(),
     );
-    open(&base, &args, server).await?;
-    spawn(&base, "clients", {
+    open(base, args, server).await?;
+    spawn(base, "clients", {
         let clients = Arc::clone(&clients);
         async move { clients.follow().await }
     });
-    let (stop, shared) = (base.shutdown.token(), Arc::clone(&base));
+    let (stop, shared) = (base.shutdown.token(), Arc::clone(base));
     base.shutdown.spawn("packages", async move {
         shared.follow(KINDS).await;
         let tried = async {
             follower.wait_until_tried().await;
             clients.wait_until_known().await;
             ready.store(true, Ordering::Release);
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = follower.run(shared.concurrency, stop) => {}

@@ -99,7 +99,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         Command::OlmOperator(args) => {
             let classic = args.classic.clone();
             lead(&classic, "olm-operator", shutdown, move |base| {
-                operator::run(base, args)
+                operator::run(base, *args)
             })
             .await
         }
@@ -115,7 +115,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             let started = Arc::new(AtomicBool::new(false));
             serve(&args.classic, &base, Arc::clone(&started)).await?;
             shutdown.spawn("memory", memory::give_back(shutdown.token()));
-            packages::run(Arc::clone(&base), args, started).await?;
+            packages::run(&base, &args, started).await?;
             let own = base.writer.own().clone();
             Ok(run_until_end(own, None, watch::Sender::new(true), &shutdown).await?)
         }

@@ -156,7 +156,7 @@ fn document(path: &Path, parts: &http::request::Parts) -> Response {
     match (path, form) {
         (Path::Groups, Form::Discovery) => discovery::aggregated(),
         (Path::Groups, _) => discovery::groups(),
-        (Path::Group, _) => discovery::the_group(),
+        (Path::Group, _) => discovery::group(),
         (Path::Resources, _) => discovery::resources(),
         (Path::OpenApi2, _) => discovery::openapi_2(),
         (Path::OpenApi3, _) => discovery::openapi_3(),

@@ -109,7 +109,7 @@ impl Packages {
             });
         }
         let items = self.of_namespaces(scope).filter(|item| item.version > since);
-        let changed = items.filter_map(|item| {
+        let alive = items.filter_map(|item| {
             let was_there = item.since <= since;
             let happened = match (scope.is_labelled(item), was_there) {
                 (true, true) => Happened::Modified,
@@ -126,7 +126,7 @@ impl Packages {
                 && scope.is_labelled(item)
         });
         let gone = gone.map(|item| (Happened::Deleted, item));
-        let mut changes: Vec<(Happened, Arc<Item>)> = changed
+        let mut changes: Vec<(Happened, Arc<Item>)> = alive
             .chain(gone)
             .filter(|(_, item)| scope.is_named(item))
             .map(|(happened, item)| (happened, Arc::clone(item)))

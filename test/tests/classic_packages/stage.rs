@@ -26,8 +26,8 @@ use crate::content::Package;
 /// The cluster with the running program.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// How long something may take that takes a second; on a busy machine all of it takes much longer.
+pub(crate) const SOON: Duration = Duration::from_secs(180);
 
 /// The running program.
 pub(crate) struct Stage {

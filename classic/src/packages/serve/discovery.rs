@@ -22,23 +22,28 @@ const SINGULAR: &str = "packagemanifest";
 /// The part of a package with its picture.
 const ICON: &str = "packagemanifests/icon";
 
-fn group() -> Value {
-    let version = json!({"groupVersion": names::PACKAGE_API_VERSION, "version": VERSION});
-    json!({"name": names::PACKAGE_GROUP, "versions": [version], "preferredVersion": version})
+fn version_of_group() -> Value {
+    json!({"groupVersion": names::PACKAGE_API_VERSION, "version": VERSION})
 }
 
 /// The groups.
 pub(super) fn groups() -> Response {
-    let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]});
+    let version = version_of_group();
+    let groups = json!({
+        "kind": "APIGroupList", "apiVersion": "v1",
+        "groups": [{"name": names::PACKAGE_GROUP, "versions": [version], "preferredVersion": version}],
+    });
     answer::json(groups.to_string())
 }
 
 /// The group.
-pub(super) fn the_group() -> Response {
-    let mut found = group();
-    found["kind"] = "APIGroup".into();
-    found["apiVersion"] = "v1".into();
-    answer::json(found.to_string())
+pub(super) fn group() -> Response {
+    let version = version_of_group();
+    let group = json!({
+        "kind": "APIGroup", "apiVersion": "v1", "name": names::PACKAGE_GROUP, "versions": [version],
+        "preferredVersion": version,
+    });
+    answer::json(group.to_string())
 }
 
 /// The resources of the group.

@@ -11,7 +11,7 @@ use futures::stream;
 use http::StatusCode;
 use jiff::Timestamp;
 use olm_classic::names;
-use serde_json::{Value, json as value};
+use serde_json::json as value;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -191,11 +191,11 @@ impl Watch {
     }
 
     fn bookmark(&self, annotation: Option<&str>) -> Bytes {
-        let mut metadata =
-            value!({"resourceVersion": self.known.to_string(), "creationTimestamp": Value::Null});
-        if let Some(annotation) = annotation {
-            metadata["annotations"] = value!({annotation: "true"});
-        }
+        let version = self.known.to_string();
+        let metadata = match annotation {
+            Some(annotation) => value!({"resourceVersion": version, "annotations": {annotation: "true"}}),
+            None => value!({"resourceVersion": version}),
+        };
         let object = match self.form {
             Form::Table => {
                 value!({
@@ -219,6 +219,7 @@ impl Watch {
 mod tests {
     use axum::body::BodyDataStream;
     use futures::StreamExt as _;
+    use serde_json::Value;
 
     use super::super::super::item::tests::{item, source};
     use super::super::super::shelf::Shelf;

@@ -263,7 +263,7 @@ fn attributes(ask: &Ask) -> Attributes {
             subresource,
             namespace,
             name,
-        } => Attributes::Resource(ResourceAttributes {
+        } => Attributes::Resource(Box::new(ResourceAttributes {
             group: set(group),
             version: set(version),
             resource: set(resource),
@@ -272,7 +272,7 @@ fn attributes(ask: &Ask) -> Attributes {
             name: set(name),
             verb,
             ..ResourceAttributes::default()
-        }),
+        })),
     }
 }
 

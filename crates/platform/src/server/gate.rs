@@ -178,14 +178,14 @@ fn attributes(asked: &Asked) -> Attributes {
             resource,
             subresource,
             name,
-        } => Attributes::Resource(ResourceAttributes {
+        } => Attributes::Resource(Box::new(ResourceAttributes {
             group: Some((*group).to_owned()),
             resource: Some((*resource).to_owned()),
             subresource: Some((*subresource).to_owned()),
             name: Some(name.clone()).filter(|name| !name.is_empty()),
             verb,
             ..ResourceAttributes::default()
-        }),
+        })),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Attributes {
     /// With a path of a server.
     Path(NonResourceAttributes),
     /// With a resource.
-    Resource(ResourceAttributes),
+    Resource(Box<ResourceAttributes>),
 }
 
 /// Asks the API server.
@@ -94,7 +94,7 @@ impl Reviews {
     pub(crate) async fn may(&self, user: UserInfo, what: Attributes) -> Result<bool, kube::Error> {
         let (non_resource_attributes, resource_attributes) = match what {
             Attributes::Path(path) => (Some(path), None),
-            Attributes::Resource(resource) => (None, Some(resource)),
+            Attributes::Resource(resource) => (None, Some(*resource)),
         };
         let spec = SubjectAccessReviewSpec {
             user: user.username,

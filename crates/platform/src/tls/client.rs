@@ -44,7 +44,7 @@ impl ClientAuthorities {
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        verifier.ok().map(|verifier| Self(verifier))
+        verifier.ok().map(Self)
     }
 
     /// Whom a certificate names that one of the authorities signed and that is valid now; nothing for another.

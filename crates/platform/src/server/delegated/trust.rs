@@ -101,15 +101,12 @@ fn decoded(key: &str) -> String {
         let escaped = (*first == b'%').then(|| after.split_at_checked(2)).flatten();
         let value =
             escaped.and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        match (escaped, value) {
-            (Some((_, after)), Some(value)) => {
-                bytes.push(value);
-                rest = after;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
+        if let (Some((_, after)), Some(value)) = (escaped, value) {
+            bytes.push(value);
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
         }
     }
     String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
