@@ -30,7 +30,7 @@ use olm_platform::listener::{self, Limits, Transport};
 use olm_platform::tls::{Profile, server_config_for_client_certificates};
 use serde_json::json;
 
-use self::connect::Registries;
+use self::connect::Network;
 use self::follow::Follower;
 use self::serve::Server;
 use self::shelf::Shelf;
@@ -64,7 +64,7 @@ pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -
     let clients = Arc::new(Delegated::new(base.writer.own().clone(), trusted(args)?));
     let follower = Arc::new(Follower::new(
         Arc::clone(&base.store),
-        Registries::new(Arc::clone(&base.store)),
+        Network,
         Arc::clone(&shelf),
         interval,
     ));

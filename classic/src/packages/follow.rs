@@ -13,19 +13,17 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::address;
-use super::load::{Connect, RegistryError, load};
+use super::load::{Connect, load};
 use super::shelf::Shelf;
 use crate::objects::kinds;
 use crate::objects::store::Store;
+use crate::registry::client::ClientError;
+use crate::registry::{Key, endpoint};
 
 /// How long a registry may take to tell its packages.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// States of a connection in which a catalog has no packages.
 const BROKEN: &[&str] = &["TRANSIENT_FAILURE", "SHUTDOWN"];
-
-/// Namespace and name of a CatalogSource.
-type Key = (String, String);
 
 /// What was loaded last.
 #[derive(Debug)]
@@ -134,16 +132,18 @@ impl<C: Connect> Follower<C> {
         let (namespace, name) = (key.0.as_str(), key.1.as_str());
         let cluster = self.store.snapshot();
         let source = cluster.get(names::CATALOG_SOURCE_KIND, namespace, name);
-        let Some(source) = source.filter(|source| !is_broken(source)) else {
+        let source = source.filter(|source| !is_broken(source));
+        let found = source.and_then(|source| Some((source, endpoint::find(&cluster, source)?)));
+        let Some((source, address)) = found else {
             self.loaded.lock().remove(key);
             self.shelf.remove(namespace, name);
             return Outcome::Done;
         };
-        let (of, interval) = (relevant(source, &cluster), interval(&cluster, self.interval));
+        let (of, interval) = (relevant(source, &address), interval(&cluster, self.interval));
         if let Some(left) = self.left(key, &of, interval) {
             return Outcome::After(left);
         }
-        match timeout(PATIENCE, self.ask(source)).await {
+        match timeout(PATIENCE, self.ask(source, &address)).await {
             Ok(Ok(count)) => {
                 tracing::info!(namespace, name, count, "the catalog has told its packages");
                 let at = Instant::now();
@@ -174,8 +174,8 @@ impl<C: Connect> Follower<C> {
             .filter(|left| !left.is_zero())
     }
 
-    async fn ask(&self, source: &Value) -> Result<usize, RegistryError> {
-        let registry = self.connect.connect(source).await?;
+    async fn ask(&self, source: &Value, address: &str) -> Result<usize, ClientError> {
+        let registry = self.connect.connect(address).await?;
         let items = load(source, &registry).await?;
         let count = items.len();
         self.shelf.put(source, items);
@@ -197,9 +197,9 @@ fn is_broken(source: &Value) -> bool {
 
 /// What of a CatalogSource changes its packages: what they show of it, where its registry is, and the signs that the registry
 /// serves something new.
-fn relevant(source: &Value, cluster: &Cluster) -> Value {
+fn relevant(source: &Value, address: &str) -> Value {
     json!([
-        address(source, cluster),
+        address,
         source.pointer("/metadata/uid"),
         source.pointer("/metadata/labels"),
         source.pointer("/spec"),
@@ -245,22 +245,23 @@ mod tests {
     impl Connect for Registries {
         type Registry = Double;
 
-        async fn connect(&self, source: &Value) -> Result<Double, RegistryError> {
+        async fn connect(&self, address: &str) -> Result<Double, ClientError> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let packages = self.packages.lock();
-            let found = packages.get(text(source, "/spec/address")).cloned();
-            found
-                .map(Double)
-                .ok_or_else(|| RegistryError::Unreachable("nobody listens".to_owned()))
+            let found = packages.get(address).cloned();
+            found.map(Double).ok_or_else(|| ClientError::Connect {
+                address: address.to_owned(),
+                message: "nobody listens".to_owned(),
+            })
         }
     }
 
     impl Registry for Double {
-        async fn packages(&self) -> Result<Vec<String>, RegistryError> {
+        async fn packages(&self) -> Result<Vec<String>, ClientError> {
             Ok(self.0.iter().map(|name| (*name).to_owned()).collect())
         }
 
-        async fn package(&self, name: &str) -> Result<PackageMessage, RegistryError> {
+        async fn package(&self, name: &str) -> Result<PackageMessage, ClientError> {
             let channels = ["broken", "stable"].map(|channel| ChannelMessage {
                 name: channel.to_owned(),
                 csv_name: format!("{name}.v1"),
@@ -273,9 +274,12 @@ mod tests {
             })
         }
 
-        async fn head(&self, package: &str, channel: &str) -> Result<BundleMessage, RegistryError> {
+        async fn head(&self, package: &str, channel: &str) -> Result<BundleMessage, ClientError> {
             if channel == "broken" || package == "headless" {
-                return Err(RegistryError::Refused("no head".to_owned()));
+                return Err(ClientError::Call {
+                    code: tonic::Code::Unknown,
+                    message: "no head".to_owned(),
+                });
             }
             Ok(BundleMessage {
                 csv_json: r#"{"metadata":{},"spec":{"provider":{"name":"p"}}}"#.to_owned(),
@@ -283,7 +287,10 @@ mod tests {
             })
         }
 
-        async fn bundles(&self, mut each: impl FnMut(BundleMessage) + Send) -> Result<(), RegistryError> {
+        async fn bundles(
+            &self,
+            mut each: impl FnMut(BundleMessage) -> Result<(), ClientError> + Send,
+        ) -> Result<(), ClientError> {
             for name in &self.0 {
                 each(BundleMessage {
                     package_name: (*name).to_owned(),
@@ -291,7 +298,7 @@ mod tests {
                     csv_name: format!("{name}.v1"),
                     version: "1.0.0".to_owned(),
                     ..BundleMessage::default()
-                });
+                })?;
             }
             Ok(())
         }
@@ -329,7 +336,7 @@ mod tests {
             self.versions += 1;
             let source = json!({
                 "metadata": {"namespace": "olm", "name": name, "resourceVersion": self.versions.to_string()},
-                "spec": {"address": name}, "status": {"connectionState": {"lastObservedState": state}},
+                "spec": {"sourceType": "grpc", "address": name}, "status": {"connectionState": {"lastObservedState": state}},
             });
             self.follower.store.take(&kinds::CATALOG_SOURCE, source);
         }

@@ -72,6 +72,12 @@ impl Packed {
         }
     }
 
+    fn kept(&self) -> usize {
+        match self {
+            Self::Plain(bytes) | Self::Zstd { bytes, .. } => bytes.len(),
+        }
+    }
+
     fn append_to(&self, text: &mut Vec<u8>) {
         match self {
             Self::Plain(bytes) => text.extend_from_slice(bytes),
@@ -172,6 +178,12 @@ impl Item {
             picture: None,
             ..self.clone()
         }
+    }
+
+    /// The bytes that it takes, roughly.
+    pub(super) fn size(&self) -> usize {
+        let picture = self.picture.as_ref().map_or(0, |picture| picture.body.kept());
+        size_of::<Self>() + self.labels.len() + self.status.kept() + picture
     }
 
     /// Its labels.

@@ -1,6 +1,7 @@
 //! Asks a registry for its packages.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -9,60 +10,56 @@ use olm_classic::registry::{BundleMessage, PackageMessage};
 use serde_json::Value;
 
 use super::item::{Item, Source};
+use crate::registry::client::ClientError;
 
 /// How many questions are under way at once.
 const AT_ONCE: usize = 8;
 
-/// Why a registry did not answer a question.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RegistryError {
-    /// It answered that it cannot.
-    #[error("the registry refuses: {0}")]
-    Refused(String),
-    /// It was not reached, or stopped answering.
-    #[error("cannot reach the registry: {0}")]
-    Unreachable(String),
-}
+/// Bytes that the packages of a catalog may take as they are kept, and its entries while they are read.
+const MOST: usize = 256 << 20;
 
 /// The calls of the registry API that PackageManifests need.
 pub(super) trait Registry: Send + Sync {
     /// The names of all packages.
-    fn packages(&self) -> impl Future<Output = Result<Vec<String>, RegistryError>> + Send;
+    fn packages(&self) -> impl Future<Output = Result<Vec<String>, ClientError>> + Send;
     /// A package.
-    fn package(&self, name: &str) -> impl Future<Output = Result<PackageMessage, RegistryError>> + Send;
+    fn package(&self, name: &str) -> impl Future<Output = Result<PackageMessage, ClientError>> + Send;
     /// The head of a channel.
     fn head(
         &self,
         package: &str,
         channel: &str,
-    ) -> impl Future<Output = Result<BundleMessage, RegistryError>> + Send;
-    /// Hands all bundles over, one by one.
+    ) -> impl Future<Output = Result<BundleMessage, ClientError>> + Send;
+    /// Hands all bundles over, one by one, until one is refused.
     fn bundles(
         &self,
-        each: impl FnMut(BundleMessage) + Send,
-    ) -> impl Future<Output = Result<(), RegistryError>> + Send;
+        each: impl FnMut(BundleMessage) -> Result<(), ClientError> + Send,
+    ) -> impl Future<Output = Result<(), ClientError>> + Send;
 }
 
 /// Connects to the registries of CatalogSources.
 pub(super) trait Connect: Send + Sync + 'static {
     /// A connected registry.
     type Registry: Registry;
-    /// Connects to the registry of a CatalogSource.
-    fn connect(&self, source: &Value) -> impl Future<Output = Result<Self::Registry, RegistryError>> + Send;
+    /// Connects to the registry at an address, `HOST:PORT`.
+    fn connect(&self, address: &str) -> impl Future<Output = Result<Self::Registry, ClientError>> + Send;
 }
 
 /// The PackageManifests of a CatalogSource. A package without a head that can be read is left out.
 ///
 /// # Errors
 /// The registry is not reached, or refuses to list.
-pub(super) async fn load(object: &Value, registry: &impl Registry) -> Result<Vec<Item>, RegistryError> {
+pub(super) async fn load(object: &Value, registry: &impl Registry) -> Result<Vec<Item>, ClientError> {
     let names = registry.packages().await?;
     let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    let mut bytes = 0;
     registry
         .bundles(|bundle| {
             if let Some(entry) = Entry::new(&bundle) {
+                bytes += entry.size();
                 entries.entry(bundle.package_name).or_default().push(entry);
             }
+            bounded(bytes)
         })
         .await?;
     let source = Arc::new(Source::new(object));
@@ -72,11 +69,21 @@ pub(super) async fn load(object: &Value, registry: &impl Registry) -> Result<Vec
         async move { package(object, &source, registry, &name, &entries).await }
     });
     let packages: Vec<_> = packages.collect();
-    let found = futures::stream::iter(packages).buffered(AT_ONCE);
-    found
-        .try_filter_map(|item| async { Ok(item) })
-        .try_collect()
-        .await
+    let mut found = pin!(futures::stream::iter(packages).buffered(AT_ONCE));
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    while let Some(item) = found.try_next().await? {
+        bytes += item.as_ref().map_or(0, Item::size);
+        bounded(bytes)?;
+        items.extend(item);
+    }
+    Ok(items)
+}
+
+fn bounded(bytes: usize) -> Result<(), ClientError> {
+    if bytes > MOST {
+        return Err(ClientError::Large(MOST));
+    }
+    Ok(())
 }
 
 async fn package(
@@ -85,7 +92,7 @@ async fn package(
     registry: &impl Registry,
     name: &str,
     entries: &[Entry],
-) -> Result<Option<Item>, RegistryError> {
+) -> Result<Option<Item>, ClientError> {
     let Some(package) = readable(registry.package(name).await)? else {
         return Ok(None);
     };
@@ -100,11 +107,11 @@ async fn package(
 }
 
 /// What the registry answered; nothing where it says that it cannot.
-fn readable<T>(answer: Result<T, RegistryError>) -> Result<Option<T>, RegistryError> {
+fn readable<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(found) => Ok(Some(found)),
-        Err(RegistryError::Refused(why)) => {
-            tracing::debug!(why, "left out of the packages");
+        Err(error) if error.is_answer() => {
+            tracing::debug!(%error, "left out of the packages");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -75,6 +75,12 @@ impl Entry {
             deprecation: bundle.deprecation.clone(),
         })
     }
+
+    /// The bytes that it takes, roughly.
+    pub fn size(&self) -> usize {
+        let deprecation = self.deprecation.as_ref().map_or(0, |found| found.message.len());
+        size_of::<Self>() + self.channel.len() + self.name.len() + self.version.len() + deprecation
+    }
 }
 
 /// The order of CatalogSources where several have a package: those of the namespace that is asked, the highest priority, the
