@@ -219,7 +219,7 @@ fn interval(cluster: &Cluster, default: Duration) -> Duration {
 
 /// A positive duration in the grammar of Go; nothing for another text.
 pub(super) fn duration(text: &str) -> Option<Duration> {
-    let parsed = olm_classic::catalog_source::duration(text).ok()?;
+    let parsed = olm_classic::wire::duration::parse(text).ok()?;
     Duration::try_from(parsed).ok().filter(|parsed| !parsed.is_zero())
 }
 

@@ -7,7 +7,6 @@ use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
 mod config_map;
-mod duration;
 mod listen;
 mod pod;
 mod registry;
@@ -15,7 +14,6 @@ mod template;
 mod update;
 
 pub use config_map::{ConfigMapContent, config_map_content};
-pub use duration::parse as duration;
 pub use listen::{Listening, Served, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;
@@ -112,16 +110,19 @@ impl Source<'_> {
 
     /// The name of the Service.
     pub fn service_name(&self) -> String {
-        self.name().replace('.', "-")
+        if self.is_image() {
+            self.name().replace('.', "-")
+        } else {
+            self.name().to_owned()
+        }
     }
 
     /// Where the registry answers.
     pub fn address(&self) -> String {
-        let address = text(self.object, "/spec/address");
-        if self.kind() == "grpc" && !address.is_empty() {
-            return address.to_owned();
+        match text(self.object, "/spec/address") {
+            "" => format!("{}.{}.svc:50051", self.service_name(), self.namespace()),
+            address => address.to_owned(),
         }
-        format!("{}.{}.svc:50051", self.service_name(), self.namespace())
     }
 
     fn owner(&self, is_controller: bool, is_blocking: bool) -> Value {
@@ -139,6 +140,14 @@ impl Source<'_> {
         found.ok_or_else(|| {
             format!("unable to find configmap {place}/{name}: configmaps \"{name}\" not found")
         })
+    }
+
+    /// Whether the status has the version of the ConfigMap that there is.
+    fn is_map_known(&self, map: &Value) -> bool {
+        let known = self.object.pointer("/status/configMapReference");
+        known
+            .filter(|known| known.is_object())
+            .is_some_and(|known| text(known, "/resourceVersion") == text(map, "/metadata/resourceVersion"))
     }
 
     /// What is wrong with the specification.
@@ -219,6 +228,8 @@ pub struct Outcome {
     pub error: Option<String>,
     /// Whether the pass is tried again soon.
     pub is_pending: bool,
+    /// After how long the next pass looks for a newer catalog at the latest; nothing where nothing is looked for.
+    pub next: Option<SignedDuration>,
 }
 
 /// One pass over a CatalogSource. `connection` is the state of the connection to its registry.
@@ -245,7 +256,9 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
         object: &object,
         ..*source
     };
-    if !serve(&current, images, &mut outcome, now) {
+    let goes_on = serve(&current, images, &mut outcome, now);
+    outcome.next = update::next(&current, &outcome, now);
+    if !goes_on {
         return outcome;
     }
     let service = outcome.status.pointer("/registryService");
@@ -330,15 +343,11 @@ fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Times
     if is_healthy && !is_polled {
         return true;
     }
-    let had = outcome.status.get("configMapReference").cloned();
     let ensured = ensure(source, images, now);
     outcome.written.extend(ensured.written);
     outcome.deleted.extend(ensured.deleted);
     outcome.dead.extend(ensured.dead);
     outcome.status = ensured.status;
-    if let Some(had) = had {
-        put(&mut outcome.status, &[], "configMapReference", had);
-    }
     outcome.is_pending = ensured.is_pending;
     if let Some(error) = ensured.error {
         let error = format!("couldn't ensure registry server - {error}");
@@ -347,9 +356,9 @@ fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Times
         return false;
     }
     if ensured.is_pending {
-        return false;
+        return is_healthy;
     }
-    if is_polled && let Some(fault) = update::interval_fault(source) {
+    if let Some(fault) = update::interval_fault(source) {
         outcome.fail("InvalidIntervalError", &fault);
     }
     is_healthy

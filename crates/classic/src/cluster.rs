@@ -117,14 +117,23 @@ pub struct Discovery(BTreeMap<String, BTreeSet<String>>);
 impl Discovery {
     /// Whether the kind is served. The core group is empty.
     pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
-        let group_version = if group.is_empty() {
-            version.to_owned()
-        } else {
-            format!("{group}/{version}")
-        };
         self.0
-            .get(&group_version)
+            .get(&group_version(group, version))
             .is_some_and(|kinds| kinds.contains(kind))
+    }
+
+    /// Whether the version of the group is served.
+    pub fn has(&self, group: &str, version: &str) -> bool {
+        self.0.contains_key(&group_version(group, version))
+    }
+}
+
+/// The core group is empty, and left out.
+pub(crate) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
     }
 }
 

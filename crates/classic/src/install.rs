@@ -9,16 +9,15 @@ use crate::cluster::{Cluster, items, label, text};
 use crate::csv::ClusterServiceVersion;
 use crate::{hash, names, wire};
 
+pub(crate) mod certificate;
 pub mod rbac;
 pub mod serving;
 
 mod callers;
 mod deployment;
 mod overrides;
-mod shapes;
 
 pub use callers::webhook_hash;
-pub(crate) use shapes::POD_SPEC;
 
 /// A certificate with its key and authority, each PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,17 +73,14 @@ pub struct Installed {
     pub error: Option<String>,
 }
 
-/// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those of the
-/// cluster.
+/// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those by which
+/// they are called. Nothing where that is not known: an APIService, a webhook configuration, a Secret or a Deployment is
+/// missing.
 ///
 /// `object` is the ClusterServiceVersion on the wire, and `csv` the same object, parsed.
-pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<Value> {
-    let place = csv.metadata.namespace.as_str();
-    let authorities = serving::called(csv).into_iter().filter_map(|deployment| {
-        let secret = cluster.get(names::SECRET_KIND, place, &serving::secret_name(deployment))?;
-        Some((deployment, serving::authority(secret)?))
-    });
-    wanted(object, csv, cluster, &authorities.collect())
+pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Option<Vec<Value>> {
+    let authorities = callers::authorities(csv, cluster)?;
+    Some(wanted(object, csv, cluster, &authorities))
 }
 
 fn wanted(
@@ -97,7 +93,7 @@ fn wanted(
     let strategy = csv.spec.install.spec.deployments.iter();
     strategy
         .map(|entry| {
-            let authority = authorities.get(entry.name.as_str()).map(String::as_str);
+            let authority = authorities.get(entry.name.as_str()).map(Vec::as_slice);
             deployment::deployment(object, csv, entry, config, authority)
         })
         .collect()
@@ -204,5 +200,8 @@ pub(crate) fn owner_reference(csv: &Value) -> Value {
 
 /// The value of the label `olm.deployment-spec-hash`.
 pub fn spec_hash(spec: &Value) -> String {
-    hash::text(&format!("{}\n", wire::write(spec, shapes::DEPLOYMENT_SPEC)))
+    hash::text(&format!(
+        "{}\n",
+        wire::write(spec, wire::deployment::DEPLOYMENT_SPEC)
+    ))
 }

@@ -109,6 +109,7 @@ fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
     outcome.is_waiting = done.statuses.iter().any(|status| status == WAITING);
     if !outcome.is_waiting {
         put(&mut outcome.plan, &["status"], "phase", "Complete");
+        put(&mut outcome.plan, &["status"], "message", "");
         condition(&mut outcome.plan, "True", "", "", now);
     }
 }
@@ -126,16 +127,15 @@ fn set_statuses(plan: &mut Value, statuses: &[String]) {
 /// Sets the condition `Installed`.
 fn condition(plan: &mut Value, status: &str, reason: &str, message: &str, now: Timestamp) {
     let now = format!("{now:.0}");
-    let is_old = |found: &Value| text(found, "/type") == "Installed";
-    let old = items(plan, "/status/conditions").find(|found| is_old(found));
+    let mut conditions: Vec<Value> = items(plan, "/status/conditions").cloned().collect();
+    let old = conditions
+        .iter_mut()
+        .find(|found| text(found, "/type") == "Installed");
     let since = old
+        .as_ref()
         .filter(|old| text(old, "/status") == status)
         .map_or(now.as_str(), |old| text(old, "/lastTransitionTime"))
         .to_owned();
-    let mut conditions: Vec<Value> = items(plan, "/status/conditions")
-        .filter(|found| !is_old(found))
-        .cloned()
-        .collect();
     let mut new = json!({
         "type": "Installed", "status": status, "lastUpdateTime": now, "lastTransitionTime": since,
     });
@@ -144,7 +144,10 @@ fn condition(plan: &mut Value, status: &str, reason: &str, message: &str, now: T
             put(&mut new, &[], key, value);
         }
     }
-    conditions.push(new);
+    match old {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
     put(plan, &["status"], "conditions", conditions);
 }
 

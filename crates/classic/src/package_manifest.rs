@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use olm_fbc::Catalog;
+use olm_version::Version;
+use olm_version::blang::{parse_tolerant, parse_version};
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{items, text};
@@ -24,16 +26,11 @@ const PLATFORMS: [(&str, &str); 2] = [
     ("operatorframework.io/arch", "amd64"),
 ];
 /// Fields that descriptions have as ClusterServiceVersions have them.
-const SAME: [&str; 10] = [
+const SAME: [&str; 5] = [
     "displayName",
-    "version",
-    "provider",
     "keywords",
-    "links",
-    "maintainers",
     "maturity",
     "description",
-    "installModes",
     "minKubeVersion",
 ];
 
@@ -159,12 +156,12 @@ pub fn manifest(
     let mut channels = Vec::new();
     for channel in &package.channels {
         let head = heads.get(&channel.name);
-        let Some(csv) = head.and_then(|head| serde_json::from_str::<Value>(head).ok()) else {
+        let Some(csv) = head.and_then(|head| csv_of(head)) else {
             continue;
         };
         let mut value = json!({
             "name": channel.name,
-            "currentCSV": channel.csv_name,
+            "currentCSV": text(&csv, "/metadata/name"),
             "currentCSVDesc": description(&csv),
             "entries": shown_entries(entries, &channel.name),
         });
@@ -185,11 +182,8 @@ pub fn manifest(
     } else {
         described.name.as_str()
     };
-    let provider = described
-        .csv
-        .pointer("/spec/provider")
-        .cloned()
-        .unwrap_or_else(|| json!({}));
+    let provider = described.csv.pointer("/spec/provider");
+    let provider = written(provider.unwrap_or(&Value::Null), &[], &["name", "url"]);
     let mut status = json!({
         "catalogSource": text(source, "/metadata/name"),
         "catalogSourceDisplayName": text(source, "/spec/displayName"),
@@ -257,7 +251,9 @@ fn labels(source: &Value, csv: &Value) -> Map<String, Value> {
 /// The bundles of a channel, newest first; null where there is none.
 fn shown_entries(entries: &[Entry], channel: &str) -> Value {
     let mut shown: Vec<&Entry> = entries.iter().filter(|entry| entry.channel == channel).collect();
-    shown.sort_by_cached_key(|entry| Reverse(semver::Version::parse(&entry.version).ok()));
+    let version = |entry: &&Entry| parse_version(&entry.version).unwrap_or(Version::new(0, 0, 0));
+    // Build metadata does not count.
+    shown.sort_by(|left, right| version(right).cmp_precedence(&version(left)));
     let entries: Vec<Value> = shown
         .into_iter()
         .map(|entry| {
@@ -282,31 +278,52 @@ fn description(csv: &Value) -> Value {
     let spec = csv.get("spec").unwrap_or(&no_spec);
     let mut found = Map::new();
     for key in SAME {
-        if let Some(value) = spec.get(key).filter(|value| !value.is_null()) {
+        let is_said = |value: &&Value| !value.is_null() && **value != "";
+        if let Some(value) = spec.get(key).filter(is_said) {
             found.insert(key.to_owned(), value.clone());
+        }
+    }
+    if let Some(version) = spec.get("version").and_then(Value::as_str) {
+        let version = parse_tolerant(version).map(|version| version.to_string());
+        found.extend(version.map(|version| ("version".to_owned(), version.into())));
+    }
+    let provider = spec.get("provider").unwrap_or(&no_spec);
+    found.insert("provider".to_owned(), written(provider, &[], &["name", "url"]));
+    for (key, required, optional) in [
+        ("links", &[][..], &["name", "url"][..]),
+        ("maintainers", &[], &["name", "email"]),
+        ("installModes", &["type", "supported"], &[]),
+    ] {
+        let pointer = format!("/{key}");
+        let described = items(spec, &pointer).map(|item| written(item, required, optional));
+        let described: Vec<Value> = described.collect();
+        if !described.is_empty() {
+            found.insert(key.to_owned(), json!(described));
         }
     }
     if let Some(annotations) = csv.pointer("/metadata/annotations") {
         found.insert("annotations".to_owned(), annotations.clone());
     }
-    let mut definitions = Map::new();
-    for list in ["owned", "required"] {
-        let pointer = format!("/customresourcedefinitions/{list}");
-        let described: Vec<Value> = items(spec, &pointer).map(definition).collect();
-        if !described.is_empty() {
-            definitions.insert(list.to_owned(), json!(described));
+    for (key, required) in [
+        ("customresourcedefinitions", &["name", "version", "kind"][..]),
+        ("apiservicedefinitions", &["name", "group", "version", "kind"]),
+    ] {
+        let mut definitions = Map::new();
+        for list in ["owned", "required"] {
+            let pointer = format!("/{key}/{list}");
+            let described: Vec<Value> = items(spec, &pointer)
+                .map(|item| written(item, required, &["displayName", "description"]))
+                .collect();
+            if !described.is_empty() {
+                definitions.insert(list.to_owned(), json!(described));
+            }
         }
+        found.insert(key.to_owned(), Value::Object(definitions));
     }
-    found.insert("customresourcedefinitions".to_owned(), Value::Object(definitions));
-    let services = spec
-        .get("apiservicedefinitions")
-        .filter(|found| found.is_object());
-    found.insert(
-        "apiservicedefinitions".to_owned(),
-        services.cloned().unwrap_or_else(|| json!({})),
-    );
-    if let Some(native) = spec.get("nativeAPIs").filter(|found| !found.is_null()) {
-        found.insert("nativeApis".to_owned(), native.clone());
+    let native = items(spec, "/nativeAPIs").map(|item| written(item, &["group", "version", "kind"], &[]));
+    let native: Vec<Value> = native.collect();
+    if !native.is_empty() {
+        found.insert("nativeApis".to_owned(), json!(native));
     }
     let images = images(spec);
     if !images.is_empty() {
@@ -315,9 +332,10 @@ fn description(csv: &Value) -> Value {
     Value::Object(found)
 }
 
-/// The images that a ClusterServiceVersion names, and those of its containers.
+/// The images that a ClusterServiceVersion names, and those of its containers where it has Deployments.
 fn images(spec: &Value) -> BTreeSet<&str> {
-    let pods = items(spec, "/install/spec/deployments");
+    let has_pods = text(spec, "/install/strategy") == "deployment";
+    let pods = items(spec, "/install/spec/deployments").filter(|_| has_pods);
     let containers = pods.flat_map(|pod| {
         let own = items(pod, "/spec/template/spec/containers");
         own.chain(items(pod, "/spec/template/spec/initContainers"))
@@ -325,15 +343,35 @@ fn images(spec: &Value) -> BTreeSet<&str> {
     items(spec, "/relatedImages")
         .chain(containers)
         .map(|holder| text(holder, "/image"))
-        .filter(|image| !image.is_empty())
         .collect()
 }
 
-fn definition(described: &Value) -> Value {
-    let keys = ["name", "version", "kind", "displayName", "description"];
-    let fields = keys.iter().filter_map(|key| {
-        let value = described.get(*key).filter(|value| !value.is_null())?;
-        Some(((*key).to_owned(), value.clone()))
-    });
-    Value::Object(fields.collect())
+/// A ClusterServiceVersion in JSON, where it can be read.
+fn csv_of(json: &str) -> Option<Value> {
+    let csv: Value = serde_json::from_str(json).ok()?;
+    let version = csv.pointer("/spec/version").filter(|version| !version.is_null());
+    let is_readable = csv.is_object()
+        && version.is_none_or(|version| version.as_str().is_some_and(|text| parse_tolerant(text).is_ok()));
+    is_readable.then_some(csv)
+}
+
+/// An object with these fields. Those that are required are written even where they are empty.
+fn written(object: &Value, required: &[&str], optional: &[&str]) -> Value {
+    let mut fields = Map::new();
+    for key in required {
+        let value = object.get(*key).filter(|value| !value.is_null());
+        let nothing = || {
+            if *key == "supported" {
+                json!(false)
+            } else {
+                json!("")
+            }
+        };
+        fields.insert((*key).to_owned(), value.cloned().unwrap_or_else(nothing));
+    }
+    for key in optional {
+        let value = object.get(*key).filter(|value| !value.is_null() && **value != "");
+        fields.extend(value.map(|value| ((*key).to_owned(), value.clone())));
+    }
+    Value::Object(fields)
 }

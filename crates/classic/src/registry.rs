@@ -213,7 +213,8 @@ impl<'a> Registry<'a> {
         }
         let members = self.channel(package, channel)?;
         let replacing = members.filter(|member| {
-            member.entry.replaces() == Some(name) || member.entry.skips.iter().any(|skip| skip == name)
+            member.entry.replaces().unwrap_or_default() == name
+                || member.entry.skips.iter().any(|skip| skip == name)
         });
         let found = replacing.min_by_key(|member| member.entry.name.as_str());
         let found = found.ok_or_else(|| RegistryError::Entry(package.to_owned(), channel.to_owned()))?;

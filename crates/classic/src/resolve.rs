@@ -77,8 +77,7 @@ pub fn resolve(request: &Request<'_>) -> Result<Resolved, ResolveError> {
     let is_here = |object: &&Value| text(object, "/metadata/namespace") == request.namespace;
     let mut subscriptions: Vec<&Value> = request.subscriptions.iter().copied().filter(is_here).collect();
     subscriptions.sort_by_key(|subscription| text(subscription, "/metadata/name"));
-    let variables =
-        variables::variables(&snapshot, request.namespace, &subscriptions).map_err(ResolveError::Other)?;
+    let variables = variables::variables(&snapshot, &subscriptions).map_err(ResolveError::Other)?;
     let chosen = match solve(&variables.all) {
         Ok(chosen) => chosen,
         Err(SolveError::NotSatisfiable(texts)) => return Err(ResolveError::NotSatisfiable(texts)),

@@ -1,6 +1,6 @@
 //! Subscriptions: what their status says, and a pass over all of a namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -89,6 +89,17 @@ fn unset(object: &mut Value, kinds: &[&str]) -> bool {
 /// A condition of a Subscription.
 fn found<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").find(|found| text(found, "/type") == kind)
+}
+
+/// Several errors as one; each is told once. Nothing where there are none.
+fn joined(mut errors: Vec<String>) -> Option<String> {
+    let mut told = BTreeSet::new();
+    errors.retain(|error| told.insert(error.clone()));
+    match &errors[..] {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
 }
 
 fn stamp(object: &mut Value, now: &str) {

@@ -4,8 +4,21 @@
 use olm_bundle::names::go_json;
 use serde_json::Value;
 
+pub(crate) mod deployment;
+pub mod duration;
 pub mod hash;
 pub(crate) mod quantity;
+
+/// A label selector.
+pub(crate) const SELECTOR: Shape = Shape::Struct(&[
+    Field::optional("matchLabels", Shape::Plain),
+    Field::optional("matchExpressions", Shape::List(&EXPRESSION)),
+]);
+const EXPRESSION: Shape = Shape::Struct(&[
+    Field::always("key", "\"\"", Shape::Plain),
+    Field::always("operator", "\"\"", Shape::Plain),
+    Field::optional("values", Shape::Plain),
+]);
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy)]

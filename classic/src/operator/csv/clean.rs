@@ -155,7 +155,7 @@ fn leftovers<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a V
 
 /// Whether another ClusterServiceVersion of the namespace brings a Deployment of this name that is called.
 fn is_used(cluster: &Cluster, csv: &ClusterServiceVersion, deployment: &str) -> bool {
-    living(cluster, csv).any(|other| serving::called(&other).contains(deployment))
+    living(cluster, csv).any(|other| serving::called(&other).contains(&deployment))
 }
 
 fn living<'a>(
@@ -198,9 +198,12 @@ mod tests {
     use super::*;
 
     fn csv() -> ClusterServiceVersion {
-        let csv = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"webhookdefinitions": [
-            {"type": "ConversionWebhook", "deploymentName": "d", "conversionCRDs": ["x"]},
-        ]}});
+        let csv = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {
+            "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "d", "spec": {}}]}},
+            "webhookdefinitions": [
+                {"type": "ConversionWebhook", "deploymentName": "d", "conversionCRDs": ["x"]},
+            ],
+        }});
         ClusterServiceVersion::read(&csv).unwrap()
     }
 
@@ -216,7 +219,10 @@ mod tests {
     fn a_binding_that_others_use_stays() {
         let other = json!({
             "kind": names::CSV_KIND, "metadata": {"name": "e", "namespace": "n"},
-            "spec": {"webhookdefinitions": [{"deploymentName": "d"}]},
+            "spec": {
+                "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "d", "spec": {}}]}},
+                "webhookdefinitions": [{"deploymentName": "d"}],
+            },
         });
         let count = |objects: Vec<Value>| leftovers(&objects.into_iter().collect(), &csv()).len();
         assert_eq!(count(vec![binding("n")]), 1);

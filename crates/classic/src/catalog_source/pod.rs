@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Images, Source};
 use crate::cluster::{items, object_at, text};
-use crate::install::POD_SPEC;
+use crate::wire::deployment::POD_SPEC;
 use crate::wire::quantity;
 use crate::{hash, names, wire};
 
@@ -36,9 +36,7 @@ pub(super) fn pod(
             spec.insert("imagePullSecrets".to_owned(), secrets.clone());
         }
     }
-    if source.is_image() {
-        configure(&mut spec, source);
-    }
+    configure(&mut spec, source);
     if is_restricted(source) {
         restrict(&mut spec, images.run_as_user);
     }
@@ -49,7 +47,8 @@ pub(super) fn pod(
         .cloned()
         .unwrap_or_default();
     annotations.insert(SAFE_TO_EVICT.to_owned(), "true".into());
-    if let (Some(class), Some(spec)) = (annotations.get(PRIORITY_ANNOTATION), spec.as_object_mut()) {
+    let class = annotations.get(PRIORITY_ANNOTATION);
+    if let (Some(class), Some(spec)) = (class.filter(|class| *class != ""), spec.as_object_mut()) {
         spec.insert("priorityClassName".to_owned(), class.clone());
     }
     let mut labels = labels.clone();
@@ -259,10 +258,10 @@ pub(super) fn is_same(found: &Value, wanted: &Value) -> bool {
         && images(found) == images(wanted)
 }
 
-/// Whether a Pod has lost its node: it is being deleted, and nothing reports that it is gone.
+/// Whether a Pod has lost its node, or is about to: nothing may report that it is gone.
 pub(super) fn is_dead(pod: &Value) -> bool {
     let is_disrupted = |condition: &Value| {
         text(condition, "/type") == "DisruptionTarget" && text(condition, "/status") == "True"
     };
-    !text(pod, "/metadata/deletionTimestamp").is_empty() && items(pod, "/status/conditions").any(is_disrupted)
+    items(pod, "/status/conditions").any(is_disrupted)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod::{is_dead, is_same, pod};
 use super::{Ensured, Images, Source, serving, update};
-use crate::cluster::{items, object_at, put, text};
+use crate::cluster::{items, label, object_at, put, text};
 use crate::wire::{Field, Shape};
 use crate::{hash, names, wire};
 
@@ -214,10 +214,17 @@ fn live<'a>(source: &'a Source<'_>, object: &Value) -> Option<&'a Value> {
 fn is_current(source: &Source<'_>, policy: &Value) -> bool {
     let found = live(source, policy);
     found.is_some_and(|found| {
-        ["/spec", "/metadata/labels"]
-            .iter()
-            .all(|part| given(found.pointer(part)) == given(policy.pointer(part)))
+        let wanted = items_of(policy, "/metadata/labels");
+        let labels = items_of(found, "/metadata/labels");
+        given(found.pointer("/spec")) == given(policy.pointer("/spec"))
+            && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
     })
+}
+
+/// The fields of an object; none where there is none.
+fn items_of(object: &Value, pointer: &str) -> Map<String, Value> {
+    let fields = object.pointer(pointer).and_then(Value::as_object);
+    fields.cloned().unwrap_or_default()
 }
 
 /// The fields that are not empty lists, which mean the same as absent ones.
@@ -236,33 +243,47 @@ pub fn is_healthy(source: &Source<'_>, images: &Images) -> Result<bool, String> 
         return Ok(true);
     }
     let wanted = wanted(source, images)?;
-    Ok(wanted.policies.iter().all(|policy| is_current(source, policy))
+    if !source.is_image() && !source.is_map_known(source.config_map()?) {
+        return Ok(false);
+    }
+    let right: Vec<&Value> = serving(source)
+        .filter(|pod| serves(source, pod, &wanted.pod))
+        .collect();
+    // A Pod of a ConfigMap source does not have to be the right one to be alive.
+    let is_alive = if source.is_image() {
+        right.iter().any(|pod| !is_dead(pod))
+    } else {
+        !right.is_empty() && serving(source).any(|pod| !is_dead(pod))
+    };
+    Ok(is_alive
+        && wanted.policies.iter().all(|policy| is_current(source, policy))
         && is_there(source, &wanted.account)
         && wanted.roles.iter().all(|role| is_there(source, role))
-        && is_there(source, &wanted.service)
-        && serving(source).any(|pod| is_same(pod, &wanted.pod) && !is_dead(pod)))
+        && is_there(source, &wanted.service))
+}
+
+/// Whether a Pod serves what is wanted. That of a ConfigMap source only needs the labels.
+fn serves(source: &Source<'_>, pod: &Value, wanted: &Value) -> bool {
+    if source.is_image() {
+        return is_same(pod, wanted);
+    }
+    [names::MANAGED_LABEL, names::CONFIG_MAP_LABEL]
+        .iter()
+        .all(|key| label(pod, key) == label(wanted, key))
 }
 
 /// Makes the registry of a source what is wanted.
 pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
-    let mut status = source.object.get("status").cloned().unwrap_or_else(|| json!({}));
-    let time = format!("{now:.0}");
-    if source.is_address() {
-        put(
-            &mut status,
-            &[],
-            "registryService",
-            json!({"protocol": "grpc", "createdAt": time}),
-        );
-        return Ensured {
-            status,
-            ..Ensured::default()
-        };
-    }
     let mut ensured = Ensured {
-        status,
+        status: source.object.get("status").cloned().unwrap_or_else(|| json!({})),
         ..Ensured::default()
     };
+    let time = format!("{now:.0}");
+    if source.is_address() {
+        let service = json!({"protocol": "grpc", "createdAt": time});
+        put(&mut ensured.status, &[], "registryService", service);
+        return ensured;
+    }
     let wanted = match wanted(source, images) {
         Ok(wanted) => wanted,
         Err(error) => {
@@ -270,27 +291,27 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
             return ensured;
         }
     };
+    let is_new = !has_valid_status(source);
+    let has_pod = serving(source).any(|pod| serves(source, pod, &wanted.pod) && !is_dead(pod));
+    let mut is_replaced = is_new || !has_pod;
     if !source.is_image()
         && let Ok(map) = source.config_map()
+        && !source.is_map_known(map)
     {
-        put(
-            &mut ensured.status,
-            &[],
-            "configMapReference",
-            super::reference(source, map, now),
-        );
+        is_replaced = true;
+        let reference = super::reference(source, map, now);
+        put(&mut ensured.status, &[], "configMapReference", reference);
     }
-    let is_new = !has_valid_status(source);
     let policies = wanted.policies.iter();
     ensured
         .written
         .extend(policies.filter(|policy| !is_current(source, policy)).cloned());
     let others = std::iter::once(&wanted.account).chain(&wanted.roles);
-    ensured
-        .written
-        .extend(others.filter(|object| !is_there(source, object)).cloned());
-    let has_pod = serving(source).any(|pod| is_same(pod, &wanted.pod) && !is_dead(pod));
-    let is_replaced = is_new || !has_pod;
+    let is_missing = |object: &&Value| match live(source, object) {
+        Some(found) => is_new && !source.is_image() && found != *object,
+        None => true,
+    };
+    ensured.written.extend(others.filter(is_missing).cloned());
     if is_replaced {
         for pod in serving(source) {
             let name = text(pod, "/metadata/name").to_owned();
@@ -305,7 +326,9 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     if source.is_image() && !update::look(source, &wanted.pod, now, &mut ensured) {
         return ensured;
     }
-    if is_new || !is_there(source, &wanted.service) {
+    let hash = |service: &Value| label(service, names::SERVICE_HASH_LABEL).to_owned();
+    let service = live(source, &wanted.service);
+    if is_new || service.is_none_or(|found| hash(found) != hash(&wanted.service)) {
         ensured.written.push(wanted.service);
     }
     if is_replaced {
@@ -322,13 +345,16 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     ensured
 }
 
-/// Whether the status names the Service of the source.
+/// Whether the status names the Service of the registry. That of a ConfigMap source may name any.
 pub(super) fn has_valid_status(source: &Source<'_>) -> bool {
     let service = source.object.pointer("/status/registryService");
-    service.is_some_and(|service| {
-        text(service, "/serviceName") == source.service_name()
-            && text(service, "/serviceNamespace") == source.namespace()
-            && text(service, "/port") == PORT.to_string()
-            && text(service, "/protocol") == "grpc"
-    })
+    service
+        .filter(|service| service.is_object())
+        .is_some_and(|service| {
+            !source.is_image()
+                || (text(service, "/serviceName") == source.service_name()
+                    && text(service, "/serviceNamespace") == source.namespace()
+                    && text(service, "/port") == PORT.to_string()
+                    && text(service, "/protocol") == "grpc")
+        })
 }

@@ -3,9 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Ensured, Source, duration, serving};
+use super::{Ensured, Outcome, Source, serving};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
+use crate::wire::duration;
 
 /// The time between two looks where none is given or it cannot be read.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);
@@ -23,8 +24,35 @@ pub(super) fn interval(source: &Source<'_>) -> SignedDuration {
     read.filter(|read| !read.is_negative()).unwrap_or(USUAL)
 }
 
-/// What is wrong with the time between two looks.
+/// How long a source waits for a Pod that looks for a newer catalog.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// The shortest time between two passes: an interval of zero does not keep a source busy.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
+
+/// After how long the next pass looks for a newer catalog at the latest.
+pub(super) fn next(source: &Source<'_>, outcome: &Outcome, now: Timestamp) -> Option<SignedDuration> {
+    if outcome.is_pending {
+        return Some(PATIENCE);
+    }
+    if !is_polled(source) {
+        return None;
+    }
+    let last = text(&outcome.status, "/latestImageRegistryPoll");
+    let last = last.parse::<Timestamp>().ok().or_else(|| created(source));
+    let left = last
+        .map(|last| last.duration_until(now))
+        .map_or(SHORTEST, |passed| interval(source).saturating_sub(passed));
+    Some(left.clamp(SHORTEST, USUAL))
+}
+
+fn created(source: &Source<'_>) -> Option<Timestamp> {
+    text(source.object, "/metadata/creationTimestamp").parse().ok()
+}
+
+/// What is wrong with the time between two looks; nothing where there are none.
 pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
+    let poll = source.object.pointer("/spec/updateStrategy/registryPoll");
+    poll.filter(|poll| poll.is_object())?;
     let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
     let Err(error) = duration::parse(text) else {
         return None;
@@ -35,8 +63,8 @@ pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
 }
 
 fn is_due(source: &Source<'_>, now: Timestamp) -> bool {
-    let time = |pointer: &str| text(source.object, pointer).parse::<Timestamp>().ok();
-    let last = time("/status/latestImageRegistryPoll").or_else(|| time("/metadata/creationTimestamp"));
+    let last = text(source.object, "/status/latestImageRegistryPoll");
+    let last = last.parse::<Timestamp>().ok().or_else(|| created(source));
     last.and_then(|last| last.checked_add(interval(source)).ok())
         .is_none_or(|due| due < now)
 }
@@ -69,7 +97,6 @@ pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured:
         let name = text(update, "/metadata/name");
         if is_broken(update) {
             ensured.deleted.push(name.to_owned());
-            put(&mut ensured.status, &[], "latestImageRegistryPoll", time);
             ensured.error = Some(format!(
                 "error ensuring update pod for catalog source {}: update pod {name} in a {} state: deleted update pod",
                 source.name(),
@@ -100,12 +127,8 @@ pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured:
 }
 
 fn is_broken(pod: &Value) -> bool {
-    let waits = |status: &Value| {
-        matches!(
-            text(status, "/state/waiting/reason"),
-            "CrashLoopBackOff" | "ImagePullBackOff" | "ErrImagePull"
-        )
-    };
+    // One that waits for its image goes on by itself.
+    let waits = |status: &Value| text(status, "/state/waiting/reason") == "CrashLoopBackOff";
     matches!(text(pod, "/status/phase"), "Failed" | "Unknown")
         || items(pod, "/status/containerStatuses").any(waits)
         || items(pod, "/status/initContainerStatuses").any(waits)
@@ -116,20 +139,23 @@ fn is_ready(pod: &Value) -> bool {
         .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
 }
 
-/// Whether a Pod runs another image than those that serve. What is not known is the same.
+/// Whether a Pod has another catalog than those that serve. What is not known is the same.
 fn is_newer(source: &Source<'_>, update: &Value) -> bool {
-    let image = |pod: &Value| {
-        let mut statuses = items(pod, "/status/containerStatuses");
-        statuses
-            .next()
-            .map(|status| text(status, "/imageID").to_owned())
-            .unwrap_or_default()
-    };
     let own = image(update);
-    !own.is_empty()
-        && serving(source)
-            .map(image)
-            .any(|other| !other.is_empty() && other != own)
+    let mut others = serving(source).map(image);
+    let other = others.find(|other| other.is_empty() || *other != own);
+    !own.is_empty() && other.is_some_and(|other| !other.is_empty())
+}
+
+/// The identifier of the catalog's image: that of the container that serves, or that of the second one that starts it where
+/// its content is taken out. Empty where it is not known.
+fn image(pod: &Value) -> &str {
+    let statuses = |list: &str| items(pod, &format!("/status/{list}")).count();
+    match (statuses("initContainerStatuses"), statuses("containerStatuses")) {
+        (2, 1) => text(pod, "/status/initContainerStatuses/1/imageID"),
+        (0, 1) => text(pod, "/status/containerStatuses/0/imageID"),
+        _ => "",
+    }
 }
 
 #[cfg(test)]

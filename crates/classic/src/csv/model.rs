@@ -90,6 +90,16 @@ pub struct CsvSpec {
     pub webhook_definitions: Vec<Value>,
 }
 
+impl CsvSpec {
+    /// The owned aggregated APIs by the name of their APIService. Several kinds share one; the last one stands for it.
+    pub fn owned_services(&self) -> BTreeMap<String, &ApiDescription> {
+        let owned = self.api_service_definitions.owned.iter();
+        owned
+            .map(|api| (format!("{}.{}", api.version, api.group), api))
+            .collect()
+    }
+}
+
 /// How a ClusterServiceVersion is installed.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::serving::{bundle, port, service_name};
-use super::{is_of, owner_labels};
+use super::certificate::decoded;
+use super::serving::{bundle, port, secret_name, service_name};
+use super::{is_of, overrides, owner_labels};
 use crate::cluster::{Cluster, items, label, object_at, text};
 use crate::csv::phases::is_adoptable;
 use crate::csv::{ApiDescription, ClusterServiceVersion};
@@ -16,7 +17,7 @@ use crate::operator_group::targets::webhook_selector;
 use crate::{hash, names, wire};
 
 /// The authority of each Deployment that is called.
-pub(super) type Authorities<'a> = BTreeMap<&'a str, String>;
+pub(super) type Authorities<'a> = BTreeMap<&'a str, Vec<u8>>;
 
 const DEFAULT_PORT: i32 = 443;
 /// What the entry of a webhook configuration has as its definition has it.
@@ -40,12 +41,8 @@ pub(super) fn write(
     cluster: &Cluster,
     written: &mut Vec<Value>,
 ) -> Result<(), String> {
-    for api in &csv.spec.api_service_definitions.owned {
-        let object = api_service(csv, api, authorities, cluster)?;
-        // Kinds of one version of a group share an APIService.
-        if !written.contains(&object) {
-            written.push(object);
-        }
+    for (name, api) in csv.spec.owned_services() {
+        written.push(api_service(csv, &name, api, authorities, cluster)?);
     }
     for definition in &csv.spec.webhook_definitions {
         let authority = authorities.get(text(definition, "/deploymentName"));
@@ -57,11 +54,63 @@ pub(super) fn write(
             "MutatingAdmissionWebhook" => {
                 written.extend(admission("Mutating", csv, definition, &authority, cluster)?);
             }
-            "ConversionWebhook" => written.extend(conversion(csv, definition, &authority, cluster)?),
+            "ConversionWebhook" => conversion(csv, definition, &authority, cluster, written)?,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// The authority by which each Deployment is called now: that of its last webhook, else of its last APIService. Nothing where
+/// one of these is missing, has no authority, or is for a Deployment without a Secret or outside of the strategy.
+pub(super) fn authorities<'a>(csv: &'a ClusterServiceVersion, cluster: &Cluster) -> Option<Authorities<'a>> {
+    let mut authorities = BTreeMap::new();
+    let is_served = |deployment: &str| {
+        let mut strategy = csv.spec.install.spec.deployments.iter();
+        let secret = secret_name(deployment);
+        strategy.any(|entry| entry.name == deployment)
+            && cluster
+                .get_watched(names::SECRET_KIND, &csv.metadata.namespace, &secret)
+                .is_some()
+    };
+    for api in &csv.spec.api_service_definitions.owned {
+        let name = format!("{}.{}", api.version, api.group);
+        let authority = decoded(cluster.get(names::API_SERVICE_KIND, "", &name)?, "/spec/caBundle");
+        let deployment = api.deployment_name.as_str();
+        if authority.is_empty() || !is_served(deployment) {
+            return None;
+        }
+        authorities.insert(deployment, authority);
+    }
+    for definition in &csv.spec.webhook_definitions {
+        let deployment = text(definition, "/deploymentName");
+        let authority = webhook_authority(csv, definition, cluster)?;
+        if !is_served(deployment) {
+            return None;
+        }
+        authorities.insert(deployment, authority);
+    }
+    Some(authorities)
+}
+
+fn webhook_authority(csv: &ClusterServiceVersion, definition: &Value, cluster: &Cluster) -> Option<Vec<u8>> {
+    let kind = match text(definition, "/type") {
+        "ValidatingAdmissionWebhook" => "ValidatingWebhookConfiguration",
+        "MutatingAdmissionWebhook" => "MutatingWebhookConfiguration",
+        "ConversionWebhook" => {
+            let mut converted = items(definition, "/conversionCRDs").filter_map(Value::as_str);
+            return converted.find_map(|name| {
+                let found = cluster.get(names::CRD_KIND, "", name)?;
+                let authority = decoded(found, "/spec/conversion/webhook/clientConfig/caBundle");
+                (!authority.is_empty()).then_some(authority)
+            });
+        }
+        _ => return None,
+    };
+    let name = text(definition, "/generateName");
+    let mut found = cluster.of_kind(kind);
+    let found = found.find(|found| is_of(found, csv) && label(found, names::WEBHOOK_NAME_LABEL) == name)?;
+    Some(decoded(found, "/webhooks/0/clientConfig/caBundle"))
 }
 
 fn labelled(object: &mut Value, csv: &ClusterServiceVersion, more: &[(&str, String)]) {
@@ -77,41 +126,52 @@ fn labelled(object: &mut Value, csv: &ClusterServiceVersion, more: &[(&str, Stri
 
 fn api_service(
     csv: &ClusterServiceVersion,
+    name: &str,
     api: &ApiDescription,
     authorities: &Authorities<'_>,
     cluster: &Cluster,
 ) -> Result<Value, String> {
-    let name = format!("{}.{}", api.version, api.group);
-    let found = cluster.get(names::API_SERVICE_KIND, "", &name);
+    let found = cluster.get(names::API_SERVICE_KIND, "", name);
     if found.is_some_and(|found| !is_adoptable(found, csv, cluster)) {
         return Err(format!("pre-existing APIService {name} is not adoptable"));
     }
     let mut object = found.cloned().unwrap_or_else(|| {
+        let mut metadata = json!({"name": name});
+        let config = overrides::config(csv, cluster);
+        let annotations = config.and_then(|config| config.get("annotations"));
+        if let (Some(annotations), Some(metadata)) = (
+            annotations.filter(|annotations| annotations.is_object()),
+            metadata.as_object_mut(),
+        ) {
+            metadata.insert("annotations".to_owned(), annotations.clone());
+        }
         json!({
             "apiVersion": format!("{}/v1", names::API_SERVICE_GROUP), "kind": names::API_SERVICE_KIND,
-            "metadata": {"name": name}, "spec": {"groupPriorityMinimum": 2000, "versionPriority": 15},
+            "metadata": metadata, "spec": {"groupPriorityMinimum": 2000, "versionPriority": 15},
         })
     });
     labelled(&mut object, csv, &[]);
     let deployment = api.deployment_name.as_str();
-    let port = if api.container_port == 0 {
-        DEFAULT_PORT
-    } else {
+    let port = if api.container_port > 0 {
         api.container_port
+    } else {
+        DEFAULT_PORT
     };
     if let Some(spec) = object_at(&mut object, &["spec"]) {
         let service = json!({
             "name": service_name(deployment), "namespace": csv.metadata.namespace, "port": port,
         });
-        let authority = authorities.get(deployment).map(|authority| bundle(authority));
         for (key, value) in [
             ("group", json!(api.group)),
             ("version", json!(api.version)),
             ("service", service),
-            ("caBundle", json!(authority)),
         ] {
             spec.insert(key.to_owned(), value);
         }
+        match authorities.get(deployment) {
+            Some(authority) => spec.insert("caBundle".to_owned(), bundle(authority).into()),
+            None => spec.remove("caBundle"),
+        };
     }
     Ok(object)
 }
@@ -130,7 +190,11 @@ fn client_config(
     if let (Some(path), Some(service)) = (path, service.as_object_mut()) {
         service.insert("path".to_owned(), path.into());
     }
-    json!({"service": service, "caBundle": authority})
+    if authority.is_empty() {
+        json!({"service": service})
+    } else {
+        json!({"service": service, "caBundle": authority})
+    }
 }
 
 /// The hash of a webhook definition, which says that its configuration must be written.
@@ -200,7 +264,8 @@ fn conversion(
     definition: &Value,
     authority: &str,
     cluster: &Cluster,
-) -> Result<Vec<Value>, String> {
+    written: &mut Vec<Value>,
+) -> Result<(), String> {
     let modes = &csv.spec.install_modes;
     let is_global = modes
         .iter()
@@ -220,7 +285,6 @@ fn conversion(
                 .to_owned(),
         );
     }
-    let mut written = Vec::new();
     for name in converted {
         let Some(found) = cluster.get(names::CRD_KIND, "", name) else {
             return Err(format!(
@@ -238,10 +302,10 @@ fn conversion(
                     .to_owned(),
             );
         }
-        let path = match text(definition, "/webhookPath") {
-            "" => "/",
-            path => path,
-        };
+        let path = definition
+            .get("webhookPath")
+            .and_then(Value::as_str)
+            .unwrap_or("/");
         let mut object = found.clone();
         if let Some(spec) = object_at(&mut object, &["spec"]) {
             let conversion = json!({
@@ -255,5 +319,5 @@ fn conversion(
         }
         written.push(object);
     }
-    Ok(written)
+    Ok(())
 }

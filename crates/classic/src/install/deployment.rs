@@ -13,7 +13,7 @@ pub(super) fn deployment(
     csv: &ClusterServiceVersion,
     entry: &StrategyDeployment,
     config: Option<&Value>,
-    authority: Option<&str>,
+    authority: Option<&[u8]>,
 ) -> Value {
     let mut spec = if entry.spec.is_object() {
         entry.spec.clone()
@@ -23,6 +23,9 @@ pub(super) fn deployment(
     if let Some(spec) = spec.as_object_mut() {
         spec.insert("revisionHistoryLimit".to_owned(), 1.into());
     }
+    if let Some(authority) = authority {
+        serving::mount(&mut spec, &entry.name, authority);
+    }
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     if let (Some(annotations), Some(template)) = (
         annotations.filter(|annotations| !annotations.is_empty()),
@@ -31,9 +34,6 @@ pub(super) fn deployment(
         template.extend(annotations.clone());
     }
     overrides::apply(&mut spec, config, &csv.metadata.name);
-    if let Some(authority) = authority {
-        serving::mount(&mut spec, &entry.name, authority);
-    }
     let mut labels: Map<String, Value> = entry
         .label
         .iter()

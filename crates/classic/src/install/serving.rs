@@ -1,33 +1,48 @@
 //! What a Deployment needs that the API server calls: a Service, a certificate, and the right to read it.
 
-use std::collections::BTreeSet;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
+use super::certificate::{AUTHORITY, decoded, hash, is_due};
 use super::{Certificate, Issuer, Setting, owner_labels, owner_reference};
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 const DEFAULT_PORT: i64 = 443;
-/// How long before its end a certificate is due.
-const ROTATION: SignedDuration = SignedDuration::from_hours(24);
-const AUTHORITY: &str = "olmCAKey";
 const SYSTEM: &str = "kube-system";
+/// How long before its end a certificate is due.
+pub(crate) const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// The names of the Deployments that the API server calls.
-pub fn called(csv: &ClusterServiceVersion) -> BTreeSet<&str> {
-    let services = csv.spec.api_service_definitions.owned.iter();
-    let services = services.map(|owned| owned.deployment_name.as_str());
-    let webhooks = csv.spec.webhook_definitions.iter();
-    services
-        .chain(webhooks.map(|webhook| text(webhook, "/deploymentName")))
+/// The names of the Deployments of the strategy that the API server calls, in its order.
+pub fn called(csv: &ClusterServiceVersion) -> Vec<&str> {
+    let owned = csv.spec.owned_services();
+    let is_called = |name: &&str| {
+        owned.values().any(|api| api.deployment_name == *name)
+            || csv
+                .spec
+                .webhook_definitions
+                .iter()
+                .any(|webhook| text(webhook, "/deploymentName") == *name)
+    };
+    let deployments = csv.spec.install.spec.deployments.iter();
+    deployments
+        .map(|entry| entry.name.as_str())
+        .filter(is_called)
         .collect()
+}
+
+/// The hosts that the certificate of a Deployment is for; the first is its common name.
+pub(crate) fn hosts(deployment: &str, namespace: &str) -> [String; 3] {
+    let host = format!("{}.{namespace}", service_name(deployment));
+    [
+        host.clone(),
+        format!("{host}.svc"),
+        format!("{host}.svc.cluster.local"),
+    ]
 }
 
 /// The name of the Service of a Deployment.
@@ -40,59 +55,29 @@ pub fn secret_name(deployment: &str) -> String {
     format!("{deployment}-service-cert")
 }
 
-/// The authority in a Secret, PEM; nothing where there is none.
-pub(super) fn authority(secret: &Value) -> Option<String> {
-    let coded = secret.pointer("/data")?.get(AUTHORITY)?.as_str()?;
-    String::from_utf8(STANDARD.decode(coded).ok()?).ok()
-}
-
 /// The authority as webhook configurations and APIServices have it.
-pub(super) fn bundle(authority: &str) -> String {
+pub(super) fn bundle(authority: &[u8]) -> String {
     STANDARD.encode(authority)
 }
 
-/// The value of the annotation `olmcahash`.
-pub(super) fn authority_hash(authority: &str) -> String {
-    hex::encode(Sha256::digest(authority))
-}
-
-/// The objects for one Deployment, and its authority. A Secret that is there, whole and not due is kept.
+/// The objects for one Deployment, and its authority, PEM. A Secret whose certificate is good is kept.
 pub(super) struct Served {
     pub(super) objects: Vec<Value>,
-    pub(super) authority: String,
+    pub(super) authority: Vec<u8>,
     pub(super) due: Option<Timestamp>,
     pub(super) is_made: bool,
 }
 
-/// When a certificate that was made must be made anew: some time before its end.
-pub(super) fn due(made: &Certificate) -> Timestamp {
-    made.expires - ROTATION
-}
-
 /// When the certificate in a Secret must be made anew; nothing where that is not known.
-pub fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
-    let decoded = |key: &str| {
-        let coded = secret.pointer("/data")?.get(key)?.as_str()?;
-        String::from_utf8(STANDARD.decode(coded).ok()?).ok()
-    };
-    issuer.due(
-        &decoded("tls.crt").unwrap_or_default(),
-        &decoded(AUTHORITY).unwrap_or_default(),
-    )
-}
-
-/// Whether the certificate in a Secret must be made anew, by itself or by the status of its ClusterServiceVersion.
-fn is_due(secret: &Value, csv: &ClusterServiceVersion, issuer: &dyn Issuer, now: Timestamp) -> bool {
-    let of_status = csv.status.certs_rotate_at.as_deref();
-    let of_status = of_status.and_then(|time| time.parse::<Timestamp>().ok());
-    let due = secret_due(secret, issuer).into_iter().chain(of_status).min();
-    due.is_some_and(|due| due <= now)
+fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
+    let decoded = |key: &str| String::from_utf8(decoded(secret, &format!("/data/{key}"))).unwrap_or_default();
+    issuer.due(&decoded("tls.crt"), &decoded(AUTHORITY))
 }
 
 /// The new authority, and the one before it: what it signed is in use until the Pods are new.
-fn overlapping(authority: &str, before: Option<&str>) -> String {
+fn overlapping(authority: &str, before: &str) -> String {
     const END: &str = "-----END CERTIFICATE-----";
-    let newest = before.and_then(|before| before.split_inclusive(END).next());
+    let newest = before.split_inclusive(END).next();
     match newest.filter(|newest| newest.ends_with(END)) {
         Some(newest) => format!("{}\n{}\n", authority.trim_end(), newest.trim()),
         None => authority.to_owned(),
@@ -128,26 +113,22 @@ pub(super) fn serve(
         },
     })];
     let name = secret_name(deployment);
-    let found = cluster.get(names::SECRET_KIND, place, &name);
-    let before = found.and_then(authority);
-    let kept = found
-        .filter(|secret| !text(secret, "/data/tls.crt").is_empty() && !is_due(secret, csv, issuer, now))
-        .zip(before.clone());
+    let hosts = hosts(deployment, place);
+    let found = cluster.get_watched(names::SECRET_KIND, place, &name);
+    let before = found
+        .map(|secret| decoded(secret, &format!("/data/{AUTHORITY}")))
+        .unwrap_or_default();
+    let kept = found.filter(|secret| !is_due(secret, &hosts, now, ROTATION));
     let is_made = kept.is_none();
-    let (authority, due) = if let Some((secret, authority)) = kept {
-        (authority, secret_due(secret, issuer))
+    let (authority, due) = if let Some(kept) = kept {
+        (before, secret_due(kept, issuer))
     } else {
-        let host = format!("{service}.{place}");
-        let hosts = [
-            host.clone(),
-            format!("{host}.svc"),
-            format!("{host}.svc.cluster.local"),
-        ];
         let mut made = issuer.issue(&hosts)?;
-        made.authority = overlapping(&made.authority, before.as_deref());
-        objects.push(secret(object, &name, &made));
-        let due = due(&made);
-        (made.authority, Some(due))
+        made.authority = overlapping(&made.authority, &String::from_utf8_lossy(&before));
+        let metadata = taken_over(object, names::SECRET_KIND, &name, cluster);
+        objects.push(secret(metadata, &made));
+        let due = made.expires - ROTATION;
+        (made.authority.into_bytes(), Some(due))
     };
     objects.extend(rights(object, csv, deployment, account, cluster));
     Ok(Served {
@@ -167,10 +148,22 @@ fn metadata(csv: &Value, name: &str) -> Value {
     })
 }
 
-fn secret(csv: &Value, name: &str, made: &Certificate) -> Value {
+/// The metadata of an object that may be there already. One that no ClusterServiceVersion owns stays so.
+fn taken_over(csv: &Value, kind: &str, name: &str, cluster: &Cluster) -> Value {
     let mut metadata = metadata(csv, name);
+    let found = cluster.get_watched(kind, text(csv, "/metadata/namespace"), name);
+    let is_unowned = found.is_some_and(|found| {
+        !items(found, "/metadata/ownerReferences").any(|owner| text(owner, "/kind") == names::CSV_KIND)
+    });
+    if let (true, Some(metadata)) = (is_unowned, metadata.as_object_mut()) {
+        metadata.remove("ownerReferences");
+    }
+    metadata
+}
+
+fn secret(mut metadata: Value, made: &Certificate) -> Value {
     if let Some(metadata) = metadata.as_object_mut() {
-        let hash = authority_hash(&made.authority);
+        let hash = hash(made.authority.as_bytes());
         metadata.insert("annotations".to_owned(), json!({names::CA_HASH_ANNOTATION: hash}));
     }
     json!({
@@ -185,8 +178,9 @@ fn secret(csv: &Value, name: &str, made: &Certificate) -> Value {
 
 /// One port for each that is called.
 fn ports(csv: &ClusterServiceVersion, deployment: &str) -> Vec<Value> {
-    let services = csv.spec.api_service_definitions.owned.iter();
+    let services = csv.spec.owned_services();
     let services = services
+        .values()
         .filter(|owned| owned.deployment_name == deployment)
         .map(|owned| (i64::from(owned.container_port), Value::Null));
     let webhooks = csv.spec.webhook_definitions.iter();
@@ -232,17 +226,7 @@ fn rights(
     let api_version = names::RBAC_API_VERSION;
     let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": place}]);
     let bound = |kind: &str, name: &str| json!({"apiGroup": names::RBAC_GROUP, "kind": kind, "name": name});
-    // One that nobody owns stays so.
-    let of = |kind: &str| {
-        let mut metadata = metadata(object, &secret);
-        let is_unowned = cluster.get(kind, place, &secret).is_some_and(|found| {
-            !items(found, "/metadata/ownerReferences").any(|owner| text(owner, "/kind") == names::CSV_KIND)
-        });
-        if let (true, Some(metadata)) = (is_unowned, metadata.as_object_mut()) {
-            metadata.remove("ownerReferences");
-        }
-        metadata
-    };
+    let of = |kind: &str| taken_over(object, kind, &secret, cluster);
     let mut labels = owner_labels(csv);
     labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
     vec![
@@ -273,9 +257,9 @@ fn rights(
 }
 
 /// Gives the Pods of a DeploymentSpec the certificate, and the hash of its authority.
-pub(super) fn mount(spec: &mut Value, deployment: &str, authority: &str) {
+pub(super) fn mount(spec: &mut Value, deployment: &str, authority: &[u8]) {
     if let Some(annotations) = object_at(spec, &["template", "metadata", "annotations"]) {
-        let hash = authority_hash(authority);
+        let hash = hash(authority);
         annotations.insert(names::CA_HASH_ANNOTATION.to_owned(), hash.into());
     }
     let Some(pod) = object_at(spec, &["template", "spec"]) else {
@@ -302,11 +286,10 @@ pub(super) fn mount(spec: &mut Value, deployment: &str, authority: &str) {
         let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
             let mounts = container.get("volumeMounts").and_then(Value::as_array);
-            let is_mounted = mounts
-                .into_iter()
-                .flatten()
-                .any(|mount| text(mount, "/name") == name);
-            if !is_mounted {
+            let mut mounts = mounts.into_iter().flatten();
+            let first =
+                mounts.find(|mount| text(mount, "/name") == name || text(mount, "/mountPath") == path);
+            if first.is_none_or(|mount| text(mount, "/name") != name) {
                 let mount = json!({"name": name, "mountPath": path});
                 replace(container, "volumeMounts", mount, |found| {
                     text(found, "/mountPath") == path

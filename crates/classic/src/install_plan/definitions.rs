@@ -1,12 +1,15 @@
 //! Steps that create or replace a CustomResourceDefinition.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::Facts;
 use super::failure::Failure;
 use super::objects::{Applied, Objects};
 use super::schema::faults;
-use crate::cluster::{items, label, put, text};
+use crate::cluster::{items, put, text};
+use crate::csv::ClusterServiceVersion;
 use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
 
@@ -48,12 +51,9 @@ pub(super) fn apply(
     if let Some(found) = &found {
         check(found, &wanted, objects.facts, events)?;
     }
-    let own = format!(
-        "{}/{}",
-        text(plan, "/metadata/namespace"),
-        text(step, "/resolving")
-    );
-    note_alongside(&mut wanted, found.as_ref(), &own, objects.facts);
+    let (namespace, csv) = (text(plan, "/metadata/namespace"), text(step, "/resolving"));
+    let own = (!namespace.is_empty() && !csv.is_empty()).then(|| format!("{namespace}/{csv}"));
+    note_alongside(&mut wanted, found.as_ref(), own.as_deref(), objects.facts);
     objects.write(wanted);
     Ok(Some(if found.is_some() {
         "Present"
@@ -62,8 +62,8 @@ pub(super) fn apply(
     }))
 }
 
-/// Notes which ClusterServiceVersions installed a CRD: this one, and those noted before that still exist.
-fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: &str, facts: &Facts<'_>) {
+/// Notes which ClusterServiceVersions installed a CRD: the one of the step, and those noted before that still exist.
+fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, facts: &Facts<'_>) {
     let noted = |object: &Value| -> Vec<String> {
         let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
         let notes = annotations.into_iter().flatten();
@@ -74,13 +74,16 @@ fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: &str, facts: &
     };
     let mut all = noted(wanted);
     all.extend(found.map(noted).unwrap_or_default());
-    all.retain(|one| one != own && exists(one, facts));
-    all.push(own.to_owned());
+    all.retain(|one| Some(one.as_str()) != own && exists(one, facts));
+    all.extend(own.map(str::to_owned));
     all.sort();
     all.dedup();
     let annotations = wanted.pointer("/metadata/annotations").and_then(Value::as_object);
     let mut annotations: Map<String, Value> = annotations.cloned().unwrap_or_default();
     annotations.retain(|key, _| !key.starts_with(names::ALONGSIDE_PREFIX));
+    if all.is_empty() && annotations.is_empty() {
+        return;
+    }
     for one in all {
         let key = format!("{}{}", names::ALONGSIDE_PREFIX, hash::fnv(&one));
         annotations.insert(key, one.into());
@@ -92,7 +95,7 @@ fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: &str, facts: &
 fn exists(csv: &str, facts: &Facts<'_>) -> bool {
     let (namespace, name) = csv.split_once('/').unwrap_or(("", csv));
     let found = facts.cluster.get(names::CSV_KIND, namespace, name);
-    found.is_some_and(|found| label(found, names::COPIED_FROM_LABEL).is_empty())
+    found.is_some_and(|found| !ClusterServiceVersion::read(found).is_ok_and(|found| found.is_copy()))
 }
 
 /// Refuses a CRD that objects of the cluster do not fit, or that lacks a stored version.
@@ -119,8 +122,10 @@ fn check(
             ),
         ));
     }
-    let is_kept =
-        |stored: &str| items(wanted, "/spec/versions").any(|version| text(version, "/name") == stored);
+    let is_kept = |stored: &str| {
+        text(wanted, "/spec/version") == stored
+            || items(wanted, "/spec/versions").any(|version| text(version, "/name") == stored)
+    };
     for stored in items(found, "/status/storedVersions").filter_map(Value::as_str) {
         if !is_kept(stored) {
             return Err(Failure::Other(format!(
@@ -132,21 +137,30 @@ fn check(
     Ok(())
 }
 
+/// The versions of a CRD that are served, with their schemas. The older API may have one of each for the whole.
+fn served(definition: &Value) -> Vec<(&str, Option<&Value>)> {
+    let whole = definition.pointer("/spec/validation/openAPIV3Schema");
+    let versions: Vec<&Value> = items(definition, "/spec/versions").collect();
+    let only = text(definition, "/spec/version");
+    if versions.is_empty() && !only.is_empty() {
+        return vec![(only, whole)];
+    }
+    versions
+        .into_iter()
+        .filter(|version| version.get("served") == Some(&Value::Bool(true)))
+        .map(|version| {
+            let own = version.pointer("/schema/openAPIV3Schema");
+            (text(version, "/name"), own.or(whole))
+        })
+        .collect()
+}
+
 /// Checks the objects of each version that is served before and after.
 fn check_objects(found: &Value, wanted: &Value, facts: &Facts<'_>) -> Result<(), String> {
-    let served = |definition: &Value, name: &str| {
-        items(definition, "/spec/versions")
-            .find(|version| text(version, "/name") == name)
-            .filter(|version| version.get("served") == Some(&Value::Bool(true)))
-            .cloned()
-    };
-    let (group, kind) = (text(found, "/spec/group"), text(found, "/spec/names/kind"));
-    for version in items(found, "/spec/versions") {
-        let name = text(version, "/name");
-        let (Some(_), Some(after)) = (served(found, name), served(wanted, name)) else {
-            continue;
-        };
-        let Some(schema) = after.pointer("/schema/openAPIV3Schema") else {
+    let (group, kind) = (text(wanted, "/spec/group"), text(wanted, "/spec/names/kind"));
+    let before: BTreeSet<&str> = served(found).into_iter().map(|(name, _)| name).collect();
+    for (name, schema) in served(wanted) {
+        let Some(schema) = schema.filter(|_| before.contains(name)) else {
             continue;
         };
         let api_version = format!("{group}/{name}");

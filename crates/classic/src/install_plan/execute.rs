@@ -71,7 +71,8 @@ fn explained(step: &Value, failure: Failure, facts: &Facts<'_>) -> String {
     let field = |name: &str| text(step, &format!("/resource/{name}"));
     let (group, version, kind) = (field("group"), field("version"), field("kind"));
     let group_version = group_version(group, version);
-    if facts.served.kinds(&group_version).is_some() {
+    let served = facts.served.kinds(&group_version);
+    if served.is_some_and(|kinds| kinds.contains_key(kind)) {
         return text_of;
     }
     format!(

@@ -84,8 +84,7 @@ impl<'a> Objects<'a> {
     /// The manifest of a step as JSON or YAML.
     pub(super) fn manifest(&mut self, step: &Value) -> Result<String, Failure> {
         let namespace = self.namespace();
-        let manifest = self.bundles.manifest(step, namespace, self.facts.cluster);
-        manifest.map_err(Failure::Other)
+        self.bundles.manifest(step, namespace, self.facts.cluster)
     }
 
     /// Carries out a step of any kind but CustomResourceDefinition.
@@ -151,11 +150,8 @@ impl<'a> Objects<'a> {
     fn csv(&mut self, step: &Value) -> Applied {
         let csv = as_written(self.placed(step)?);
         let name = text(&csv, "/metadata/name").to_owned();
-        let listed = items(self.plan, "/spec/clusterServiceVersionNames");
-        if !listed
-            .into_iter()
-            .any(|listed| listed.as_str() == Some(text(step, "/resource/name")))
-        {
+        let mut listed = items(self.plan, "/spec/clusterServiceVersionNames");
+        if !listed.any(|listed| listed.as_str() == Some(name.as_str())) {
             self.check_owners(&csv, &name)?;
         }
         if self.is_there(&csv) {
@@ -175,20 +171,24 @@ impl<'a> Objects<'a> {
                 owners.push(text(other, "/metadata/name"));
             }
         }
-        if let Some((definition, several)) = owners.iter().find(|(_, owners)| owners.len() > 1) {
-            return Err(Failure::Other(format!(
-                "error checking crd owners for: {name}: Existing CSVs [{}] in namespace {namespace} all claim to own CRD {definition}",
-                several.join(" ")
-            )));
-        }
-        let is_taken = items(csv, OWNED).any(|owned| {
-            let found = owners.get(text(owned, "/name"));
-            found.is_some_and(|owners| owners.iter().any(|owner| *owner != name))
-        });
-        if is_taken {
-            return Err(Failure::Other(format!(
-                "pre-existing CRD owners found for owned CRD(s) of dependent CSV {name}"
-            )));
+        for owned in items(csv, OWNED) {
+            let definition = text(owned, "/name");
+            match owners.get(definition).map(Vec::as_slice).unwrap_or_default() {
+                [] => {}
+                [owner] if *owner == name => {}
+                [_] => {
+                    return Err(Failure::Other(format!(
+                        "pre-existing CRD owners found for owned CRD(s) of dependent CSV {name}"
+                    )));
+                }
+                several => {
+                    return Err(Failure::Other(format!(
+                        "error checking crd owners for: {name}: Existing CSVs [{}] in namespace {namespace} all claim to own CRD \
+                         {definition}",
+                        several.join(" ")
+                    )));
+                }
+            }
         }
         Ok(())
     }
@@ -246,8 +246,8 @@ impl<'a> Objects<'a> {
 
     fn role(&mut self, step: &Value) -> Applied {
         let kind = text(step, "/resource/kind").to_lowercase();
-        let subject = format!("{kind} {}", text(step, "/resource/name"));
         let mut object = self.placed(step)?;
+        let subject = format!("{kind} {}", text(&object, "/metadata/name"));
         self.fill_owners(&mut object, &subject)?;
         let status = self.status(&object);
         self.write(object);
@@ -256,10 +256,10 @@ impl<'a> Objects<'a> {
 
     /// An account keeps its Secrets; its annotations and owners are merged.
     fn account(&mut self, step: &Value) -> Applied {
-        let subject = format!("service account: {}", text(step, "/resource/name"));
         let mut object = self.placed(step)?;
-        self.fill_owners(&mut object, &subject)?;
-        let found = self.get("ServiceAccount", self.namespace(), text(step, "/resource/name"));
+        let name = text(&object, "/metadata/name").to_owned();
+        self.fill_owners(&mut object, &format!("service account: {name}"))?;
+        let found = self.get("ServiceAccount", self.namespace(), &name);
         let Some(found) = found.cloned() else {
             self.write(object);
             return Ok(Some(CREATED));
@@ -280,7 +280,11 @@ impl<'a> Objects<'a> {
             }
         }
         put(&mut object, &["metadata"], "ownerReferences", owners);
-        self.write(object);
+        put(&mut object, &["metadata", "labels"], names::MANAGED_LABEL, "true");
+        // Nothing is lost of an account that has all of it.
+        if !has(&found, &object) {
+            self.write(object);
+        }
         Ok(Some(PRESENT))
     }
 
@@ -288,11 +292,11 @@ impl<'a> Objects<'a> {
     fn owned(&mut self, step: &Value) -> Applied {
         let subject = match text(step, "/resource/kind") {
             BUNDLE_SECRET => "secret",
-            "Service" => "service",
-            _ => "configmap",
+            "Service" => "service:",
+            _ => "configmap:",
         };
-        let subject = format!("{subject}: {}", text(step, "/resource/name"));
         let mut object = self.placed(step)?;
+        let subject = format!("{subject} {}", text(&object, "/metadata/name"));
         self.own(&mut object, text(step, "/resolving"), &subject)?;
         self.fill_owners(&mut object, &subject)?;
         let status = self.status(&object);
@@ -337,18 +341,24 @@ impl<'a> Objects<'a> {
         let manifest = self.manifest(step)?;
         let mut object = olm_yaml::to_json(&manifest).map_err(|error| error.to_string())?;
         let field = |name: &str| text(step, &format!("/resource/{name}"));
-        let (group, version, kind, name) = (field("group"), field("version"), field("kind"), field("name"));
+        let (group, version, kind) = (field("group"), field("version"), field("kind"));
         let missing = || format!("Unable to find GVK in discovery: {group} {version} {kind}");
         let kinds = self.facts.served.kinds(&group_version(group, version));
         let kinds = kinds.ok_or_else(|| Failure::NotFound(missing()))?;
         let is_namespaced = *kinds.get(kind).ok_or_else(|| Failure::Other(missing()))?;
+        let csv = text(step, "/resolving");
         if is_namespaced {
             put(&mut object, &["metadata"], "namespace", self.namespace());
-            let subject = format!("{}: {name}", kind.to_lowercase());
-            self.own(&mut object, text(step, "/resolving"), &subject)?;
-        } else if let Some(labels) = object_at(&mut object, &["metadata", "labels"]) {
+            let subject = format!("unstructured object: {}", text(&object, "/metadata/name"));
+            if !csv.is_empty() {
+                self.own(&mut object, csv, &subject)?;
+                self.fill_owners(&mut object, &subject)?;
+            }
+        } else if let (false, Some(labels)) =
+            (csv.is_empty(), object_at(&mut object, &["metadata", "labels"]))
+        {
             for (key, value) in [
-                (names::OWNER_LABEL, text(step, "/resolving")),
+                (names::OWNER_LABEL, csv),
                 (names::OWNER_NAMESPACE_LABEL, self.namespace()),
                 (names::OWNER_KIND_LABEL, names::CSV_KIND),
             ] {
@@ -362,6 +372,22 @@ impl<'a> Objects<'a> {
 }
 
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
+
+/// Whether a value has all that another one has. Empty values are no part of one.
+fn has(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (_, Value::Null) => true,
+        (_, Value::Object(wanted)) if wanted.is_empty() => true,
+        (_, Value::Array(wanted)) if wanted.is_empty() => true,
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| has(found.get(key).unwrap_or(&Value::Null), wanted)),
+        (Value::Array(found), Value::Array(wanted)) => wanted
+            .iter()
+            .all(|wanted| found.iter().any(|found| has(found, wanted))),
+        (found, wanted) => found == wanted,
+    }
+}
 
 fn map_at(object: &Value, pointer: &str) -> Map<String, Value> {
     let found = object.pointer(pointer).and_then(Value::as_object);

@@ -1,7 +1,7 @@
 //! Steps that name the unpacked bundle that holds their object.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::io::Read as _;
 
 use base64::Engine as _;
@@ -10,7 +10,8 @@ use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::steps::{BundleContent, Origin, Step, bundle_steps};
+use super::failure::Failure;
+use super::steps::{BundleContent, Origin, Step, StepsError, bundle_steps};
 use crate::cluster::{Cluster, text};
 use crate::names;
 use crate::properties::read_annotation;
@@ -48,7 +49,7 @@ impl Bundles {
         step: &Value,
         namespace: &str,
         cluster: &Cluster,
-    ) -> Result<String, String> {
+    ) -> Result<String, Failure> {
         let manifest = text(step, "/resource/manifest");
         let reference: Reference = serde_json::from_str(manifest).unwrap_or_default();
         if !reference.is_complete() {
@@ -56,7 +57,7 @@ impl Bundles {
         }
         let csv = text(step, "/resolving");
         if !self.steps.contains_key(manifest) {
-            let steps = unpacked(reference, manifest, csv, namespace, cluster)?;
+            let steps = unpacked(&reference, csv, namespace, cluster)?;
             self.steps.insert(manifest.to_owned(), steps);
         }
         let field = |name: &str| text(step, &format!("/resource/{name}"));
@@ -65,8 +66,9 @@ impl Bundles {
             [&found.group, &found.version, &found.kind, &found.name]
                 == [field("group"), field("version"), field("kind"), field("name")]
         });
-        found.map(|found| found.manifest.to_string()).ok_or_else(|| {
-            format!(
+        let found = found.map(|found| found.manifest.to_string());
+        found.ok_or_else(|| {
+            Failure::Other(format!(
                 "couldn't find unpacked step for {csv}: {}[{}/{}/{} ({}/{})] ({})",
                 field("name"),
                 field("group"),
@@ -75,7 +77,7 @@ impl Bundles {
                 field("sourceName"),
                 field("sourceNamespace"),
                 text(step, "/status"),
-            )
+            ))
         })
     }
 }
@@ -90,23 +92,46 @@ impl Reference {
         ];
         self.kind == "ConfigMap" && parts.iter().all(|part| !part.is_empty())
     }
+
+    fn origin(&self, namespace: &str) -> Origin {
+        Origin {
+            namespace: namespace.to_owned(),
+            replaces: self.replaces.clone(),
+            catalog: self.catalog_source_name.clone(),
+            catalog_namespace: self.catalog_source_namespace.clone(),
+        }
+    }
+}
+
+impl Display for Reference {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let parts = [
+            &self.kind,
+            &self.name,
+            &self.namespace,
+            &self.catalog_source_name,
+            &self.catalog_source_namespace,
+            &self.replaces,
+            &self.properties,
+        ];
+        write!(formatter, "{{{}}}", parts.map(String::as_str).join(" "))
+    }
 }
 
 /// The steps of the bundle that a reference names.
 fn unpacked(
-    reference: Reference,
-    manifest: &str,
+    reference: &Reference,
     csv: &str,
     namespace: &str,
     cluster: &Cluster,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<Step>, Failure> {
     let map = cluster
         .get("ConfigMap", &reference.namespace, &reference.name)
         .ok_or_else(|| {
-            format!(
-                "error finding unpacked bundle configmap for ref {manifest}: configmaps \"{}\" not found",
+            Failure::NotFound(format!(
+                "error finding unpacked bundle configmap for ref {reference}: configmap \"{}\" not found",
                 reference.name
-            )
+            ))
         })?;
     let properties = match reference.properties.as_str() {
         "" => Vec::new(),
@@ -117,13 +142,10 @@ fn unpacked(
         properties,
         ..content(map)?
     };
-    let origin = Origin {
-        namespace: namespace.to_owned(),
-        replaces: reference.replaces,
-        catalog: reference.catalog_source_name,
-        catalog_namespace: reference.catalog_source_namespace,
-    };
-    bundle_steps(&bundle, &origin).map_err(|error| error.to_string())
+    let wrong =
+        |error: StepsError| Failure::Other(format!("error calculating steps for ref {reference}: {error}"));
+    let origin = reference.origin(namespace);
+    bundle_steps(&bundle, &origin).map_err(wrong)
 }
 
 /// The objects of an unpacked bundle: the files in `data` and `binaryData`.

@@ -1,8 +1,11 @@
 //! Checks an object against the schema of a CRD, with the error texts of the API server.
 //!
-//! Covered are types, bounds, enumerations and required fields, down to 64 levels. The API server alone checks CEL rules,
-//! formats, patterns and `allOf`, `anyOf`, `oneOf`, `not`.
+//! Covered are types, bounds, enumerations, patterns, common formats, required fields and combinations of schemas, down to 64
+//! levels. The API server alone checks CEL rules and other formats.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use regex::Regex;
 use serde_json::Value;
 
 use crate::cluster::{items, text};
@@ -35,6 +38,8 @@ fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Ve
         ));
         return;
     }
+    combinations(value, schema, path, depth, faults);
+    let mut say = |problem: String| faults.push(format!("[].{path}: {problem}"));
     let allowed: Vec<&Value> = items(schema, "/enum").collect();
     if !allowed.is_empty() && !allowed.contains(&value) {
         let allowed: Vec<String> = allowed.into_iter().map(quoted).collect();
@@ -47,7 +52,9 @@ fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Ve
         let mut refuse = |rule: String| say(format!("Invalid value: {value}: {path} in body {rule}"));
         check_number(number, schema, &mut refuse);
     }
-    check_size(value, schema, path, &mut say);
+    if !check_size(value, schema, path, &mut say) {
+        check_text(value, schema, path, &mut say);
+    }
     match value {
         Value::Object(fields) => {
             let known = schema.get("properties");
@@ -76,6 +83,100 @@ fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Ve
         }
         _ => {}
     }
+}
+
+/// Checks `anyOf`, `oneOf`, `allOf` and `not`.
+fn combinations(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Vec<String>) {
+    let each = |key: &str| -> Vec<Vec<String>> {
+        let parts = items(schema, key).map(|part| {
+            let mut faults = Vec::new();
+            look(value, part, path, depth + 1, &mut faults);
+            faults
+        });
+        parts.collect()
+    };
+    let mut say = |rule: &str| faults.push(format!("[]: Invalid value: \"\": {} {rule}", quoted_text(path)));
+    let any = each("/anyOf");
+    if !any.is_empty() && any.iter().all(|found| !found.is_empty()) {
+        say("must validate at least one schema (anyOf)");
+        faults.extend(any.into_iter().next().unwrap_or_default());
+    }
+    let one = each("/oneOf");
+    let valid = one.iter().filter(|found| found.is_empty()).count();
+    let mut say = |rule: &str| faults.push(format!("[]: Invalid value: \"\": {} {rule}", quoted_text(path)));
+    if valid > 1 {
+        say(&format!(
+            "must validate one and only one schema (oneOf). Found {valid} valid alternatives"
+        ));
+    } else if valid == 0 && !one.is_empty() {
+        say("must validate one and only one schema (oneOf). Found none valid");
+        faults.extend(one.into_iter().next().unwrap_or_default());
+    }
+    let all = each("/allOf");
+    let valid = all.iter().filter(|found| found.is_empty()).count();
+    if valid < all.len() {
+        faults.extend(all.into_iter().flatten());
+        let none = if valid == 0 { ". None validated" } else { "" };
+        faults.push(format!(
+            "[]: Invalid value: \"\": {} must validate all the schemas (allOf){none}",
+            quoted_text(path)
+        ));
+    }
+    if let Some(excluded) = schema.get("not").filter(|schema| schema.is_object()) {
+        let mut found = Vec::new();
+        look(value, excluded, path, depth + 1, &mut found);
+        if found.is_empty() {
+            faults.push(format!(
+                "[]: Invalid value: \"\": {} must not validate the schema (not)",
+                quoted_text(path)
+            ));
+        }
+    }
+}
+
+/// Checks the pattern and the format of a text.
+fn check_text(value: &Value, schema: &Value, path: &str, say: &mut impl FnMut(String)) {
+    let Some(found) = value.as_str() else {
+        return;
+    };
+    let pattern = text(schema, "/pattern");
+    if !pattern.is_empty() {
+        match Regex::new(pattern) {
+            Ok(regex) if regex.is_match(found) => {}
+            Ok(_) => say(format!(
+                "Invalid value: {value}: {path} in body should match '{pattern}'"
+            )),
+            Err(error) => say(format!(
+                "Invalid value: {value}: {path} in body should match '{pattern}, but pattern is invalid: {error}'"
+            )),
+        }
+    }
+    let format = text(schema, "/format");
+    if !has_format(found, format) {
+        say(format!(
+            "Invalid value: {value}: {path} in body must be of type {format}: {value}"
+        ));
+    }
+}
+
+/// Whether a text has a format; also where the format is not a common one.
+fn has_format(found: &str, format: &str) -> bool {
+    let is = |pattern: &str| Regex::new(pattern).is_ok_and(|regex| regex.is_match(found));
+    match format {
+        "ipv4" => found.parse::<Ipv4Addr>().is_ok(),
+        "ipv6" => found.parse::<Ipv6Addr>().is_ok(),
+        "date" => is(r"^\d{4}-\d{2}-\d{2}$") && found.parse::<jiff::civil::Date>().is_ok(),
+        "date-time" => {
+            is(r"^\d{4}-\d{2}-\d{2}[tT ]\d{2}:\d{2}:\d{2}(\.\d+)?([zZ]|[+-]\d{2}:\d{2})$")
+                && found.parse::<jiff::Timestamp>().is_ok()
+        }
+        "uuid" => is(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"),
+        _ => true,
+    }
+}
+
+fn quoted_text(text: &str) -> String {
+    olm_version::quoted(text)
 }
 
 fn within(path: &str, key: &str) -> String {
@@ -128,16 +229,18 @@ fn check_number(number: f64, schema: &Value, refuse: &mut impl FnMut(String)) {
     }
 }
 
-/// Checks the length of a text, a list or an object.
-fn check_size(value: &Value, schema: &Value, path: &str, say: &mut impl FnMut(String)) {
+/// Checks the length of a text, a list or an object. Says whether there is something wrong.
+fn check_size(value: &Value, schema: &Value, path: &str, say: &mut impl FnMut(String)) -> bool {
     let (size, least, most) = match value {
         Value::String(text) => (text.chars().count(), "minLength", "maxLength"),
         Value::Array(list) => (list.len(), "minItems", "maxItems"),
         Value::Object(fields) => (fields.len(), "minProperties", "maxProperties"),
-        _ => return,
+        _ => return false,
     };
     let size = u64::try_from(size).unwrap_or(u64::MAX);
     let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
+    let is_short = limit(least).is_some_and(|least| size < least);
+    let is_long = limit(most).is_some_and(|most| size > most);
     if let Some(least) = limit(least).filter(|least| size < *least) {
         let rule = match value {
             Value::String(_) => format!("should be at least {least} chars long"),
@@ -153,6 +256,7 @@ fn check_size(value: &Value, schema: &Value, path: &str, say: &mut impl FnMut(St
             format!("Too many: {size}: must have at most {most} items")
         });
     }
+    is_short || is_long
 }
 
 #[cfg(test)]
@@ -216,12 +320,65 @@ mod tests {
             ),
             (
                 json!("x"),
+                json!({"pattern": "^a+$"}),
+                "Invalid value: \"x\": f in body should match '^a+$'",
+            ),
+            (
+                json!("x"),
+                json!({"format": "ipv4"}),
+                "Invalid value: \"x\": f in body must be of type ipv4: \"x\"",
+            ),
+            (
+                json!("x"),
                 json!({"type": "integer"}),
                 "Invalid value: \"string\": f in body must be of type integer: \"string\"",
             ),
         ] {
             let found = faults(&json!({"f": value}), &json!({"properties": {"f": schema}}));
             assert_eq!(found, [format!("[].f: {expected}")]);
+        }
+    }
+
+    #[test]
+    fn combinations_name_the_path_and_the_first_failure() {
+        let short = json!({"maxLength": 1});
+        let word = json!({"pattern": "^a+$"});
+        let problem = |rule: &str| format!("[]: Invalid value: \"\": \"f\" {rule}");
+        let too_long = "[].f: Too long: may not be more than 1 bytes".to_owned();
+        let no_word = "[].f: Invalid value: \"bb\": f in body should match '^a+$'".to_owned();
+        for (schema, expected) in [
+            (
+                json!({"anyOf": [short, word]}),
+                vec![
+                    problem("must validate at least one schema (anyOf)"),
+                    too_long.clone(),
+                ],
+            ),
+            (
+                json!({"oneOf": [short, word]}),
+                vec![
+                    problem("must validate one and only one schema (oneOf). Found none valid"),
+                    too_long.clone(),
+                ],
+            ),
+            (
+                json!({"oneOf": [{}, {}]}),
+                vec![problem(
+                    "must validate one and only one schema (oneOf). Found 2 valid alternatives",
+                )],
+            ),
+            (
+                json!({"allOf": [word, {}]}),
+                vec![no_word.clone(), problem("must validate all the schemas (allOf)")],
+            ),
+            (
+                json!({"not": {"maxLength": 2}}),
+                vec![problem("must not validate the schema (not)")],
+            ),
+            (json!({"anyOf": [short, {}], "not": short}), Vec::new()),
+        ] {
+            let found = faults(&json!({"f": "bb"}), &json!({"properties": {"f": schema}}));
+            assert_eq!(found, expected, "{schema}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{put, text};
+use crate::cluster::{object_at, put, text};
 use crate::install::rbac::{UnknownStrategyError, rbac};
 use crate::names;
 use crate::properties::write_annotation;
@@ -100,11 +100,17 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
     let mut csv = read(&bundle.csv, UNEXPECTED_END)?;
     let name = text(&csv, "/metadata/name").to_owned();
     put(&mut csv, &["metadata"], "namespace", origin.namespace.as_str());
-    if let Some(spec) = csv.get_mut("spec").and_then(Value::as_object_mut) {
+    if let Some(spec) = object_at(&mut csv, &["spec"]) {
         spec.remove("replaces");
         if !origin.replaces.is_empty() {
             spec.insert("replaces".to_owned(), origin.replaces.as_str().into());
         }
+    }
+    if text(&csv, "/apiVersion").is_empty() {
+        return Err(StepsError::NoApiVersion(name));
+    }
+    if text(&csv, "/kind").is_empty() {
+        return Err(StepsError::NoKind(name));
     }
     let annotation =
         write_annotation(&bundle.properties).map_err(|error| StepsError::Property(name.clone(), error))?;
@@ -114,16 +120,14 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
         names::PROPERTIES_ANNOTATION,
         annotation,
     );
-    if text(&csv, "/apiVersion").is_empty() {
-        return Err(StepsError::NoApiVersion(name));
-    }
-    if text(&csv, "/kind").is_empty() {
-        return Err(StepsError::NoKind(name));
-    }
     let mut steps = vec![step(&csv, &name, origin)];
     for object in &bundle.objects {
         let object_text = object;
-        let object = read(object_text, UNEXPECTED_EOF)?;
+        let object = if object_text.trim_start().starts_with('{') {
+            read(object_text, UNEXPECTED_EOF)?
+        } else {
+            olm_yaml::to_json(object_text).map_err(|error| StepsError::Object(error.to_string()))?
+        };
         match text(&object, "/kind") {
             "" => {
                 return Err(StepsError::Object(format!(

@@ -11,7 +11,7 @@ use crate::{hash, names, wire};
 
 mod shapes;
 
-pub(crate) use shapes::{PERMISSIONS, RULE, SELECTOR, WEBHOOK};
+pub(crate) use shapes::{PERMISSIONS, RULE, WEBHOOK};
 
 /// Reasons of a ClusterServiceVersion that is not copied.
 const UNCOPIABLE: &[&str] = &[

@@ -83,8 +83,8 @@ pub enum ApiRolesError {
     #[error("apiservice \"{0}\" not found: apiservice.apiregistration.k8s.io \"{0}\" not found")]
     Service(String),
     /// The name of the CustomResourceDefinition has no group.
-    #[error(transparent)]
-    Name(#[from] DefinitionNameError),
+    #[error("invalid parsing of name '{0}', got [{0}]")]
+    Name(String),
 }
 
 /// The roles for the APIs of a ClusterServiceVersion.
@@ -125,7 +125,8 @@ fn definition_roles(described: &ApiDescription, cluster: &Cluster) -> Result<Vec
     let definition = cluster
         .get(names::CRD_KIND, "", name)
         .ok_or_else(|| ApiRolesError::Definition(name.clone()))?;
-    let (plural, group) = plural_and_group(name)?;
+    let (plural, group) =
+        plural_and_group(name).map_err(|DefinitionNameError(name)| ApiRolesError::Name(name))?;
     let api = ApiKey {
         group: group.to_owned(),
         version: described.version.clone(),

@@ -1,7 +1,8 @@
 //! The icon of a package.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 /// The picture of packages that have none: an empty square.
 pub const DEFAULT_ICON: &str = concat!(
@@ -16,7 +17,7 @@ pub const SVG: &str = "image/svg+xml";
 pub struct Picture {
     /// Its media type.
     pub media_type: String,
-    /// Its bytes; none where the icon is not base64.
+    /// Its bytes.
     pub body: Vec<u8>,
     /// Its entity tag, in quotes.
     pub tag: String,
@@ -26,7 +27,7 @@ impl Picture {
     pub(super) fn new(media_type: &str, base64: &str, tag: String) -> Self {
         Self {
             media_type: media_type.to_owned(),
-            body: STANDARD.decode(base64).unwrap_or_default(),
+            body: decoded(base64),
             tag,
         }
     }
@@ -54,4 +55,23 @@ pub fn icon<P>(package: Option<Option<&P>>, has_tag: bool, has_version: bool) ->
         Some(None) => IconAnswer::Default,
         Some(Some(picture)) => IconAnswer::Picture(picture),
     }
+}
+
+/// The bytes of base 64 up to the first place that is none; line breaks do not count.
+fn decoded(text: &str) -> Vec<u8> {
+    let text: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+        .collect();
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let engine = GeneralPurpose::new(&STANDARD, lenient);
+    let (mut bytes, mut is_over) = (Vec::new(), false);
+    for group in text.chunks_exact(4) {
+        match engine.decode(group) {
+            Ok(found) if !is_over => bytes.extend(found),
+            _ => break,
+        }
+        is_over = group.ends_with(b"=");
+    }
+    bytes
 }

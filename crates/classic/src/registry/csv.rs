@@ -54,19 +54,27 @@ pub(super) fn manifests(package: &Package, bundle: &Bundle, version: &str) -> Ma
         };
     };
     let csv = made(package, bundle, version, &metadata).to_string();
-    let mut objects = vec![csv.clone()];
-    objects.extend(carried.iter().map(Value::to_string));
+    let objects = if carried.is_empty() {
+        vec![csv.clone()]
+    } else {
+        carried.iter().map(Value::to_string).collect()
+    };
     Manifests { csv, objects }
 }
 
 fn json_of(object: &[u8]) -> Option<Value> {
-    serde_json::from_slice(object).ok()
+    let text = str::from_utf8(object).ok()?;
+    serde_json::from_str(text)
+        .ok()
+        .or_else(|| olm_yaml::to_json(text).ok())
 }
 
 fn made(package: &Package, bundle: &Bundle, version: &str, found: &Value) -> Value {
-    let mut spec = Map::new();
+    // A display name is written even where it is empty.
+    let mut spec = Map::from_iter([("displayName".to_owned(), json!(""))]);
     let mut put = |key: &str, value: Option<&Value>| {
-        if let Some(value) = value.filter(|value| !value.is_null()) {
+        let is_said = |value: &&Value| !value.is_null() && **value != "" && **value != json!([]);
+        if let Some(value) = value.filter(is_said) {
             spec.insert(key.to_owned(), value.clone());
         }
     };
@@ -110,7 +118,8 @@ fn made(package: &Package, bundle: &Bundle, version: &str, found: &Value) -> Val
     }
     let mut metadata = json!({"name": bundle.name});
     for key in ["annotations", "labels"] {
-        if let (Some(value), Some(metadata)) = (found.get(key), metadata.as_object_mut()) {
+        let value = found.get(key).filter(|value| value.is_object());
+        if let (Some(value), Some(metadata)) = (value, metadata.as_object_mut()) {
             metadata.insert(key.to_owned(), value.clone());
         }
     }

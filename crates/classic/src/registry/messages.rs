@@ -157,15 +157,11 @@ pub(super) fn of_bundle(bundle: &Bundle) -> BundleMessage {
             }
             property::TYPE_GVK => message.provided_apis.extend(api(found)),
             property::TYPE_GVK_REQUIRED => {
-                let required = api(found);
-                let value = required.as_ref().map(|api| {
-                    json!({"group": api.group, "kind": api.kind, "version": api.version}).to_string()
-                });
-                message.dependencies.extend(value.map(|value| TypedValue {
+                message.dependencies.push(TypedValue {
                     kind: property::TYPE_GVK.to_owned(),
-                    value,
-                }));
-                message.required_apis.extend(required);
+                    value: olm_fbc::canonical(&found.value),
+                });
+                message.required_apis.extend(api(found));
             }
             property::TYPE_PACKAGE_REQUIRED => {
                 let required = found.package_required_in_any_spelling().ok();

@@ -18,8 +18,12 @@ pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String
     let place = format!("in channel {:?} of package {:?}", first.channel, first.package);
     let edges = Edges::new(entries);
     let mut chains = Vec::new();
+    let skipped: BTreeSet<&str> = entries
+        .iter()
+        .flat_map(|entry| entry.skips.iter().map(String::as_str))
+        .collect();
     for (index, head) in entries.iter().enumerate() {
-        if edges.replaced_by.contains_key(&index) {
+        if edges.replaced.contains(&index) {
             continue;
         }
         let (mut chain, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(index));
@@ -30,9 +34,8 @@ pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String
                     head.name
                 ));
             }
-            if !edges.is_skipped(index) {
-                chain.extend(entries.get(index).copied());
-            }
+            let entry = entries.get(index).copied();
+            chain.extend(entry.filter(|entry| !skipped.contains(entry.name.as_str())));
             next = edges.replaces.get(&index).copied();
         }
         chains.push(chain);
@@ -56,8 +59,8 @@ pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String
 struct Edges {
     /// The entry that each replaces.
     replaces: BTreeMap<usize, usize>,
-    /// The last entry that replaces or skips each.
-    replaced_by: BTreeMap<usize, usize>,
+    /// The entries that another one replaces or skips.
+    replaced: BTreeSet<usize>,
 }
 
 impl Edges {
@@ -70,25 +73,20 @@ impl Edges {
         let mut edges = Self::default();
         for (index, entry) in entries.iter().enumerate() {
             if let Some(replaced) = named.get(entry.replaces.as_str()) {
-                edges.replaced_by.insert(*replaced, index);
+                edges.replaced.insert(*replaced);
                 edges.replaces.insert(index, *replaced);
             }
             let skipped = entry.skips.iter().filter_map(|name| named.get(name.as_str()));
-            edges.replaced_by.extend(skipped.map(|skipped| (*skipped, index)));
+            edges.replaced.extend(skipped.copied());
         }
         edges
-    }
-
-    /// Whether the entry is skipped: the last entry that replaces or skips it has another one in `replaces`.
-    fn is_skipped(&self, index: usize) -> bool {
-        let by = self.replaced_by.get(&index);
-        by.is_some_and(|by| self.replaces.get(by) != Some(&index))
     }
 }
 
 fn ends(chain: &[&Entry]) -> String {
     match chain {
         [first, .., last] => format!("{}...{}", first.name, last.name),
+        [] => "[]".to_owned(),
         _ => chain.iter().map(|entry| entry.name.as_str()).collect(),
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use olm_fbc::Gvk;
 use olm_version::Version;
-use olm_version::blang::{Range, parse_tolerant, parse_version};
+use olm_version::blang::{Range, parse_tolerant};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cluster::text;
@@ -68,17 +69,17 @@ impl Entry {
         bundle: &BundleMessage,
         package: Option<&PackageMessage>,
     ) -> Result<Self, serde_json::Error> {
-        let provided = keys(&bundle.provided_apis);
-        let required = keys(&bundle.required_apis);
+        let provided = keys(&bundle.provided_apis, false);
+        let required = keys(&bundle.required_apis, false);
         let mut properties = bundle.properties.clone();
         if properties.is_empty() {
-            properties.extend(provided.iter().map(|api| gvk_property("olm.gvk", api)));
+            properties = provided_properties(&keys(&bundle.provided_apis, true));
         }
         if bundle.dependencies.is_empty() {
-            properties.extend(required.iter().map(|api| gvk_property("olm.gvk.required", api)));
+            properties.extend(required_properties(&keys(&bundle.required_apis, true)));
         }
         for dependency in &bundle.dependencies {
-            properties.push(as_property(dependency)?);
+            properties.extend(as_property(dependency)?);
         }
         if !properties.iter().any(|property| property.kind == "olm.package") {
             properties.push(package_property(&bundle.package_name, &bundle.version));
@@ -90,7 +91,7 @@ impl Entry {
             .unwrap_or_default();
         let channel = channels
             .iter()
-            .find(|channel| channel.name == bundle.channel_name);
+            .rfind(|channel| channel.name == bundle.channel_name && channel.deprecation.is_some());
         let deprecations = [
             package.and_then(|found| found.deprecation.as_ref()),
             channel.and_then(|found| found.deprecation.as_ref()),
@@ -115,7 +116,11 @@ impl Entry {
             bundle_path: bundle.bundle_path.clone(),
             inline: bundle.bundle_path.is_empty().then(|| Box::new(bundle.clone())),
             deprecations: [
-                message("olm.package", &bundle.package_name, of_package),
+                message(
+                    "olm.package",
+                    package.map_or("", |package| package.name.as_str()),
+                    of_package,
+                ),
                 message("olm.channel", &bundle.channel_name, of_channel),
                 message("olm.bundle", &bundle.csv_name, of_bundle),
             ],
@@ -138,6 +143,10 @@ impl Entry {
             .iter()
             .cloned()
             .collect();
+        let mut definitions = csv.spec.custom_resource_definitions.required.iter();
+        if let Some(api) = definitions.find(|api| !api.name.contains('.')) {
+            return Err(format!("error parsing crd name: {}", api.name));
+        }
         let required = required_by(&csv);
         let owners: Vec<&Value> = subscriptions
             .into_iter()
@@ -148,27 +157,22 @@ impl Entry {
                 .map_err(|error| format!("failed to retrieve properties of csv {name:?}: {error}"))?,
             None => inferred(&csv, &provided, &required, &owners),
         };
-        let version = if csv.spec.version.is_empty() {
-            Some(Version::new(0, 0, 0))
-        } else {
-            parse_version(&csv.spec.version).ok()
-        };
+        let version = version_of(&csv);
         let mut entry = Self {
             name: name.clone(),
             catalog: EXISTING.to_owned(),
             catalog_namespace: csv.metadata.namespace.clone(),
             version,
-            replaces: csv.spec.replaces.clone(),
             provided,
             required,
             parsed: Parsed::of(&properties),
             properties,
             subscription: owners
-                .first()
+                .last()
                 .map(|owner| text(owner, "/metadata/name").to_owned()),
             ..Self::default()
         };
-        let package = entry.packages().first().map(|(package, _)| package.clone());
+        let package = entry.packages().last().map(|(package, _)| package.clone());
         entry.package = package.unwrap_or_default();
         Ok(entry)
     }
@@ -196,6 +200,11 @@ impl Entry {
         &self.parsed.packages
     }
 
+    /// Whether it is of a package, by its place in the catalog or by its properties.
+    pub fn is_of(&self, package: &str) -> bool {
+        self.package == package || self.packages().iter().any(|(name, _)| name == package)
+    }
+
     /// The labels of its properties.
     pub fn labels(&self) -> &[String] {
         &self.parsed.labels
@@ -218,7 +227,7 @@ impl Parsed {
             if !["olm.gvk", "olm.package", "olm.label"].contains(&kind) {
                 continue;
             }
-            let Ok(value) = serde_json::from_str::<Value>(&property.value) else {
+            let Ok(value) = texts(&property.value) else {
                 continue;
             };
             let field = |key: &str| text(&value, key).to_owned();
@@ -241,21 +250,59 @@ pub(super) fn gvk(value: &Value) -> Gvk {
     }
 }
 
-fn keys(apis: &[Api]) -> BTreeSet<ApiKey> {
+/// The value of a property whose fields are texts.
+fn texts(value: &str) -> Result<Value, serde_json::Error> {
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Texts {
+        group: Option<String>,
+        version: Option<String>,
+        kind: Option<String>,
+        package_name: Option<String>,
+        label: Option<String>,
+    }
+    let found: Option<Texts> = serde_json::from_str(value)?;
+    serde_json::to_value(found.unwrap_or_default())
+}
+
+fn version_of(csv: &ClusterServiceVersion) -> Option<Version> {
+    if csv.spec.version.is_empty() {
+        return Some(Version::new(0, 0, 0));
+    }
+    parse_tolerant(&csv.spec.version).ok()
+}
+
+fn keys(apis: &[Api], has_plural: bool) -> BTreeSet<ApiKey> {
     let keys = apis.iter().map(|api| ApiKey {
         group: api.group.clone(),
         version: api.version.clone(),
         kind: api.kind.clone(),
-        plural: String::new(),
+        plural: if has_plural {
+            api.plural.clone()
+        } else {
+            String::new()
+        },
     });
     keys.collect()
 }
 
-fn gvk_property(kind: &str, api: &ApiKey) -> TypedValue {
-    property(
-        kind,
-        &json!({"group": api.group, "version": api.version, "kind": api.kind}),
-    )
+fn provided_properties(apis: &BTreeSet<ApiKey>) -> Vec<TypedValue> {
+    let values = apis
+        .iter()
+        .map(|api| json!({"group": api.group, "kind": api.kind, "version": api.version}));
+    sorted(values.map(|value| property("olm.gvk", &value)).collect())
+}
+
+fn required_properties(apis: &BTreeSet<ApiKey>) -> Vec<TypedValue> {
+    let values = apis
+        .iter()
+        .map(|api| json!({"group": api.group, "version": api.version, "kind": api.kind}));
+    sorted(values.map(|value| property("olm.gvk.required", &value)).collect())
+}
+
+fn sorted(mut properties: Vec<TypedValue>) -> Vec<TypedValue> {
+    properties.sort_by(|left, right| left.value.cmp(&right.value));
+    properties
 }
 
 fn package_property(package: &str, version: &str) -> TypedValue {
@@ -272,24 +319,30 @@ fn property(kind: &str, value: &Value) -> TypedValue {
     }
 }
 
-/// A dependency of the old kind as a property.
-fn as_property(dependency: &TypedValue) -> Result<TypedValue, serde_json::Error> {
-    let value: Value = serde_json::from_str(&dependency.value)?;
-    Ok(match dependency.kind.as_str() {
+/// A dependency of the old kind as a property; those of other kinds say nothing.
+fn as_property(dependency: &TypedValue) -> Result<Option<TypedValue>, serde_json::Error> {
+    Ok(Some(match dependency.kind.as_str() {
         "olm.gvk" => {
-            let Gvk { group, version, kind } = gvk(&value);
+            let Gvk { group, version, kind } = gvk(&texts(&dependency.value)?);
             property(
                 "olm.gvk.required",
                 &json!({"group": group, "version": version, "kind": kind}),
             )
         }
-        "olm.package" => property(
-            "olm.package.required",
-            &json!({"packageName": text(&value, "/packageName"), "versionRange": text(&value, "/version")}),
-        ),
-        "olm.label" => property("olm.label.required", &json!({"label": text(&value, "/label")})),
-        _ => dependency.clone(),
-    })
+        "olm.package" => {
+            let value = texts(&dependency.value)?;
+            property(
+                "olm.package.required",
+                &json!({"packageName": text(&value, "/packageName"), "versionRange": text(&value, "/version")}),
+            )
+        }
+        "olm.label" => TypedValue {
+            kind: "olm.label.required".to_owned(),
+            value: dependency.value.clone(),
+        },
+        "olm.constraint" => dependency.clone(),
+        _ => return Ok(None),
+    }))
 }
 
 /// The properties of a ClusterServiceVersion that does not write them down.
@@ -299,12 +352,17 @@ fn inferred(
     required: &BTreeSet<ApiKey>,
     owners: &[&Value],
 ) -> Vec<TypedValue> {
-    let mut properties: Vec<TypedValue> = provided.iter().map(|api| gvk_property("olm.gvk", api)).collect();
-    properties.extend(required.iter().map(|api| gvk_property("olm.gvk.required", api)));
-    let packages: BTreeSet<&str> = owners.iter().map(|owner| text(owner, "/spec/name")).collect();
+    let mut properties = provided_properties(provided);
+    properties.extend(required_properties(required));
+    let mut packages: BTreeSet<&str> = owners.iter().map(|owner| text(owner, "/spec/name")).collect();
+    packages.remove("");
     if let (Some(package), 1) = (packages.first(), packages.len()) {
-        let version = Some(csv.spec.version.as_str()).filter(|version| *version != "0.0.0");
-        properties.push(package_property(package, version.unwrap_or_default()));
+        let is_none = |version: &Version| {
+            (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty()
+        };
+        let version = version_of(csv).filter(|version| !is_none(version));
+        let version = version.map(|version| version.to_string());
+        properties.push(package_property(package, &version.unwrap_or_default()));
     }
     properties
 }

@@ -4,6 +4,7 @@ use olm_constraint::cel::{Budget, Program, Value as CelValue};
 use olm_constraint::{Constraint, PackageConstraint};
 use olm_fbc::Gvk;
 use olm_version::blang::{Range, parse_version};
+use olm_version::quoted;
 use serde_json::Value;
 
 use super::entry::{Entry, gvk};
@@ -108,15 +109,12 @@ impl Predicate {
         match self {
             Self::Gvk(gvk) => entry.gvks().contains(gvk),
             Self::Package(name, _, range) => {
-                let is_inside = |version: &str| {
-                    parse_version(version).is_ok_and(|version| range.contains(&version))
-                        || entry
-                            .version
-                            .as_ref()
-                            .is_some_and(|version| range.contains(version))
-                };
-                let mut packages = entry.packages().iter();
-                packages.any(|(package, version)| package == name && is_inside(version))
+                let is_inside =
+                    |version: &str| parse_version(version).is_ok_and(|version| range.contains(&version));
+                let of_entry = entry.version.as_ref();
+                entry.is_of(name)
+                    && (of_entry.is_some_and(|version| range.contains(version))
+                        || entry.packages().iter().any(|(_, version)| is_inside(version)))
             }
             Self::Label(label) => entry.labels().contains(label),
             Self::All(parts) => parts.iter().all(|part| part.holds(entry)),
@@ -147,9 +145,14 @@ impl Predicate {
                 format!("with package: {name} and with version in range: {range}")
             }
             Self::Label(label) => format!("with label: {label}"),
-            Self::All(parts) | Self::Not(parts) => joined(parts, " and "),
+            Self::All(parts) => joined(parts, " and "),
+            Self::Not(parts) => joined(parts, " and not "),
             Self::Any(parts) => joined(parts, " or "),
-            Self::Cel(_, rule, message) => format!("with constraint: \"{rule}\" and message: \"{message}\""),
+            Self::Cel(_, rule, message) => format!(
+                "with constraint: {} and message: {}",
+                quoted(rule),
+                quoted(message)
+            ),
         }
     }
 }

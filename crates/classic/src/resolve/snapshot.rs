@@ -24,6 +24,8 @@ pub(super) struct Snapshot {
     channel_of: Vec<usize>,
     by_gvk: BTreeMap<Gvk, Vec<usize>>,
     by_package: BTreeMap<String, Vec<usize>>,
+    /// How many entries there are with the id of each.
+    counts: BTreeMap<String, usize>,
 }
 
 impl Snapshot {
@@ -49,6 +51,7 @@ impl Snapshot {
             channel_of: Vec::new(),
             by_gvk: BTreeMap::new(),
             by_package: BTreeMap::new(),
+            counts: BTreeMap::new(),
         };
         match existing(request, group) {
             Ok(entries) => snapshot.entries = entries,
@@ -61,9 +64,11 @@ impl Snapshot {
             match &catalog.bundles {
                 Ok(bundles) => {
                     for bundle in bundles.iter() {
-                        let package = catalog.packages.get(&bundle.package_name);
-                        // A bundle that cannot be read is not offered.
-                        if let Ok(mut entry) = Entry::of_bundle(bundle, package) {
+                        // A bundle that cannot be read, or whose package cannot be, is not offered.
+                        let Some(package) = catalog.packages.get(&bundle.package_name) else {
+                            continue;
+                        };
+                        if let Ok(mut entry) = Entry::of_bundle(bundle, Some(package)) {
                             entry.catalog.clone_from(&catalog.name);
                             entry.catalog_namespace.clone_from(&catalog.namespace);
                             snapshot.entries.push(entry);
@@ -78,10 +83,8 @@ impl Snapshot {
             .into_iter()
             .map(|(namespace, name, error)| format!("error using catalogsource {namespace}/{name}: {error}"));
         let texts: Vec<String> = texts.collect();
-        match &texts[..] {
-            [] => {}
-            [error] => return Err(error.clone()),
-            several => return Err(format!("[{}]", several.join(", "))),
+        if !texts.is_empty() {
+            return Err(aggregate(texts));
         }
         snapshot.index();
         Ok(snapshot)
@@ -100,9 +103,12 @@ impl Snapshot {
             for gvk in entry.gvks() {
                 self.by_gvk.entry(gvk.clone()).or_default().push(index);
             }
-            for (package, _) in entry.packages() {
+            let named = entry.packages().iter().map(|(package, _)| package);
+            let packages: BTreeSet<&String> = named.chain([&entry.package]).collect();
+            for package in packages {
                 self.by_package.entry(package.clone()).or_default().push(index);
             }
+            *self.counts.entry(entry.id()).or_default() += 1;
         }
         self.channels = channels.into_values().collect();
         let mut of_entries: Vec<(usize, usize)> = Vec::new();
@@ -113,20 +119,24 @@ impl Snapshot {
         self.channel_of = of_entries.into_iter().map(|(_, channel)| channel).collect();
     }
 
-    /// The installed entry with this name.
-    pub(super) fn installed(&self, name: &str) -> Vec<&Entry> {
-        let existing = self.entries.iter().take_while(|entry| entry.is_existing());
-        existing.filter(|entry| entry.name == name).collect()
+    /// The installed entries.
+    pub(super) fn existing(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().take_while(|entry| entry.is_existing())
     }
 
-    /// The entries of a catalog; of all where none is named.
+    /// Whether there is no other entry with the same id.
+    pub(super) fn is_unique(&self, entry: &Entry) -> bool {
+        self.counts.get(&entry.id()) == Some(&1)
+    }
+
+    /// The entries of a catalog; of all, also the installed ones, where none is named.
     pub(super) fn of_catalog<'a>(
         &'a self,
         namespace: &'a str,
         name: &'a str,
     ) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(move |entry| {
-            let is_any = namespace.is_empty() && name.is_empty() && !entry.is_existing();
+            let is_any = namespace.is_empty() && name.is_empty();
             is_any || (entry.catalog == name && entry.catalog_namespace == namespace)
         })
     }
@@ -144,32 +154,46 @@ impl Snapshot {
             .filter(|(_, entry)| wanted.holds(entry));
         let (mut providers, mut channels) = (Vec::new(), BTreeSet::new());
         for (index, entry) in found {
-            if entry.is_existing() {
-                providers.push(entry);
-            } else if let Some(channel) = self.channel_of.get(index) {
+            if let Some(channel) = self.channel_of.get(index) {
                 channels.insert((self.rank(of, entry), !entry.is_default_channel, *channel));
             }
         }
-        providers.sort_by_key(|entry| &entry.name);
-        providers.dedup_by_key(|entry| &entry.name);
         for (_, _, channel) in channels {
             let members = self.channels.get(channel).into_iter().flatten();
-            let members: Vec<&Entry> = members.filter_map(|index| self.entries.get(*index)).collect();
+            let members = members.filter_map(|index| self.entries.get(*index));
+            // Of the installed ones only those count that satisfy the requirement.
+            let members: Vec<&Entry> = members
+                .filter(|entry| !entry.is_existing() || wanted.holds(entry))
+                .collect();
             let chain = chain::sorted(&members)?;
             providers.extend(chain.into_iter().filter(|entry| wanted.holds(entry)));
         }
         Ok(providers)
     }
 
-    /// The preference of an entry's catalog where another entry requires it; 0 is the requiring entry's own catalog.
+    /// The preference of an entry's catalog where another entry requires it: first the installed ones, then the requiring
+    /// entry's own catalog.
     fn rank(&self, of: &Entry, entry: &Entry) -> usize {
-        if of.catalog == entry.catalog && of.catalog_namespace == entry.catalog_namespace {
+        if entry.is_existing() {
             return 0;
+        }
+        if of.catalog == entry.catalog && of.catalog_namespace == entry.catalog_namespace {
+            return 1;
         }
         let mut catalogs = self.catalogs.iter();
         let found = catalogs
             .position(|(namespace, name)| *namespace == entry.catalog_namespace && *name == entry.catalog);
-        found.map_or(usize::MAX, |index| index + 1)
+        found.map_or(usize::MAX, |index| index + 2)
+    }
+}
+
+/// Several errors as one; an error that is there twice is shown once.
+pub(super) fn aggregate(mut errors: Vec<String>) -> String {
+    let mut seen = BTreeSet::new();
+    errors.retain(|error| seen.insert(error.clone()));
+    match &errors[..] {
+        [error] => error.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 
@@ -189,7 +213,10 @@ fn existing(request: &Request<'_>, group: &Value) -> Result<Vec<Entry>, String> 
         if fails_forward && ends_in_failure(&csv.metadata.name, &csvs)? && csv.status.phase == "Replacing" {
             continue;
         }
-        entries.push(Entry::of_csv(object, request.subscriptions.iter().copied())?);
+        entries.push(Entry::of_csv(
+            object,
+            request.subscriptions.iter().copied().filter(is_here),
+        )?);
     }
     Ok(entries)
 }

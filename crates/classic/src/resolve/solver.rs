@@ -170,15 +170,17 @@ impl<'a> Problem<'a> {
                         None => continue,
                     },
                     Rule::AtMost(most, named) => {
-                        let named: BTreeSet<usize> = named.iter().filter_map(&mut at).collect();
-                        Kind::AtMost(*most, named.into_iter().collect())
+                        let mut named: Vec<usize> = named.iter().filter_map(&mut at).collect();
+                        named.sort_unstable();
+                        Kind::AtMost(*most, named)
                     }
                 };
-                let touched = match &kind {
+                let mut touched = match &kind {
                     Kind::Conflict(other) => vec![subject, *other],
                     Kind::AtMost(_, named) => named.clone(),
                     _ => vec![subject],
                 };
+                touched.dedup();
                 for variable in touched {
                     if let Some(list) = about.get_mut(variable) {
                         list.push(rules.len());
@@ -232,7 +234,9 @@ impl<'a> Problem<'a> {
                 Kind::AtMost(most, named) => {
                     let chosen = named.iter().filter_map(|name| depths.get(name).copied());
                     let chosen: Vec<usize> = chosen.collect();
-                    if chosen.len() < *most {
+                    // A variable counts as often as it is named.
+                    let own = named.iter().filter(|name| **name == variable).count();
+                    if chosen.len() + own <= *most {
                         return None;
                     }
                     chosen

@@ -41,7 +41,8 @@ pub(super) fn resolved(
                 objects: bundle.object.clone(),
                 properties: bundle.properties.clone(),
             };
-            let steps = bundle_steps(&content, &origin).map_err(|error| error.to_string())?;
+            let steps = bundle_steps(&content, &origin)
+                .map_err(|error| format!("failed to turn bundle into steps: {error}"))?;
             resolved.resolution.steps.extend(steps.iter().map(Step::to_value));
         } else {
             resolved.resolution.bundle_lookups.push(lookup(entry)?);
@@ -66,11 +67,12 @@ pub(super) fn resolved(
 /// Whether a Subscription is for the package, channel and catalog of an entry.
 fn is_for(subscription: &Value, entry: &Entry) -> bool {
     let is = |pointer: &str, value: &str| text(subscription, pointer) == value;
-    let is_open = |pointer: &str, value: &str| is(pointer, "") || is(pointer, value);
+    let is_any_catalog = is("/spec/source", "") && is("/spec/sourceNamespace", "");
+    let is_of_catalog =
+        is("/spec/source", &entry.catalog) && is("/spec/sourceNamespace", &entry.catalog_namespace);
     is("/spec/name", &entry.package)
-        && is_open("/spec/channel", &entry.channel)
-        && is_open("/spec/source", &entry.catalog)
-        && is_open("/spec/sourceNamespace", &entry.catalog_namespace)
+        && (is("/spec/channel", "") || is("/spec/channel", &entry.channel))
+        && (is_any_catalog || is_of_catalog)
 }
 
 fn lookup(entry: &Entry) -> Result<Value, String> {
@@ -78,7 +80,8 @@ fn lookup(entry: &Entry) -> Result<Value, String> {
         "path": entry.bundle_path,
         "identifier": entry.name,
         "catalogSourceRef": {"namespace": entry.catalog_namespace, "name": entry.catalog},
-        "properties": write_annotation(&entry.properties)?,
+        "properties": write_annotation(&entry.properties)
+            .map_err(|error| format!("failed to serialize operator properties for {:?}: {error}", entry.name))?,
         "conditions": [
             {
                 "type": "BundleLookupNotPersisted", "status": "True", "reason": "BundleNotUnpacked",

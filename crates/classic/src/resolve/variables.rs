@@ -1,14 +1,14 @@
 //! The variables of a resolution: one for each Subscription, each bundle that it may choose, and each bundle that those
 //! may require.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::chain;
 use super::entry::Entry;
 use super::predicate::requirements;
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, aggregate};
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
 
@@ -18,139 +18,156 @@ pub(super) struct Variables {
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
-/// The ids of the installed operators that a candidate replaces, by the id of the candidate. Neither is chosen with the other.
-type Conflicts = BTreeMap<String, BTreeSet<String>>;
+/// The bundles that are found so far.
+#[derive(Default)]
+struct Found {
+    bundles: BTreeMap<String, Variable>,
+    entries: BTreeMap<String, Entry>,
+    /// The names that Subscriptions start with.
+    starting: BTreeSet<String>,
+}
 
-pub(super) fn variables(
-    snapshot: &Snapshot,
-    namespace: &str,
-    subscriptions: &[&Value],
-) -> Result<Variables, String> {
-    let mut heads = Vec::new();
-    let mut waiting: VecDeque<Entry> = VecDeque::new();
-    let mut conflicts = Conflicts::new();
+pub(super) fn variables(snapshot: &Snapshot, subscriptions: &[&Value]) -> Result<Variables, String> {
+    let (mut found, mut heads, mut errors) = (Found::default(), Vec::new(), Vec::new());
+    found
+        .add(snapshot, snapshot.existing().collect())
+        .map_err(aggregate)?;
     for subscription in subscriptions {
-        let (variable, candidates) = of_subscription(snapshot, namespace, subscription, &mut conflicts)?;
-        heads.push(variable);
-        waiting.extend(candidates);
+        match of_subscription(snapshot, subscription, &mut found) {
+            Ok(variable) => heads.push(variable),
+            Err(several) => errors.extend(several),
+        }
     }
-    let existing = snapshot.entries.iter().filter(|entry| entry.is_existing());
-    let orphans: Vec<&Entry> = existing.filter(|entry| entry.subscription.is_none()).collect();
-    waiting.extend(orphans.iter().map(|entry| (*entry).clone()));
-    let mut queued: BTreeSet<String> = waiting.iter().map(Entry::id).collect();
-    let (mut bundles, mut entries) = (Vec::new(), BTreeMap::new());
-    while let Some(entry) = waiting.pop_front() {
-        let id = entry.id();
-        if entries.contains_key(&id) {
-            continue;
+    if !errors.is_empty() {
+        return Err(aggregate(errors));
+    }
+    let Found {
+        bundles,
+        mut entries,
+        starting,
+    } = found;
+    for entry in entries.values_mut() {
+        if starting.contains(&entry.name) {
+            entry.starting_csv.clone_from(&entry.name);
         }
-        let mut constraints = Vec::new();
-        if entry.is_existing() && entry.subscription.is_none() {
-            constraints.push(constraint(
-                Rule::Mandatory,
-                format!(
-                    "clusterserviceversion {} exists and is not referenced by a subscription",
-                    entry.name
-                ),
-            ));
-        }
-        if entry
-            .properties
-            .iter()
-            .any(|property| property.kind == "olm.deprecated")
-        {
-            constraints.push(constraint(Rule::Prohibited, format!("bundle {id} is deprecated")));
-        }
-        for replaced in conflicts.get(&id).into_iter().flatten() {
-            let shown = format!("{id} conflicts with {replaced}");
-            constraints.push(constraint(Rule::Conflict(replaced.clone()), shown));
-        }
-        for wanted in requirements(&entry)? {
-            let providers = snapshot.providers(&entry, &wanted)?;
-            let ids: Vec<String> = providers.iter().map(|provider| provider.id()).collect();
-            for (id, provider) in ids.iter().zip(providers) {
-                if queued.insert(id.clone()) {
-                    waiting.push_back(provider.clone());
-                }
-            }
-            constraints.push(constraint(
-                Rule::Dependency(ids),
-                format!("bundle {} requires an operator {}", entry.name, wanted.text()),
-            ));
-        }
-        bundles.push(Variable {
-            id: id.clone(),
-            constraints,
-        });
-        entries.insert(id, entry);
     }
     let mut all = heads;
-    bundles.sort_by(|left, right| left.id.cmp(&right.id));
-    all.extend(bundles);
-    all.extend(exclusive(&entries));
+    all.extend(bundles.into_values());
+    all.extend(exclusive(
+        entries.iter().filter(|(_, entry)| snapshot.is_unique(entry)),
+    ));
     Ok(Variables { all, entries })
+}
+
+impl Found {
+    /// Adds bundles, and those that they may require.
+    fn add<'a>(&mut self, snapshot: &'a Snapshot, mut waiting: Vec<&'a Entry>) -> Result<(), Vec<String>> {
+        let mut errors = Vec::new();
+        while let Some(entry) = waiting.pop() {
+            let id = entry.id();
+            if self.entries.contains_key(&id) {
+                continue;
+            }
+            self.entries.insert(id.clone(), entry.clone());
+            let mut constraints = Vec::new();
+            if entry.is_existing() && entry.subscription.is_none() {
+                constraints.push(constraint(
+                    Rule::Mandatory,
+                    format!(
+                        "clusterserviceversion {} exists and is not referenced by a subscription",
+                        entry.name
+                    ),
+                ));
+            }
+            let mut kinds = entry.properties.iter().map(|property| property.kind.as_str());
+            if kinds.any(|kind| kind == "olm.deprecated") {
+                constraints.push(constraint(Rule::Prohibited, format!("bundle {id} is deprecated")));
+            }
+            let wanted = requirements(entry).unwrap_or_else(|error| {
+                errors.push(error);
+                Vec::new()
+            });
+            for wanted in wanted {
+                match snapshot.providers(entry, &wanted) {
+                    Ok(providers) => {
+                        let ids = providers.iter().map(|provider| provider.id()).collect();
+                        constraints.push(constraint(
+                            Rule::Dependency(ids),
+                            format!("bundle {} requires an operator {}", entry.name, wanted.text()),
+                        ));
+                        waiting.extend(providers);
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+            self.bundles.insert(id.clone(), Variable { id, constraints });
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Notes that a bundle replaces an installed one; they are not chosen together.
+    fn replace(&mut self, id: &str, current: &Entry) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.replaces.clone_from(&current.name);
+        }
+        let current = current.id();
+        let shown = format!("{id} conflicts with {current}");
+        if let Some(bundle) = self.bundles.get_mut(id) {
+            bundle
+                .constraints
+                .push(constraint(Rule::Conflict(current), shown));
+        }
+    }
 }
 
 fn constraint(rule: Rule, text: String) -> Constraint {
     Constraint { rule, text }
 }
 
-/// The variable of a Subscription, and the entries that it may choose from.
+/// The variable of a Subscription. The entries that it may choose from are added to the bundles.
 fn of_subscription(
     snapshot: &Snapshot,
-    namespace: &str,
     subscription: &Value,
-    conflicts: &mut Conflicts,
-) -> Result<(Variable, Vec<Entry>), String> {
+    bundles: &mut Found,
+) -> Result<Variable, Vec<String>> {
     let name = text(subscription, "/metadata/name");
     let exists = constraint(Rule::Mandatory, format!("subscription {name} exists"));
     let mut variable = Variable {
         id: format!("subscription:{name}"),
         constraints: vec![exists],
     };
-    let installed = snapshot.installed(text(subscription, "/status/installedCSV"));
-    let current = match &installed[..] {
-        [] => None,
-        [one] => Some(*one),
-        several => {
-            let names: Vec<&str> = several.iter().map(|entry| entry.name.as_str()).collect();
-            return Err(format!(
-                "multiple name matches for status.installedCSV of subscription {namespace}/{name}: {}",
-                names.join(", ")
-            ));
-        }
-    };
+    let installed = text(subscription, "/status/installedCSV");
+    let current = snapshot.existing().find(|entry| entry.name == installed);
     let starting = text(subscription, "/spec/startingCSV");
     let starting = if current.is_some() { "" } else { starting };
+    if !starting.is_empty() {
+        bundles.starting.insert(starting.to_owned());
+    }
     let found = match selected(snapshot, subscription, starting) {
         Ok(found) => found,
         Err(problem) => {
             variable.constraints.push(constraint(Rule::Prohibited, problem));
-            return Ok((variable, Vec::new()));
+            return Ok(variable);
         }
     };
-    let mut channels: BTreeMap<(bool, &str), Vec<&Entry>> = BTreeMap::new();
-    for entry in found {
-        let channel = (!entry.is_default_channel, entry.channel.as_str());
-        channels.entry(channel).or_default().push(entry);
-    }
-    let mut candidates = Vec::new();
-    for members in channels.values() {
-        for entry in chain::sorted(members)? {
-            let mut candidate = entry.clone();
-            starting.clone_into(&mut candidate.starting_csv);
-            if let Some(current) = current {
-                if !follows(entry, current) {
-                    continue;
-                }
-                candidate.replaces.clone_from(&current.name);
-                conflicts.entry(candidate.id()).or_default().insert(current.id());
+    let mut found = found;
+    found.sort_by_key(|entry| (!entry.is_default_channel, entry.channel.as_str()));
+    let mut ids = Vec::new();
+    for members in found.chunk_by(|left, right| left.channel == right.channel) {
+        for entry in chain::sorted(members).map_err(|error| vec![error])? {
+            if current.is_some_and(|current| !follows(entry, current)) {
+                continue;
             }
-            candidates.push(candidate);
+            bundles.add(snapshot, vec![entry])?;
+            ids.push(entry.id());
         }
     }
-    candidates.extend(current.cloned());
-    let ids: Vec<String> = candidates.iter().map(Entry::id).collect();
+    if let Some(current) = current {
+        for id in &ids {
+            bundles.replace(id, current);
+        }
+        ids.push(current.id());
+    }
     let shown = match &ids[..] {
         [] => format!("no operators found matching the criteria of subscription {name}"),
         [one] => format!("subscription {name} requires {one}"),
@@ -162,7 +179,7 @@ fn of_subscription(
     variable
         .constraints
         .push(constraint(Rule::Dependency(ids), shown));
-    Ok((variable, candidates))
+    Ok(variable)
 }
 
 /// The entries that the spec of a Subscription names.
@@ -181,7 +198,7 @@ fn selected<'a>(
             "no operators found from catalog {source} in namespace {source_namespace} referenced by subscription {name}"
         ));
     }
-    found.retain(|entry| entry.package == package);
+    found.retain(|entry| entry.is_of(package));
     if found.is_empty() {
         return Err(format!("no operators found in package {package} {end}"));
     }
@@ -211,33 +228,29 @@ fn follows(entry: &Entry, current: &Entry) -> bool {
 }
 
 /// One variable for each package and API that several entries have: only one of them is chosen.
-fn exclusive(entries: &BTreeMap<String, Entry>) -> Vec<Variable> {
-    let mut packages: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
-    let mut apis: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+fn exclusive<'a>(entries: impl Iterator<Item = (&'a String, &'a Entry)>) -> Vec<Variable> {
+    let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut apis: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (id, entry) in entries {
         for (package, _) in entry.packages() {
-            packages.entry(package.clone()).or_default().insert(id);
+            packages.entry(package.clone()).or_default().push(id.clone());
         }
         for gvk in entry.gvks() {
             let api = format!("{} ({}/{})", gvk.kind, gvk.group, gvk.version);
-            apis.entry(api).or_default().insert(id);
+            apis.entry(api).or_default().push(id.clone());
         }
     }
     let packages = packages.into_iter().map(|(package, ids)| {
-        at_most_one(
-            &format!("package:{package}"),
-            &ids,
-            &format!("originate from package {package}"),
-        )
+        let what = format!("originate from package {package}");
+        at_most_one(&format!("package:{package}"), ids, &what)
     });
     let apis = apis
         .into_iter()
-        .map(|(api, ids)| at_most_one(&format!("api:{api}"), &ids, &format!("provide {api}")));
+        .map(|(api, ids)| at_most_one(&format!("api:{api}"), ids, &format!("provide {api}")));
     packages.chain(apis).flatten().collect()
 }
 
-fn at_most_one(id: &str, ids: &BTreeSet<&String>, what: &str) -> Option<Variable> {
-    let ids: Vec<String> = ids.iter().map(|id| (*id).clone()).collect();
+fn at_most_one(id: &str, ids: Vec<String>, what: &str) -> Option<Variable> {
     let [first @ .., last] = &ids[..] else { return None };
     if first.is_empty() {
         return None;

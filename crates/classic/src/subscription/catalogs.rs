@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{found, reference, set};
+use super::{found, joined, reference, set};
 use crate::cluster::{Cluster, items, object_at, put, text};
 use crate::names;
 
@@ -31,23 +31,40 @@ pub(super) fn settle(
     now: &str,
 ) -> Result<bool, String> {
     let own = text(subscription, "/metadata/namespace").to_owned();
-    let mut places = vec![own.as_str(), global];
-    places.sort_unstable();
-    places.dedup();
-    let mut entries = Vec::new();
-    for place in places {
-        for source in cluster.in_namespace(names::CATALOG_SOURCE_KIND, place) {
-            let is_healthy = match health(source) {
-                Health::Good => true,
-                Health::Bad => false,
-                Health::Unknown(error) => return Err(error),
-            };
-            entries.push(json!({
-                "catalogSourceRef": reference(names::CATALOG_SOURCE_KIND, source),
-                "healthy": is_healthy,
-                "lastUpdated": now,
-            }));
-        }
+    let mut sources: Vec<&Value> = cluster.in_namespace(names::CATALOG_SOURCE_KIND, &own).collect();
+    if own != global {
+        sources.extend(cluster.in_namespace(names::CATALOG_SOURCE_KIND, global));
+    }
+    sources.sort_by_key(|source| {
+        [
+            text(source, "/metadata/namespace"),
+            text(source, "/metadata/name"),
+        ]
+        .concat()
+    });
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    for source in sources {
+        let verdict = if text(source, "/status/reason") == "SpecInvalidError" {
+            Health::Bad
+        } else {
+            health(source)
+        };
+        let is_healthy = match verdict {
+            Health::Good => true,
+            Health::Bad => false,
+            Health::Unknown(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        entries.push(json!({
+            "catalogSourceRef": reference(names::CATALOG_SOURCE_KIND, source),
+            "healthy": is_healthy,
+            "lastUpdated": now,
+        }));
+    }
+    if let Some(error) = joined(errors) {
+        return Err(error);
     }
     let change = change(subscription, &entries);
     let mut wanted = verdict(subscription, &entries);
@@ -92,8 +109,9 @@ fn verdict(subscription: &Value, entries: &[Value]) -> Value {
         text(entry, "/catalogSourceRef/namespace") == place && text(entry, "/catalogSourceRef/name") == name
     });
     let is_bad = |message: String| ("True", "UnhealthyCatalogSourceFound", message);
+    let knows_none = items(subscription, "/status/catalogHealth").next().is_none();
     let (status, reason, message) = match target {
-        _ if entries.is_empty() => (
+        _ if entries.is_empty() && knows_none => (
             "True",
             "NoCatalogSourcesFound",
             "dependency resolution requires at least one catalogsource".to_owned(),

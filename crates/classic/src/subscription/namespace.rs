@@ -1,12 +1,13 @@
 //! One pass over the Subscriptions of a namespace, in two halves: what comes before a resolution, and what it comes to.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::plan::{planned, point};
-use super::{INSTALL_PLAN_KIND, Resolution, collection, condition, reference, set, stamp, unset};
-use crate::cluster::{Cluster, object_at, text};
+use super::plan::{old_reference, planned, point};
+use super::{INSTALL_PLAN_KIND, Resolution, collection, condition, joined, reference, set, stamp, unset};
+use crate::cluster::{Cluster, object_at, put, text};
 use crate::names;
+use crate::wire::duration;
 
 const GENERATED_BY: &str = "olm.generated-by";
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
@@ -18,6 +19,11 @@ const UNPACK_FAILED: &str = "BundleUnpackFailed";
 const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
                         failure, invalid image. Manual retry: in the CatalogSource namespace, run `kubectl get jobs -l \
                         operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
+/// The same, while its image is tried.
+const PULL_GUIDANCE: &str = "Bundle image pull failed. Common causes: Missing ICSP (ppc64le/s390x/arm64), auth failure, invalid \
+                             image. Job will retry until timeout (~10 min), then auto-cleanup and retry in ~5 min. Manual \
+                             retry: in the CatalogSource namespace, run `kubectl get jobs -l \
+                             operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
 
 /// What is to be done before a resolution, and whether there is one to make.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -124,11 +130,10 @@ fn unpack_times(group: &Value) -> Result<(), String> {
             .and_then(|annotations| annotations.get(key))
             .and_then(Value::as_str);
         if let Some(value) = annotation
-            && value.parse::<SignedDuration>().is_err()
-            && value != "0"
+            && let Err(error) = duration::parse(value)
         {
             return Err(format!(
-                "failed to parse unpack {what} annotation({key}: {value}): time: invalid duration {value:?}"
+                "failed to parse unpack {what} annotation({key}: {value}): {error}"
             ));
         }
     }
@@ -160,6 +165,7 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
     let version = text(subscription, "/spec/startingCSV").to_owned();
     if let Some(status) = object_at(subscription, &["status"]) {
         status.insert("installPlanRef".to_owned(), reference(INSTALL_PLAN_KIND, plan));
+        status.insert("installplan".to_owned(), old_reference(plan));
         status.insert("state".to_owned(), state.into());
         status.insert("currentCSV".to_owned(), version.into());
     }
@@ -211,7 +217,10 @@ pub fn conclude(
     };
     match resolved {
         Err(ResolveError::NotSatisfiable(clauses)) => {
-            let message = format!("constraints not satisfiable: {}", clauses.join(", "));
+            let mut message = "constraints not satisfiable".to_owned();
+            if !clauses.is_empty() {
+                message = format!("{message}: {}", clauses.join(", "));
+            }
             conclusion.resolution_failed("ConstraintsNotSatisfiable", &message);
         }
         Err(ResolveError::Other(error)) => {
@@ -255,19 +264,11 @@ impl Conclusion<'_> {
 
     /// Whether all bundles are unpacked; else the Subscriptions say why not.
     fn is_unpacked(&mut self, unpacked: &[Unpacked]) -> bool {
-        let errors: Vec<&str> = unpacked
-            .iter()
-            .filter_map(|one| match one {
-                Unpacked::Error(error) => Some(error.as_str()),
-                Unpacked::Conditions(_) | Unpacked::Fatal(_) => None,
-            })
-            .collect();
-        let joined = match errors[..] {
-            [] => None,
-            [one] => Some(one.to_owned()),
-            _ => Some(format!("[{}]", errors.join(", "))),
-        };
-        if let Some(joined) = joined {
+        let errors = unpacked.iter().filter_map(|one| match one {
+            Unpacked::Error(error) => Some(error.clone()),
+            Unpacked::Conditions(_) | Unpacked::Fatal(_) => None,
+        });
+        if let Some(joined) = joined(errors.collect()) {
             self.concluded.error = Some(format!("bundle unpacking failed with an error: {joined}"));
             return false;
         }
@@ -277,39 +278,38 @@ impl Conclusion<'_> {
         });
         if let Some(error) = fatal {
             let wanted = condition(UNPACK_FAILED, "ErrorPreventedUnpacking", error);
-            self.mark(&wanted, &[UNPACKING]);
+            self.mark(&wanted, &[]);
             return false;
         }
-        let holding = |kind: &str| {
+        let holding = |kind: &'static str| {
             let conditions = unpacked.iter().filter_map(|one| match one {
                 Unpacked::Conditions(conditions) => Some(conditions),
                 Unpacked::Error(_) | Unpacked::Fatal(_) => None,
             });
             conditions
                 .flatten()
-                .find(|found| text(found, "/type") == kind && text(found, "/status") == "True")
-                .cloned()
+                .filter(move |found| text(found, "/type") == kind && text(found, "/status") == "True")
         };
-        if let Some(failed) = holding("BundleLookupFailed") {
-            self.unpack_failed(&failed);
+        if let Some(failed) = holding("BundleLookupFailed").next() {
+            self.unpack_failed(failed);
             return false;
         }
-        if let Some(pending) = holding("BundleLookupPending") {
-            let message = text(&pending, "/message");
-            let is_pull = text(&pending, "/reason") == "JobIncomplete"
-                && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"));
-            let hint = if is_pull {
-                format!("Bundle image pull failed. {GUIDANCE}")
+        let is_pull = |pending: &Value| {
+            let message = text(pending, "/message");
+            text(pending, "/reason") == "JobIncomplete"
+                && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"))
+        };
+        let mut pending = holding("BundleLookupPending").map(is_pull).peekable();
+        let is_unpacked = pending.peek().is_none();
+        if !is_unpacked {
+            let hint = if pending.any(|is_pull| is_pull) {
+                PULL_GUIDANCE
             } else {
-                String::new()
+                ""
             };
-            self.mark(
-                &condition(UNPACKING, "UnpackingInProgress", &hint),
-                &[UNPACK_FAILED],
-            );
-            return false;
+            self.mark(&condition(UNPACKING, "UnpackingInProgress", hint), &[]);
         }
-        true
+        is_unpacked
     }
 
     fn unpack_failed(&mut self, failed: &Value) {
@@ -324,7 +324,9 @@ impl Conclusion<'_> {
                 .events
                 .push(format!("Warning {UNPACK_FAILED} {long}"));
         }
-        let message = if short.contains("Auto-retry") { short } else { long };
+        let own = text(failed, "/message");
+        let is_guided = own.contains("Auto-retry") || own.contains("Common causes");
+        let message = if is_guided { short } else { long };
         self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);
     }
 
@@ -339,14 +341,15 @@ impl Conclusion<'_> {
             let mut subscription = subscription.clone();
             let version = resolution.updated.get(text(&subscription, "/metadata/name"));
             let is_changed = match (version, &planned) {
-                (Some(version), Some(planned)) => {
+                (Some(version), planned) => {
                     unset(&mut subscription, &[RESOLUTION_FAILED]);
-                    if object_at(&mut subscription, &["status"]).is_some() {
-                        point(&mut subscription, version, planned);
+                    put(&mut subscription, &["status"], "currentCSV", version.as_str());
+                    if let Some(planned) = planned {
+                        point(&mut subscription, planned);
                     }
                     true
                 }
-                _ => unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]),
+                (None, _) => unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]),
             };
             if is_changed {
                 stamp(&mut subscription, &self.now);

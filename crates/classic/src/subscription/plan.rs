@@ -46,7 +46,6 @@ pub(super) fn planned(
         .steps
         .iter()
         .map(|step| text(step, "/resource/sourceName"))
-        .filter(|name| !name.is_empty())
         .collect();
     let (approval, phase) = if is_manual {
         ("Manual", "RequiresApproval")
@@ -84,17 +83,19 @@ fn owner(subscription: &Value) -> Value {
     })
 }
 
-/// Points a Subscription to its plan. The server names a new one when it is created; the caller fills that in.
-pub(super) fn point(subscription: &mut Value, version: &str, planned: &Planned) {
-    let plan = reference(INSTALL_PLAN_KIND, &planned.plan);
-    let old = json!({
+/// The older form of a reference to a plan.
+pub(super) fn old_reference(plan: &Value) -> Value {
+    json!({
         "apiVersion": names::CSV_API_VERSION, "kind": INSTALL_PLAN_KIND,
-        "name": text(&planned.plan, "/metadata/name"), "uuid": text(&planned.plan, "/metadata/uid"),
-    });
+        "name": text(plan, "/metadata/name"), "uuid": text(plan, "/metadata/uid"),
+    })
+}
+
+/// Points a Subscription to its plan. The server names a new one when it is created; the caller fills that in.
+pub(super) fn point(subscription: &mut Value, planned: &Planned) {
     for (key, value) in [
-        ("currentCSV", json!(version)),
-        ("installPlanRef", plan),
-        ("installplan", old),
+        ("installPlanRef", reference(INSTALL_PLAN_KIND, &planned.plan)),
+        ("installplan", old_reference(&planned.plan)),
         ("state", json!("UpgradePending")),
         ("installPlanGeneration", json!(planned.generation)),
     ] {

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{INSTALL_PLAN_KIND, condition, set, unset};
-use crate::cluster::{Cluster, items, text};
+use super::{INSTALL_PLAN_KIND, condition, is_same, set, unset};
+use crate::cluster::{Cluster, items, put, text};
 
 const MISSING: &str = "InstallPlanMissing";
 const PENDING: &str = "InstallPlanPending";
@@ -19,31 +19,34 @@ pub(super) fn settle(subscription: &mut Value, cluster: &Cluster, now: &str) -> 
     let Some(plan) = cluster.get(INSTALL_PLAN_KIND, &place, &name) else {
         return missing(subscription, now);
     };
-    let mut is_changed = unset(subscription, &[MISSING]);
     let message = message(plan);
-    match text(plan, "/status/phase") {
-        "" => {
-            is_changed |= unset(subscription, &[FAILED]);
-            is_changed |= set(
-                subscription,
-                condition(PENDING, "InstallPlanNotYetReconciled", &message),
-                now,
-            );
-        }
-        phase @ ("Planning" | "Installing" | "RequiresApproval") => {
-            is_changed |= unset(subscription, &[FAILED]);
-            is_changed |= set(subscription, condition(PENDING, phase, &message), now);
-        }
+    let wanted = match text(plan, "/status/phase") {
+        "" => Some(condition(PENDING, "InstallPlanNotYetReconciled", &message)),
+        phase @ ("Planning" | "Installing" | "RequiresApproval") => Some(condition(PENDING, phase, &message)),
         "Failed" => {
             let reason = installed(plan)
-                .map(|found| text(found, "/reason"))
-                .unwrap_or_default();
-            let reason = if reason.is_empty() { FAILED } else { reason };
-            is_changed |= unset(subscription, &[PENDING]);
-            is_changed |= set(subscription, condition(FAILED, reason, &message), now);
+                .filter(|found| text(found, "/status") == "False")
+                .map_or(FAILED, |found| text(found, "/reason"));
+            Some(condition(FAILED, reason, &message))
         }
-        "Complete" => is_changed |= unset(subscription, &[PENDING, FAILED]),
-        _ => {}
+        _ => None,
+    };
+    replace(subscription, wanted, now)
+}
+
+/// Puts a condition in place of those about the plan, at the end; whether the conditions are others, or in another order, now.
+fn replace(subscription: &mut Value, wanted: Option<Value>, now: &str) -> bool {
+    let before: Vec<Value> = items(subscription, "/status/conditions").cloned().collect();
+    let is_about = |found: &Value| matches!(text(found, "/type"), MISSING | PENDING | FAILED);
+    let mut after: Vec<Value> = before.iter().filter(|found| !is_about(found)).cloned().collect();
+    after.extend(wanted.map(|mut wanted| {
+        put(&mut wanted, &[], "lastTransitionTime", now);
+        wanted
+    }));
+    let is_changed =
+        before.len() != after.len() || !before.iter().zip(&after).all(|(one, other)| is_same(one, other));
+    if is_changed {
+        put(subscription, &["status"], "conditions", after);
     }
     is_changed
 }
@@ -64,6 +67,11 @@ fn missing(subscription: &mut Value, now: &str) -> bool {
     is_changed
 }
 
+/// Whether a condition says anything.
+fn is_told(condition: &Value) -> bool {
+    text(condition, "/status") != "Unknown"
+}
+
 fn installed(plan: &Value) -> Option<&Value> {
     items(plan, "/status/conditions").find(|found| text(found, "/type") == "Installed")
 }
@@ -71,6 +79,7 @@ fn installed(plan: &Value) -> Option<&Value> {
 /// What the plan says, else what the bundles say that are waited for.
 fn message(plan: &Value) -> String {
     let own = installed(plan)
+        .filter(|found| is_told(found))
         .map(|found| text(found, "/message"))
         .unwrap_or_default();
     if !own.is_empty() {
@@ -80,6 +89,7 @@ fn message(plan: &Value) -> String {
         items(lookup, "/conditions").find(|found| text(found, "/type") == "BundleLookupPending")
     });
     let messages: Vec<String> = pending
+        .filter(|found| is_told(found))
         .map(|found| text(found, "/message"))
         .filter(|message| !message.is_empty())
         .map(|message| format!("{message}."))

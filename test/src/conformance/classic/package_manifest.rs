@@ -130,7 +130,8 @@ fn selected<'a>(request: &Value, seen: &'a [PackageManifest]) -> Result<Vec<&'a 
 fn of_icon(request: &Value, found: Option<&PackageManifest>) -> Value {
     let headers = request.get("headers").unwrap_or(&Value::Null);
     let has_tag = !text(headers, "If-None-Match").is_empty();
-    let has_version = text(request, "query").contains("resourceVersion=");
+    let mut query = text(request, "query").split('&');
+    let has_version = query.any(|part| part.starts_with("resourceVersion=") && !part.ends_with('='));
     let none = json!({"Content-Length": "", "Content-Type": "", "Etag": ""});
     let found = found.map(|found| found.picture.as_ref());
     let picture = |media_type: &str, tag: &str| {

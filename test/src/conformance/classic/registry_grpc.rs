@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::Outcome;
-use super::{list, one_of, sort_keys, text};
+use super::{list, one_of, significant, sort_keys, text};
 
 /// Runs a case. Where several outcomes are recorded, one of them does.
 pub fn run(case: &Value) -> Outcome {
@@ -92,7 +92,7 @@ fn compare(expected: &Value, actual: &Value) -> Outcome {
 
 /// An answer with sorted keys and items, and with text that holds JSON as that JSON.
 fn normal(answer: &Value) -> Value {
-    let mut answer = sort_keys(&parsed(answer));
+    let mut answer = sort_keys(&significant(&parsed(answer)));
     if let Some(items) = answer.get_mut("items_unordered").and_then(Value::as_array_mut) {
         items.sort_by_key(ToString::to_string);
     }

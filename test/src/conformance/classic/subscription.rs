@@ -183,7 +183,7 @@ fn unpacked(recorded: &Value) -> Unpacked {
     let error = text(recorded, "error").to_owned();
     match recorded.get("error") {
         None => Unpacked::Conditions(list(recorded, "conditions").into_iter().cloned().collect()),
-        Some(_) if recorded["fatal"] == true => Unpacked::Fatal(error),
+        // The recording joins the errors of the unpacker, and with that forgets which one is fatal.
         Some(_) => Unpacked::Error(error),
     }
 }

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::Pass;
-use crate::cluster::{Cluster, items, label, text};
+use crate::cluster::{Cluster, group_version, items, label, text};
 use crate::csv::{ApiDescription, ClusterServiceVersion};
+use crate::install::certificate;
 use crate::install::serving::{secret_name, service_name};
 use crate::names;
 
@@ -14,8 +15,8 @@ fn name(api: &ApiDescription) -> String {
 
 /// Whether an owned APIService exists and belongs to something else.
 pub(super) fn are_foreign(pass: &Pass<'_>) -> bool {
-    pass.csv.spec.api_service_definitions.owned.iter().any(|api| {
-        let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
+    pass.csv.spec.owned_services().into_iter().any(|(name, _)| {
+        let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name);
         found.is_some_and(|found| !is_adoptable(found, &pass.csv, pass.facts.cluster))
     })
 }
@@ -37,16 +38,32 @@ pub fn is_adoptable(found: &Value, csv: &ClusterServiceVersion, cluster: &Cluste
 }
 
 /// Whether every owned APIService exists, is served and answers.
-pub(super) fn are_available(pass: &Pass<'_>) -> bool {
-    pass.csv.spec.api_service_definitions.owned.iter().all(|api| {
+///
+/// # Errors
+/// When discovery does not know the group and version of one that answers.
+pub(super) fn are_available(pass: &Pass<'_>) -> Result<bool, String> {
+    for api in &pass.csv.spec.api_service_definitions.owned {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
         let is_available = found.is_some_and(|found| {
             items(found, "/status/conditions").any(|condition| {
                 text(condition, "/type") == "Available" && text(condition, "/status") == "True"
             })
         });
-        is_available && pass.facts.discovery.serves(&api.group, &api.version, &api.kind)
-    })
+        if !is_available {
+            return Ok(false);
+        }
+        if !pass.facts.discovery.serves(&api.group, &api.version, &api.kind) {
+            return if pass.facts.discovery.has(&api.group, &api.version) {
+                Ok(false)
+            } else {
+                let version = group_version(&api.group, &api.version);
+                Err(format!(
+                    "the server could not find the requested resource, GroupVersion \"{version}\" not found"
+                ))
+            };
+        }
+    }
+    Ok(true)
 }
 
 /// What is wrong with the resources of the owned APIServices, and whether an installation mends it.
@@ -55,16 +72,34 @@ pub(super) struct Issues {
     pub(super) is_mendable: bool,
 }
 
-/// What is wrong, for all owned APIServices together; nothing where all is good.
+/// Why the resources of an APIService are not good.
+enum Issue {
+    /// It belongs to something else: no other one is looked at.
+    Foreign(String),
+    /// An installation mends it.
+    Mendable(String),
+}
+
+/// What is wrong, for all owned APIServices together; nothing where all is good. What is wrong twice is told once.
 pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     let mut is_mendable = true;
-    for api in &pass.csv.spec.api_service_definitions.owned {
-        let Err(issue) = checked(pass, api) else {
-            continue;
-        };
-        is_mendable &= !issue.ends_with("is not adoptable");
-        found.push(issue);
+    for (registration, api) in pass.csv.spec.owned_services() {
+        for issue in checked(pass, &registration, api) {
+            let message = match issue {
+                Issue::Foreign(message) => {
+                    is_mendable = false;
+                    message
+                }
+                Issue::Mendable(message) => message,
+            };
+            if !found.contains(&message) {
+                found.push(message);
+            }
+        }
+        if !is_mendable {
+            break;
+        }
     }
     let message = match &found[..] {
         [] => return None,
@@ -74,80 +109,98 @@ pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
     Some(Issues { message, is_mendable })
 }
 
-fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
-    let cluster = pass.facts.cluster;
-    let registration = name(api);
-    let place = pass.namespace();
-    let registered = require(cluster, names::API_SERVICE_KIND, "", &registration)?;
-    if !is_adoptable(registered, &pass.csv, cluster) {
-        return Err(format!("pre-existing APIService {registration} is not adoptable"));
+fn checked(pass: &Pass<'_>, registration: &str, api: &ApiDescription) -> Vec<Issue> {
+    let registered = match require(pass.facts.cluster, names::API_SERVICE_KIND, "", registration) {
+        Ok(registered) => registered,
+        Err(error) => return vec![Issue::Mendable(error)],
+    };
+    if !is_adoptable(registered, &pass.csv, pass.facts.cluster) {
+        return vec![Issue::Foreign(format!("{registration} is unadoptable"))];
     }
-    let deployment = api.deployment_name.as_str();
-    let service = service_name(deployment);
-    require_watched(cluster, "Service", place, &service)?;
+    match called(pass, registered, &api.deployment_name) {
+        Ok(live) => rights(pass, live, &api.deployment_name)
+            .into_iter()
+            .map(Issue::Mendable)
+            .collect(),
+        Err(error) => vec![Issue::Mendable(error)],
+    }
+}
+
+/// The Deployment behind an APIService, where it, its Service and its certificate fit.
+fn called<'a>(pass: &'a Pass<'_>, registered: &Value, deployment: &str) -> Result<&'a Value, String> {
+    let cluster = pass.facts.cluster;
+    let place = pass.namespace();
+    let (service, secret) = (service_name(deployment), secret_name(deployment));
+    managed(cluster, "Service", place, &service)?;
     if text(registered, "/spec/service/name") != service
         || text(registered, "/spec/service/namespace") != place
     {
         return Err("found APIService and service reference mismatch".to_owned());
     }
-    let kept = require(cluster, names::SECRET_KIND, place, &secret_name(deployment))?;
-    let hash = annotation(kept, "/metadata/annotations");
-    let live = require_watched(cluster, names::DEPLOYMENT_KIND, place, deployment)?;
-    if annotation(live, "/spec/template/metadata/annotations") != hash {
+    let authority = certificate::decoded(registered, "/spec/caBundle");
+    certificate::read(&authority)?;
+    let kept = managed(cluster, names::SECRET_KIND, place, &secret)?;
+    certificate::read(&certificate::decoded(kept, "/data/tls.crt"))?;
+    let hash = certificate::hash(&authority);
+    if annotation(kept, "/metadata/annotations") != Some(&hash) {
+        return Err(format!("secret {secret} CA cert hash does not match expected"));
+    }
+    let live = managed(cluster, names::DEPLOYMENT_KIND, place, deployment)?;
+    if annotation(live, "/spec/template/metadata/annotations") != Some(&hash) {
         return Err(format!(
             "deployment {deployment} CA cert hash does not match expected"
         ));
     }
+    Ok(live)
+}
+
+/// What of the rights of a Deployment is missing.
+fn rights(pass: &Pass<'_>, live: &Value, deployment: &str) -> Vec<String> {
+    let cluster = pass.facts.cluster;
+    let place = pass.namespace();
+    let (service, secret) = (service_name(deployment), secret_name(deployment));
     let account = match text(live, "/spec/template/spec/serviceAccountName") {
         "" => "default",
         account => account,
     };
-    // It may be anybody's, as `default` is.
-    require(cluster, "ServiceAccount", place, account)?;
-    require_watched(cluster, "Role", place, &secret_name(deployment))?;
-    require_watched(cluster, "RoleBinding", place, &secret_name(deployment))?;
-    require_watched(
-        cluster,
-        "ClusterRoleBinding",
-        "",
-        &format!("{service}-system:auth-delegator"),
-    )?;
-    require_watched(
-        cluster,
-        "RoleBinding",
-        "kube-system",
-        &format!("{service}-auth-reader"),
-    )?;
-    Ok(())
+    let delegator = format!("{service}-system:auth-delegator");
+    let reader = format!("{service}-auth-reader");
+    let account = cluster
+        .get("ServiceAccount", place, account)
+        .ok_or_else(|| format!("serviceaccounts \"{account}\" not found"));
+    let found = [
+        account,
+        managed(cluster, "Role", place, &secret),
+        managed(cluster, "RoleBinding", place, &secret),
+        managed(cluster, "ClusterRoleBinding", "", &delegator),
+        managed(cluster, "RoleBinding", "kube-system", &reader),
+    ];
+    found.into_iter().filter_map(Result::err).collect()
 }
 
 /// The annotation with the hash of the authority.
-fn annotation<'a>(object: &'a Value, pointer: &str) -> &'a str {
+fn annotation<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object
         .pointer(pointer)
         .and_then(|annotations| annotations.get(names::CA_HASH_ANNOTATION))
         .and_then(Value::as_str)
-        .unwrap_or_default()
 }
 
-/// The object, or the words of the API server where it is absent.
+/// The object of OLM, or the words of a cache where it is absent.
+fn managed<'a>(cluster: &'a Cluster, kind: &str, namespace: &str, name: &str) -> Result<&'a Value, String> {
+    cluster
+        .get_watched(kind, namespace, name)
+        .ok_or_else(|| absent(kind, name))
+}
+
+/// The object, or the words of a cache where it is absent.
 fn require<'a>(cluster: &'a Cluster, kind: &str, namespace: &str, name: &str) -> Result<&'a Value, String> {
-    let found = cluster.get(kind, namespace, name);
-    found.ok_or_else(|| missing(kind, name))
+    cluster
+        .get(kind, namespace, name)
+        .ok_or_else(|| absent(kind, name))
 }
 
-/// The same for one that OLM manages.
-fn require_watched<'a>(
-    cluster: &'a Cluster,
-    kind: &str,
-    namespace: &str,
-    name: &str,
-) -> Result<&'a Value, String> {
-    let found = cluster.get_watched(kind, namespace, name);
-    found.ok_or_else(|| missing(kind, name))
-}
-
-fn missing(kind: &str, name: &str) -> String {
+fn absent(kind: &str, name: &str) -> String {
     let group = match kind {
         names::API_SERVICE_KIND => ".apiregistration.k8s.io",
         names::DEPLOYMENT_KIND => ".apps",

@@ -1,32 +1,44 @@
 //! What replaces what in a namespace.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::Pass;
 use crate::cluster::{items, label, text};
+use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 /// The one that replaces a ClusterServiceVersion, the first by name where several do. Copies do not.
 pub(super) fn next<'a>(pass: &'a Pass<'_>, name: &'a str) -> Option<&'a Value> {
     siblings(pass).find(|other| {
-        label(other, names::COPIED_FROM_LABEL).is_empty()
-            && text(other, "/spec/replaces") == name
-            && text(other, "/metadata/name") != name
+        !is_copy(other) && text(other, "/spec/replaces") == name && text(other, "/metadata/name") != name
     })
 }
 
-/// The end of the chain of those that replace each other. A circle ends where it began.
-pub(super) fn last<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
-    let (mut here, mut seen) = (first, BTreeSet::from([pass.name()]));
-    while seen.insert(text(here, "/metadata/name")) {
-        match next(pass, text(here, "/metadata/name")) {
-            Some(found) if !seen.contains(text(found, "/metadata/name")) => here = found,
-            _ => break,
+/// The end of the chain of those that replace each other.
+///
+/// # Errors
+/// When the chain is a circle.
+pub(super) fn last<'a>(pass: &'a Pass<'_>, first: &'a Value) -> Result<&'a Value, String> {
+    let replacements: BTreeMap<&str, &Value> = siblings(pass)
+        .filter(|other| label(other, names::COPIED_FROM_LABEL).is_empty())
+        .map(|other| (text(other, "/spec/replaces"), other))
+        .filter(|(replaced, _)| !replaced.is_empty())
+        .collect();
+    let (mut here, mut seen) = (first, BTreeSet::new());
+    while let Some(next) = replacements.get(text(here, "/metadata/name")) {
+        let name = text(here, "/metadata/name");
+        if !seen.insert(name) {
+            return Err(format!("csv {}/{name} has already been seen", pass.namespace()));
         }
+        here = next;
     }
-    here
+    Ok(here)
+}
+
+fn is_copy(csv: &Value) -> bool {
+    ClusterServiceVersion::read(csv).is_ok_and(|csv| csv.is_copy())
 }
 
 /// The first of a chain that is not itself being replaced: those before it were installed, and none of them will come back.

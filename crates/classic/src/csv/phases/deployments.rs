@@ -1,6 +1,6 @@
 //! Whether the Deployments of a ClusterServiceVersion are those of its strategy and run.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Pass;
 use crate::cluster::{items, label, text};
@@ -73,8 +73,9 @@ fn changed_annotations(
     let present = found
         .pointer("/spec/template/metadata/annotations")
         .and_then(Value::as_object);
-    let Some(present) = present.filter(|present: &&Map<String, Value>| !present.is_empty()) else {
-        return Some(Trouble::Changed("no annotations found on deployment".to_owned()));
+    let Some(present) = present else {
+        return (!wanted.is_empty())
+            .then(|| Trouble::Changed("no annotations found on deployment".to_owned()));
     };
     wanted.iter().find_map(|(key, value)| {
         let found = present.get(key).and_then(Value::as_str);
@@ -95,7 +96,8 @@ fn changed_spec(found: &Value, wanted: &Value, name: &str) -> Option<Trouble> {
         label(found, names::SPEC_HASH_LABEL),
         label(wanted, names::SPEC_HASH_LABEL),
     );
-    if old.is_empty() {
+    let labels = found.pointer("/metadata/labels");
+    if labels.is_none_or(|labels| labels.get(names::SPEC_HASH_LABEL).is_none()) {
         return Some(Trouble::Changed(format!(
             "deployment {name} doesn't have a spec hash, update it"
         )));

@@ -7,6 +7,7 @@ use crate::cluster::object_at;
 use crate::names;
 use crate::operator_group::apis::provided_by;
 use crate::operator_group::install_modes::InstallModes;
+use crate::operator_group::targets::select;
 use crate::operator_group::{ApiDecision, ApiSet, OperatorGroup, Surface};
 
 const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
@@ -62,7 +63,7 @@ fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
     let present = &pass.csv.metadata.annotations;
     let is_annotated = wanted
         .iter()
-        .all(|(key, value)| present.get(*key).map(String::as_str).unwrap_or_default() == *value);
+        .all(|(key, value)| present.get(*key).is_some_and(|found| found == value));
     if is_annotated {
         return Gate::Passed;
     }
@@ -73,7 +74,7 @@ fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
             }
         }
     }
-    if group.namespaces().is_empty() {
+    if select(group, pass.facts.cluster).is_ok_and(|selected| selected.is_empty()) {
         pass.set_changed(
             "Failed",
             "NoTargetNamespaces",
@@ -149,6 +150,11 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
         ApiDecision::Add | ApiDecision::Remove => {}
     }
     let annotation = surface.annotation_after(decision, provided).unwrap_or_default();
+    let recorded = group.metadata.annotations.get(names::PROVIDED_APIS_ANNOTATION);
+    // An API whose kind has a dot is read back as another one: it is never recorded as it is.
+    if decision == ApiDecision::Add && recorded == Some(&annotation) {
+        return Gate::Passed;
+    }
     let (place, name) = (&group.metadata.namespace, &group.metadata.name);
     let Some(mut object) = cluster.get(names::OPERATOR_GROUP_KIND, place, name).cloned() else {
         return Gate::Closed;

@@ -15,6 +15,11 @@ pub(super) struct Waiting {
 pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &Waiting) -> bool {
     let Waiting { phase, reason } = waiting;
     let found = trouble(pass, wanted);
+    let webhooks = webhooks::look(pass);
+    let superfluous = webhooks.superfluous.into_iter();
+    pass.outcome
+        .deleted
+        .extend(superfluous.map(|(kind, name)| (kind.to_owned(), String::new(), name)));
     if let Some(Trouble::Ended(message)) = &found {
         pass.set_changed(
             "Failed",
@@ -23,15 +28,34 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &Waiting) ->
         );
         return false;
     }
-    if !api_services::are_available(pass) {
-        pass.set(phase, reason, "apiServices not installed");
-        requeue(pass);
-        return false;
+    match api_services::are_available(pass) {
+        Ok(true) => {}
+        Ok(false) => {
+            pass.set_changed(phase, reason, "apiServices not installed");
+            requeue(pass);
+            return false;
+        }
+        Err(error) => {
+            let message = format!("APIService install failed: {error}");
+            pass.set_changed("Failed", "APIServiceInstallFailed", &message);
+            return false;
+        }
     }
-    if !webhooks::are_installed(pass) {
-        pass.set(phase, reason, "webhooks not installed");
-        requeue(pass);
-        return false;
+    match webhooks.are_installed {
+        Ok(true) => {}
+        Ok(false) => {
+            pass.set_changed(phase, reason, "webhooks not installed");
+            requeue(pass);
+            return false;
+        }
+        Err(error) => {
+            pass.set_changed(
+                "InstallReady",
+                reason,
+                &format!("Webhook install failed: {error}"),
+            );
+            return false;
+        }
     }
     match found {
         None => {

@@ -142,14 +142,16 @@ fn install_ready(pass: &mut Pass<'_>) {
 }
 
 fn installing(pass: &mut Pass<'_>) {
-    if !has_strategy(pass) || !is_computable(pass) {
+    if !has_strategy(pass) {
         return;
     }
     let waiting = Waiting {
         phase: "Installing",
         reason: "InstallWaiting",
     };
-    let is_healthy = is_healthy(pass, &waiting);
+    let Some(is_healthy) = is_healthy(pass, &waiting) else {
+        return;
+    };
     let since = text(&pass.outcome.csv, "/status/lastTransitionTime");
     let since = since.parse::<Timestamp>().ok();
     let is_late = since.is_some_and(|since| pass.now.duration_since(since) >= PATIENCE);
@@ -158,18 +160,14 @@ fn installing(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether the Deployments that are wanted are known; else they are installed again.
-fn is_computable(pass: &mut Pass<'_>) -> bool {
-    let is_computable = certificates::are_there(pass);
-    if !is_computable {
+/// Whether what is installed is healthy. Where the Deployments that are wanted are not known, nothing: they are installed
+/// again.
+fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> Option<bool> {
+    let Some(wanted) = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster) else {
         pass.set("Pending", "NeedsReinstall", BAD_INSTALL);
-    }
-    is_computable
-}
-
-fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> bool {
-    let wanted = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster);
-    check(pass, &wanted, waiting)
+        return None;
+    };
+    Some(check(pass, &wanted, waiting))
 }
 
 fn succeeded(pass: &mut Pass<'_>) {
@@ -195,14 +193,11 @@ fn succeeded(pass: &mut Pass<'_>) {
         }
         Err(error) => return invalid(pass, &error),
     }
-    if !is_computable(pass) {
-        return;
-    }
     let waiting = Waiting {
         phase: "Failed",
         reason: "ComponentUnhealthy",
     };
-    if is_healthy(pass, &waiting) {
+    if is_healthy(pass, &waiting) == Some(true) {
         let roles = api_roles(&pass.csv, pass.facts.cluster);
         pass.outcome.written.extend(roles.written);
         if let Some(error) = roles.error {
@@ -260,9 +255,6 @@ fn failed(pass: &mut Pass<'_>, group: &OperatorGroup) {
         let message = "owned APIServices need cert refresh";
         return pass.set("Pending", "NeedsCertRotation", message);
     }
-    if !is_computable(pass) {
-        return;
-    }
     let waiting = Waiting {
         phase: "Pending",
         reason: "NeedsReinstall",
@@ -278,7 +270,10 @@ fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
         return pass.retry("marked as replacement, but no replacement CSV found in cluster");
     };
     let next = if fails_forward(group) {
-        chain::last(pass, next)
+        match chain::last(pass, next) {
+            Ok(last) => last,
+            Err(error) => return pass.retry(error),
+        }
     } else {
         chain::running(pass, next)
     };

@@ -1,9 +1,6 @@
 //! The version of Kubernetes.
 
-use std::cmp::Ordering;
 use std::fmt;
-
-use semver::Prerelease;
 
 use super::{Requirement, RequirementStatus};
 use crate::csv::ClusterServiceVersion;
@@ -12,33 +9,24 @@ use crate::names;
 /// A version of three numbers, which may have leading zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
-    numbers: [u64; 3],
-    prerelease: Prerelease,
-    /// With its plus; without any meaning.
+    numbers: [i64; 3],
+    prerelease: String,
     build: String,
 }
 
 impl Version {
     /// The version, without a leading `v`; `None` unless it has exactly three numbers.
     fn parse(text: &str) -> Option<Self> {
-        let (rest, build) = split(text, '+');
-        let (numbers, prerelease) = split(rest, '-');
+        let (rest, build) = text.split_once('+').unwrap_or((text, ""));
+        let (numbers, prerelease) = rest.split_once('-').unwrap_or((rest, ""));
         let mut parts = numbers.split('.').map(number);
         let numbers = [parts.next()??, parts.next()??, parts.next()??];
-        if parts.next().is_some() {
-            return None;
-        }
-        let prerelease = Prerelease::new(prerelease.strip_prefix('-').unwrap_or_default()).ok()?;
-        Some(Self {
+        let is_version = parts.next().is_none() && is_identifier(prerelease) && is_identifier(build);
+        is_version.then(|| Self {
             numbers,
-            prerelease,
+            prerelease: prerelease.to_owned(),
             build: build.to_owned(),
         })
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        let numbers = self.numbers.cmp(&other.numbers);
-        numbers.then_with(|| self.prerelease.cmp(&other.prerelease))
     }
 }
 
@@ -46,19 +34,27 @@ impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [major, minor, patch] = self.numbers;
         write!(formatter, "{major}.{minor}.{patch}")?;
-        if !self.prerelease.is_empty() {
-            write!(formatter, "-{}", self.prerelease)?;
+        for (separator, part) in [('-', &self.prerelease), ('+', &self.build)] {
+            if !part.is_empty() {
+                write!(formatter, "{separator}{part}")?;
+            }
         }
-        formatter.write_str(&self.build)
+        Ok(())
     }
 }
 
-fn split(text: &str, separator: char) -> (&str, &str) {
-    text.find(separator)
-        .map_or((text, ""), |position| text.split_at(position))
+/// Whether a text is empty or consists of identifiers between dots. Numbers may have leading zeros.
+fn is_identifier(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.is_empty() || text.split('.').all(is_part)
 }
 
-fn number(text: &str) -> Option<u64> {
+fn number(text: &str) -> Option<i64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
@@ -79,11 +75,13 @@ pub(super) fn requirement(csv: &ClusterServiceVersion, server: Option<&str>) -> 
 fn compare(wanted: &str, server: Option<&str>) -> Result<String, String> {
     let server = server.ok_or("Server version discovery error")?;
     // A pre-release counts as the release: distributions mark their builds so.
-    let (release, _) = split(server.strip_prefix('v').unwrap_or(server), '-');
+    let server_version = server.strip_prefix('v').unwrap_or(server);
+    let release = server_version.split('-').next().unwrap_or_default();
     let running = Version::parse(release).ok_or("Server version parsing error")?;
     let oldest =
         Version::parse(wanted.strip_prefix('v').unwrap_or(wanted)).ok_or("CSV version parsing error")?;
-    if oldest.compare(&running) == Ordering::Greater {
+    // The server has no pre-release here, and one of the wanted version is older than its release.
+    if oldest.numbers > running.numbers {
         return Err(format!(
             "CSV version requirement not met: minKubeVersion ({wanted}) > server version ({running})"
         ));
@@ -111,6 +109,9 @@ mod tests {
             ("1.10", "v1.10.0", false),
             ("1.10.0.0", "v1.10.0", false),
             ("1.10.x", "v1.10.0", false),
+            ("1.10.0-01", "v1.10.0", true),
+            ("1.10.0-a..b", "v1.10.0", false),
+            ("1.10.0", "v1.10.0+k3s~1", false),
         ] {
             assert_eq!(
                 compare(wanted, Some(server)).is_ok(),

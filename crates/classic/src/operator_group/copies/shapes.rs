@@ -1,7 +1,7 @@
-//! The Go types of a ClusterServiceVersion. A DeploymentSpec is written with sorted keys: the hashes of copies are
-//! compared with each other only.
+//! The Go types of a ClusterServiceVersion.
 
-use crate::wire::{Field, Shape};
+use crate::wire::deployment::{DEPLOYMENT_SPEC, EMPTY_DEPLOYMENT};
+use crate::wire::{Field, SELECTOR, Shape};
 
 const TEXT: &str = "\"\"";
 const PLAIN: Shape = Shape::Plain;
@@ -70,7 +70,7 @@ const STRATEGY: Shape = Shape::Struct(&[
 ]);
 const DEPLOYMENT: Shape = Shape::Struct(&[
     text("name"),
-    Field::always("spec", "{}", PLAIN),
+    Field::always("spec", EMPTY_DEPLOYMENT, DEPLOYMENT_SPEC),
     optional("label"),
 ]);
 /// What a service account may do.
@@ -157,12 +157,6 @@ const MAINTAINER: Shape = Shape::Struct(&[optional("name"), optional("email")]);
 const LINK: Shape = Shape::Struct(&[optional("name"), optional("url")]);
 const ICON: Shape = Shape::Struct(&[text("base64data"), text("mediatype")]);
 const INSTALL_MODE: Shape = Shape::Struct(&[text("type"), Field::always("supported", "false", PLAIN)]);
-/// A label selector.
-pub(crate) const SELECTOR: Shape = Shape::Struct(&[
-    optional("matchLabels"),
-    Field::optional("matchExpressions", Shape::List(&EXPRESSION)),
-]);
-const EXPRESSION: Shape = Shape::Struct(&[text("key"), text("operator"), optional("values")]);
 const CLEANUP: Shape = Shape::Struct(&[Field::always("enabled", "false", PLAIN)]);
 const RELATED_IMAGE: Shape = Shape::Struct(&[text("name"), text("image")]);
 

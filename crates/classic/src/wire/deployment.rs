@@ -1,7 +1,6 @@
 //! The Go type of a DeploymentSpec, whose JSON the label `olm.deployment-spec-hash` is the hash of.
 
-use crate::operator_group::copies::SELECTOR;
-use crate::wire::{Field, Shape};
+use crate::wire::{Field, SELECTOR, Shape};
 
 mod volumes;
 
@@ -25,8 +24,11 @@ const fn pointer(name: &'static str) -> Field {
     Field::pointer(name, PLAIN)
 }
 
+/// What a DeploymentSpec without fields is written as.
+pub(crate) const EMPTY_DEPLOYMENT: &str =
+    r#"{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}}"#;
 /// A DeploymentSpec.
-pub(super) const DEPLOYMENT_SPEC: Shape = Shape::Struct(&[
+pub(crate) const DEPLOYMENT_SPEC: Shape = Shape::Struct(&[
     pointer("replicas"),
     Field::always("selector", "null", SELECTOR),
     Field::always(
