@@ -7,7 +7,7 @@ use olm_platform::tls::certificate::Files;
 use olm_platform::tls::{ReloadingCertificate, TlsError, ephemeral_certificate, from_files};
 
 use crate::args::PackageArgs;
-use crate::run::Base;
+use crate::base::Base;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
