@@ -55,7 +55,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         Command::OlmOperator(args) => {
             let classic = args.classic.clone();
             lead(&classic, "olm-operator", shutdown, move |base| {
-                operator::run(base, args)
+                operator::run(base, *args)
             })
             .await
         }
@@ -68,8 +68,12 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         }
         Command::Packageserver(args) => {
             let base = base(&args.classic, "packageserver", &shutdown).await?;
-            serve(&args.classic, &base, true_flag()).await?;
-            packages::run(base, args).await
+            let started = Arc::new(AtomicBool::new(false));
+            serve(&args.classic, &base, Arc::clone(&started)).await?;
+            shutdown.spawn("memory", memory::give_back(shutdown.token()));
+            packages::run(&base, &args, started).await?;
+            let own = base.writer.own().clone();
+            Ok(run_until_end(own, None, watch::Sender::new(true), &shutdown).await?)
         }
         Command::Version => Ok(()),
     }
@@ -173,10 +177,6 @@ async fn serve(args: &ClassicArgs, base: &Base, started: Arc<AtomicBool>) -> any
             .context("cannot open the health port")?;
     }
     Ok(())
-}
-
-fn true_flag() -> Arc<AtomicBool> {
-    Arc::new(AtomicBool::new(true))
 }
 
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]
