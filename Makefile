@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: run-classic minors rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ worst: ## prints the memory that catalogs take which are made to take as much as
 race: ## ROUNDS random steps (10000) against approvals; prints what was applied and fails where it was not approved as such
 	$(PROGRAMS)
 	RACE_ROUNDS=$${ROUNDS:-10000} $(CARGO) test $(RELEASE) -p olm-test --test approval race -- --nocapture
+
+faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL goes on, FAULTS_ONLY=WORKLOAD,… chooses
+	$(PROGRAMS)
+	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check

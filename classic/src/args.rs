@@ -19,11 +19,11 @@ pub struct Args {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Installs ClusterServiceVersions, and reconciles OperatorGroups, OperatorConditions, Operators and OLMConfig.
-    OlmOperator(OperatorArgs),
+    OlmOperator(Box<OperatorArgs>),
     /// Serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
     CatalogOperator(Box<CatalogArgs>),
     /// Serves PackageManifests as an aggregated API.
-    Packageserver(PackageArgs),
+    Packageserver(Box<PackageArgs>),
     /// Prints the version.
     Version,
 }
@@ -41,7 +41,8 @@ pub struct ClassicArgs {
     /// How many objects are worked on at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
-    /// Accepted for compatibility: objects are followed, and looked at again when they change.
+    /// How long the packages of a catalog count as fresh although it does not change, `12h` where nothing is given. The other
+    /// programs accept it: they follow objects.
     #[arg(long, default_value = "", hide = true)]
     pub interval: String,
     /// Accepted for compatibility: all namespaces are watched.
@@ -138,7 +139,120 @@ pub struct RegistryArgs {
 /// Flags of `packageserver`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PackageArgs {
+    /// Namespace whose catalogs every namespace sees; empty: that of OLM classic.
+    #[arg(long, env = "OLM_GLOBAL_NAMESPACE", default_value = "")]
+    pub global_namespace: String,
+    /// Port of the API (HTTPS).
+    #[arg(long, env = "OLM_SECURE_PORT", default_value_t = 5443)]
+    pub secure_port: u16,
+    /// Address of the API; empty: all addresses.
+    #[arg(long, env = "OLM_BIND_ADDRESS", default_value = "")]
+    pub bind_address: String,
+    /// Directory with `apiserver.crt` and `apiserver.key`, which are served when they are there and no flag names others.
+    #[arg(
+        long,
+        env = "OLM_CERT_DIR",
+        default_value = "/apiserver.local.config/certificates"
+    )]
+    pub cert_dir: PathBuf,
+    /// Certificate chain of the API, PEM; empty: `--tls-cert`, else that of `--cert-dir`, else one made for this process.
+    #[arg(long, env = "OLM_TLS_CERT_FILE", default_value = "")]
+    pub tls_cert_file: String,
+    /// Private key of `--tls-cert-file`, PEM.
+    #[arg(long, env = "OLM_TLS_PRIVATE_KEY_FILE", default_value = "")]
+    pub tls_private_key_file: String,
+    /// Authority of clients with certificates, PEM, in the place of the one that the API server names.
+    #[arg(long = "client-ca-file", env = "OLM_CLIENT_CA_FILE", default_value = "")]
+    pub client_ca_file: String,
+    /// Authority of the front proxy, PEM, in the place of the one that the API server names.
+    #[arg(long, env = "OLM_REQUESTHEADER_CLIENT_CA_FILE", default_value = "")]
+    pub requestheader_client_ca_file: String,
+    /// Names of the front proxy, comma-separated, in the place of those that the API server names.
+    #[arg(long, env = "OLM_REQUESTHEADER_ALLOWED_NAMES", value_delimiter = ',')]
+    pub requestheader_allowed_names: Vec<String>,
+    /// Headers with the user's name, comma-separated, in the place of those that the API server names.
+    #[arg(long, env = "OLM_REQUESTHEADER_USERNAME_HEADERS", value_delimiter = ',')]
+    pub requestheader_username_headers: Vec<String>,
+    /// Headers with the user's UID, likewise.
+    #[arg(long, env = "OLM_REQUESTHEADER_UID_HEADERS", value_delimiter = ',')]
+    pub requestheader_uid_headers: Vec<String>,
+    /// Headers with the user's groups, likewise.
+    #[arg(long, env = "OLM_REQUESTHEADER_GROUP_HEADERS", value_delimiter = ',')]
+    pub requestheader_group_headers: Vec<String>,
+    /// What headers with more about the user begin with, likewise.
+    #[arg(long, env = "OLM_REQUESTHEADER_EXTRA_HEADERS_PREFIX", value_delimiter = ',')]
+    pub requestheader_extra_headers_prefix: Vec<String>,
+    #[command(flatten)]
+    served: ServedArgs,
     /// Flags of all three programs.
     #[command(flatten)]
     pub classic: ClassicArgs,
+}
+
+/// Flags that servers of aggregated APIs in Go have and that mean nothing here: the API server is always asked, its answers
+/// count for 10 s, and `--tls-profile` says what TLS offers.
+#[derive(Debug, Clone, clap::Args)]
+struct ServedArgs {
+    #[arg(long = "authentication-kubeconfig", hide = true)]
+    _authentication_kubeconfig: Option<String>,
+    #[arg(long = "authentication-skip-lookup", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _authentication_skip_lookup: Option<String>,
+    #[arg(long = "authentication-token-webhook-cache-ttl", hide = true)]
+    _authentication_token_webhook_cache_ttl: Option<String>,
+    #[arg(long = "authentication-tolerate-lookup-failure", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _authentication_tolerate_lookup_failure: Option<String>,
+    #[arg(long = "authorization-always-allow-paths", hide = true)]
+    _authorization_always_allow_paths: Option<String>,
+    #[arg(long = "authorization-kubeconfig", hide = true)]
+    _authorization_kubeconfig: Option<String>,
+    #[arg(long = "authorization-webhook-cache-authorized-ttl", hide = true)]
+    _authorization_webhook_cache_authorized_ttl: Option<String>,
+    #[arg(long = "authorization-webhook-cache-unauthorized-ttl", hide = true)]
+    _authorization_webhook_cache_unauthorized_ttl: Option<String>,
+    #[arg(long = "disable-http2-serving", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _disable_http2_serving: Option<String>,
+    #[arg(long = "http2-max-streams-per-connection", hide = true)]
+    _http2_max_streams_per_connection: Option<String>,
+    #[arg(long = "permit-address-sharing", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _permit_address_sharing: Option<String>,
+    #[arg(long = "permit-port-sharing", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _permit_port_sharing: Option<String>,
+    #[arg(long = "tls-cipher-suites", hide = true)]
+    _tls_cipher_suites: Option<String>,
+    #[arg(long = "tls-min-version", hide = true)]
+    _tls_min_version: Option<String>,
+    #[arg(long = "tls-sni-cert-key", hide = true)]
+    _tls_sni_cert_key: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packageserver_takes_the_flags_of_the_go_implementation() {
+        let args = Args::try_parse_from([
+            "classic",
+            "packageserver",
+            "-v=4",
+            "--secure-port",
+            "5444",
+            "--global-namespace",
+            "openshift-marketplace",
+            "--interval=5m",
+            "--debug",
+            "--tls-cipher-suites=TLS_AES_128_GCM_SHA256",
+            "--tls-min-version",
+            "VersionTLS12",
+            "--authentication-skip-lookup",
+            "--requestheader-allowed-names=a,b",
+        ]);
+        let Command::Packageserver(args) = args.unwrap().command else {
+            panic!("another program");
+        };
+        assert_eq!(args.secure_port, 5444);
+        assert_eq!(args.global_namespace, "openshift-marketplace");
+        assert_eq!(args.requestheader_allowed_names, ["a", "b"]);
+        assert_eq!((args.classic.interval.as_str(), args.classic.debug), ("5m", true));
+    }
 }

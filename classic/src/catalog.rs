@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::args::CatalogArgs;
+use crate::base::Base;
 use crate::registry::sources::{self, Sources};
-use crate::run::Base;
 
 /// Runs the controllers until the process ends.
 pub async fn run(base: Arc<Base>, args: CatalogArgs) {

@@ -13,6 +13,7 @@
 //! rights, content of bundles under the account of the OperatorGroup, else under `--classic-account`.
 
 pub mod args;
+pub mod base;
 pub mod catalog;
 pub mod objects;
 pub mod operator;

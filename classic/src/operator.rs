@@ -3,7 +3,8 @@
 //! - [`wake`] says what there is to do after a change, as keys of one queue ([`work`]);
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
-//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of them;
+//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of
+//!   them;
 //! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;
 //! - [`metrics`] counts.
@@ -32,9 +33,9 @@ use self::context::Context;
 use self::wake::{Tasks, Urgency};
 use self::work::{Name, Work};
 use crate::args::OperatorArgs;
+use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::objects::store::Change;
-use crate::run::Base;
 
 /// The kinds that are followed.
 const KINDS: &[Kind] = &[

@@ -1,12 +1,11 @@
-//! Wiring: what all three programs stand on, and which one runs.
+//! Wiring: which program runs, and what it stands on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use kube::Config;
 use olm_cluster::discover::Discovery;
-use olm_cluster::identity::{AccountName, Accounts};
+use olm_cluster::identity::Accounts;
 use olm_platform::admin::{self, Readiness};
 use olm_platform::events::Events;
 use olm_platform::gate::Gate;
@@ -20,56 +19,13 @@ use olm_platform::{client, identity, log, memory};
 use tokio::sync::watch;
 
 use crate::args::{Args, ClassicArgs, Command};
-use crate::objects::kinds::Kind;
+pub use crate::base::Base;
 use crate::objects::store::Store;
 use crate::objects::write::Writer;
 use crate::{catalog, operator, packages};
 
 /// The namespace of OLM classic when no flag and no Pod names one.
 const NAMESPACE: &str = "olm";
-
-/// What a program stands on.
-pub struct Base {
-    /// The namespace of OLM classic.
-    pub namespace: String,
-    /// How to reach the API server.
-    pub config: Config,
-    /// The followed objects.
-    pub store: Arc<Store>,
-    /// Writes objects.
-    pub writer: Arc<Writer>,
-    /// Records events.
-    pub events: Events,
-    /// The kinds that the cluster serves.
-    pub discovery: Arc<Discovery>,
-    /// The account for content where the OperatorGroup names none.
-    pub account: Option<AccountName>,
-    /// How many objects are worked on at once.
-    pub concurrency: usize,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// When the program ends.
-    pub shutdown: Shutdown,
-}
-
-impl Base {
-    /// Follows these kinds until the process ends, and waits until their objects are listed.
-    pub async fn follow(self: &Arc<Self>, kinds: &'static [Kind]) {
-        let (base, stop) = (Arc::clone(self), self.shutdown.token());
-        self.store.expect(kinds.len());
-        self.shutdown.spawn("watches", async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = base.store.follow(base.writer.own(), kinds) => {}
-            }
-        });
-        let stop = self.shutdown.token();
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.store.wait_until_listed() => {}
-        }
-    }
-}
 
 /// Runs the program that the command names, until it is asked to stop.
 ///
@@ -99,7 +55,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         Command::OlmOperator(args) => {
             let classic = args.classic.clone();
             lead(&classic, "olm-operator", shutdown, move |base| {
-                operator::run(base, args)
+                operator::run(base, *args)
             })
             .await
         }
@@ -112,8 +68,12 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         }
         Command::Packageserver(args) => {
             let base = base(&args.classic, "packageserver", &shutdown).await?;
-            serve(&args.classic, &base, true_flag()).await?;
-            packages::run(base, args).await
+            let started = Arc::new(AtomicBool::new(false));
+            serve(&args.classic, &base, Arc::clone(&started)).await?;
+            shutdown.spawn("memory", memory::give_back(shutdown.token()));
+            packages::run(&base, &args, started).await?;
+            let own = base.writer.own().clone();
+            Ok(run_until_end(own, None, watch::Sender::new(true), &shutdown).await?)
         }
         Command::Version => Ok(()),
     }
@@ -217,10 +177,6 @@ async fn serve(args: &ClassicArgs, base: &Base, started: Arc<AtomicBool>) -> any
             .context("cannot open the health port")?;
     }
     Ok(())
-}
-
-fn true_flag() -> Arc<AtomicBool> {
-    Arc::new(AtomicBool::new(true))
 }
 
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]

@@ -123,7 +123,10 @@ impl Page {
 pub fn generated() -> Result<Vec<(&'static str, String)>> {
     [
         ("reference/olm.md", &["olm"][..]),
-        ("reference/managers.md", &["catalogd", "operator-controller"][..]),
+        (
+            "reference/managers.md",
+            &["catalogd", "operator-controller", "classic"][..],
+        ),
     ]
     .into_iter()
     .map(|(path, programs)| {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use olm_api::names::SYSTEM_NAMESPACE;
 use olm_api::{ClusterExtension, ClusterObjectSet, conditions};
 use olm_rollout::content::{SecretContent, resolve, secrets_of};
@@ -59,10 +59,10 @@ pub fn revisions(world: &World) -> Api<ClusterObjectSet> {
 ///
 /// # Errors
 /// A Secret is gone or does not hold what the revision says.
-pub async fn content(world: &World, set: &ClusterObjectSet) -> Result<Vec<Value>> {
+pub async fn content(client: &Client, set: &ClusterObjectSet) -> Result<Vec<Value>> {
     let mut secrets = BTreeMap::new();
     for name in secrets_of(&set.spec, SYSTEM_NAMESPACE).into_keys() {
-        let api: Api<Secret> = Api::namespaced(world.client.clone(), &name.namespace);
+        let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
         let secret = api.get(&name.name).await?;
         let data = secret.data.unwrap_or_default().into_iter();
         let content = SecretContent {

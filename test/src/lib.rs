@@ -1,7 +1,6 @@
 //! The proving ground: a real control plane and registry, the runners of recorded cases and real data, the samples.
 
 pub mod bench;
-pub mod classic;
 pub mod cluster;
 pub mod conformance;
 pub mod dist;
@@ -18,4 +17,4 @@ pub mod world;
 
 pub use cluster::objects;
 pub use dist::images;
-pub use world::shared;
+pub use world::{classic, faults, shared};

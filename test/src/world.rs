@@ -1,6 +1,8 @@
 //! The whole product on a simulated node: a cluster, a registry, both managers as processes with the rights that the shipped
 //! manifests give them, and images made on the spot.
 
+pub mod classic;
+pub mod faults;
 mod lab;
 mod manager;
 mod passage;
@@ -64,6 +66,10 @@ pub struct Options {
     pub catalogs: Option<String>,
     /// The manifests to apply, a folder of the repository; `manifests/base` when empty.
     pub manifests: &'static str,
+    /// Where catalogd reaches the API server, as `http://HOST:PORT`; directly when absent.
+    pub catalogd_server: Option<String>,
+    /// Where operator-controller reaches the API server, as `http://HOST:PORT`; directly when absent.
+    pub operator_controller_server: Option<String>,
 }
 
 impl World {
@@ -83,11 +89,17 @@ impl World {
     /// When one does not start.
     pub async fn over(lab: Lab, options: Options) -> Result<Self> {
         let content = options.catalogs.map_or_else(free_address, Ok)?;
-        let catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
+        let mut catalogd = Manager::catalogd(&lab, "catalogd", &content, options.catalogd).await?;
         let mut arguments = vec![format!("--catalogd-address={content}")];
         arguments.extend(options.operator_controller);
-        let operator_controller =
+        let mut operator_controller =
             Manager::operator_controller(&lab, "operator-controller", arguments).await?;
+        for (manager, server) in [
+            (&mut catalogd, options.catalogd_server),
+            (&mut operator_controller, options.operator_controller_server),
+        ] {
+            server.map_or(Ok(()), |server| manager.go_through(&server))?;
+        }
         let mut world = Self {
             lab,
             catalogd,

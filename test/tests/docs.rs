@@ -237,7 +237,9 @@ fn words<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
 
 #[test]
 fn names_of_annotations_and_labels_exist() -> Result<()> {
-    let names = std::fs::read_to_string(repository().join("api/src/names.rs"))?;
+    let names = ["api/src/names.rs", "crates/classic/src/names.rs"]
+        .map(|path| std::fs::read_to_string(repository().join(path)));
+    let names: String = names.into_iter().collect::<Result<_, _>>()?;
     let ours = format!("{}/", olm_api::names::GROUP);
     for page in pages()? {
         for name in words(&page.text, &ours).filter(|name| !name.is_empty()) {

@@ -105,11 +105,11 @@ async fn is_what_was_applied(world: &World, plan: &Value, from: Option<&str>, to
         None => None,
     };
     let before = match &installed {
-        Some(set) => content(world, set).await?,
+        Some(set) => content(&world.client, set).await?,
         None => Vec::new(),
     };
     let set = revisions(world).get(to).await?;
-    let after = content(world, &set).await?;
+    let after = content(&world.client, &set).await?;
     let mut wanted = BundleIdentity::of(&set);
     plan["wanted"]["image"]
         .as_str()

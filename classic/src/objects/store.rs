@@ -48,8 +48,8 @@ pub struct Store {
     listed: Notify,
 }
 
-/// Objects that are gone, with the version of their deletion: an answer to a write that comes in after the deletion was seen
-/// must not bring them back.
+/// Objects that are gone, with the version of their deletion: an answer to a write that comes in after the deletion was
+/// seen must not bring them back.
 #[derive(Default)]
 struct Gone(VecDeque<((&'static str, String, String), u64)>);
 

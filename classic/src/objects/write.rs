@@ -1,7 +1,7 @@
 //! Writes what a pass returns.
 //!
-//! Objects of our own API group, and records of OLM such as labels of namespaces, are replaced with the program's own rights,
-//! on the version that the pass has read. Content of bundles is applied under an account.
+//! Objects of our own API group, and records of OLM such as labels of namespaces, are replaced with the program's own
+//! rights, on the version that the pass has read. Content of bundles is applied under an account.
 
 use std::sync::Arc;
 
@@ -67,7 +67,8 @@ impl Writer {
     /// A client that acts as the actor.
     ///
     /// # Errors
-    /// When the account has no token: [`FailureKind::Forbidden`] where it does not exist or the program may not have one.
+    /// When the account has no token: [`FailureKind::Forbidden`] where it does not exist or the program may not have
+    /// one.
     pub async fn client(&self, actor: &Actor) -> Result<Client, Failure> {
         match actor {
             Actor::Own => Ok(self.own.clone()),
@@ -124,8 +125,8 @@ impl Writer {
         target.read().await
     }
 
-    /// Creates the object, or replaces what differs of it: metadata and content first, then the status. It insists on the
-    /// resourceVersion of `wanted`, where it has one.
+    /// Creates the object, or replaces what differs of it: metadata and content first, then the status. It insists on
+    /// the resourceVersion of `wanted`, where it has one.
     ///
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.

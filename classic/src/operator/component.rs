@@ -2,8 +2,8 @@
 
 use olm_classic::cluster::text;
 use olm_classic::csv::ClusterServiceVersion;
+use olm_classic::csv::component::{self, Decision, Unlabelled};
 use olm_classic::names;
-use olm_classic::operator::{self, Decision, Unlabelled};
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Map, Value, json};
@@ -16,17 +16,17 @@ use crate::objects::write::Actor;
 /// Writes or deletes an Operator.
 pub async fn reconcile(context: &Context, name: &str) -> Outcome {
     let cluster = context.snapshot();
-    let result = match operator::decide(name, &cluster) {
+    let result = match component::decide(name, &cluster) {
         Decision::Keep => return Outcome::Done,
         Decision::Write(wanted) => context.writer().write(&Actor::Own, &wanted).await.map(drop),
-        Decision::Delete => match cluster.get(operator::KIND, "", name) {
+        Decision::Delete => match cluster.get(component::KIND, "", name) {
             Some(found) => context.writer().delete(&Actor::Own, found).await,
             None => Ok(()),
         },
     };
     match result {
         Ok(()) => Outcome::Done,
-        Err(failure) => after(operator::KIND, name, &failure),
+        Err(failure) => after(component::KIND, name, &failure),
     }
 }
 
@@ -36,7 +36,7 @@ pub async fn label_subscription(context: &Context, name: &Name) -> Outcome {
     let Some(subscription) = cluster.get(names::SUBSCRIPTION_KIND, &name.namespace, &name.name) else {
         return Outcome::Done;
     };
-    for unlabelled in operator::of_subscription(subscription, &cluster) {
+    for unlabelled in component::of_subscription(subscription, &cluster) {
         if let Err(failure) = label(context, &Actor::Own, &unlabelled).await {
             return after(names::SUBSCRIPTION_KIND, &name.to_string(), &failure);
         }
@@ -56,7 +56,7 @@ pub async fn label_owned(context: &Context, name: &Name) -> Outcome {
     if csv.is_copy() {
         return Outcome::Done;
     }
-    for unlabelled in operator::of_csv(object, &csv, &cluster) {
+    for unlabelled in component::of_csv(object, &csv, &cluster) {
         let is_ours = text(unlabelled.object, "/kind") == names::OPERATOR_CONDITION_KIND;
         let actor = if is_ours {
             Actor::Own

@@ -2,8 +2,8 @@
 
 use olm_classic::cluster::text;
 use olm_classic::csv::ClusterServiceVersion;
+use olm_classic::csv::condition::pass;
 use olm_classic::names;
-use olm_classic::operator_condition::pass;
 use olm_platform::queue::Outcome;
 
 use super::context::Context;

@@ -19,9 +19,9 @@ use super::known::Known;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;
+use crate::base::Base;
 use crate::objects::account::account;
 use crate::objects::write::{Actor, Writer};
-use crate::run::Base;
 
 /// How old the known version of the API server may be.
 const VERSION_AGE: Duration = Duration::from_mins(1);
@@ -124,7 +124,8 @@ impl Context {
         Ok(served.into_iter().collect())
     }
 
-    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not say.
+    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not
+    /// say.
     pub async fn server_version(&self, csv: &ClusterServiceVersion) -> Option<String> {
         if csv.spec.min_kube_version.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! Copies of ClusterServiceVersions in the namespaces that their OperatorGroups select.
 //!
-//! Of a copy only its metadata is followed, and the hashes of what it held when it was last read or written are kept. One that
-//! others have changed is read again.
+//! Of a copy only its metadata is followed, and the hashes of what it held when it was last read or written are kept.
+//! One that others have changed is read again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! ClusterServiceVersions: passes until nothing changes, and what they want done.
 //!
-//! Passes of one run see each other's phases before these are written: an installation that fails as it did before changes
-//! nothing in the cluster.
+//! Passes of one run see each other's phases before these are written: an installation that fails as it did before
+//! changes nothing in the cluster.
 
 mod act;
 mod clean;
@@ -11,6 +11,7 @@ mod settle;
 pub use clean::remove;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,11 +23,11 @@ use olm_classic::names;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 use super::certificates::Authority;
 use super::context::{Context, written_time};
 use super::work::Name;
+use crate::objects::write::Actor;
 
 /// The reason that nothing but other rights ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
@@ -178,10 +179,7 @@ async fn with_finalizer(context: &Context, object: Value) -> Result<Value, Failu
             list.push(names::CLEANUP_FINALIZER.into());
         }
     }
-    context
-        .writer()
-        .write(&crate::objects::write::Actor::Own, &wanted)
-        .await
+    context.writer().write(&Actor::Own, &wanted).await
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]

@@ -1,5 +1,7 @@
 //! What is counted of ClusterServiceVersions, under the names that alerts and dashboards know.
 
+use std::collections::BTreeMap;
+
 use olm_classic::cluster::{Cluster, text};
 use olm_classic::names;
 use parking_lot::Mutex;
@@ -7,7 +9,6 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use super::work::Name;
 

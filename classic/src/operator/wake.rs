@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use olm_classic::cluster::{Cluster, items, label, text};
+use olm_classic::csv::component::{KIND, named_by};
 use olm_classic::names;
-use olm_classic::operator::{KIND, named_by};
 use serde_json::Value;
 
 use super::work::{Name, Work};

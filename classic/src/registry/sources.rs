@@ -19,9 +19,9 @@ use super::catalog::Listing;
 use super::controller::{Content, Context, pass};
 use super::pull::Contents;
 use crate::args::CatalogArgs;
+use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::objects::store::Change;
-use crate::run::Base;
 
 /// The kinds that the controller reads. Its caller follows them.
 pub const KINDS: &[Kind] = &[

@@ -1,5 +1,10 @@
 //! ClusterServiceVersions.
+//!
+//! - [`phases`] is one pass over one, [`requirements`] what it needs;
+//! - [`condition`] is the OperatorCondition beside it, [`component`] the Operator that it belongs to.
 
+pub mod component;
+pub mod condition;
 pub mod phases;
 pub mod requirements;
 

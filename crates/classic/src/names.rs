@@ -117,3 +117,11 @@ pub const PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
 pub const GENERATED_BY_ANNOTATION: &str = "olm.generated-by";
 /// The annotation of a ConfigMap with an unpacked bundle: how its files are encoded.
 pub const CONTENT_ENCODING_ANNOTATION: &str = "olm.contentEncoding";
+/// The API group of PackageManifests.
+pub const PACKAGE_GROUP: &str = "packages.operators.coreos.com";
+/// The apiVersion of PackageManifests.
+pub const PACKAGE_API_VERSION: &str = "packages.operators.coreos.com/v1";
+/// The kind of PackageManifests.
+pub const PACKAGE_MANIFEST_KIND: &str = "PackageManifest";
+/// The plural of PackageManifests.
+pub const PACKAGE_MANIFESTS: &str = "packagemanifests";

@@ -1,5 +1,6 @@
 //! The PackageManifests that the catalogs of a cluster give.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use olm_fbc::Catalog;
@@ -8,15 +9,15 @@ use olm_version::blang::{parse_tolerant, parse_version};
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{items, text};
-use crate::registry::{BundleMessage, DeprecationMessage, Registry};
+use crate::names;
+use crate::registry::{BundleMessage, DeprecationMessage, PackageMessage, Registry};
 
 mod icon;
 mod selectors;
 
-pub use icon::{IconAnswer, icon};
+pub use icon::{DEFAULT_ICON, IconAnswer, Picture, SVG, icon};
 pub use selectors::{FieldSelectorError, LabelSelectorError, label_selector, name_of_field_selector};
 
-const API_VERSION: &str = "packages.operators.coreos.com/v1";
 /// The property that hides a bundle from the entries of its channels.
 const DEPRECATED: &str = "olm.deprecated";
 /// Labels that a package has where nothing says on what it runs.
@@ -47,10 +48,48 @@ pub struct Source<'a> {
 pub struct PackageManifest {
     /// The object.
     pub object: Value,
-    /// The channel that it describes the package by.
-    pub channel: String,
-    /// The first icon of that channel's head: media type and base64.
-    pub icon: Option<(String, String)>,
+    /// The first icon of the head of the channel that it describes the package by.
+    pub picture: Option<Picture>,
+}
+
+/// What an entry of a channel says of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    channel: String,
+    name: String,
+    version: String,
+    deprecation: Option<DeprecationMessage>,
+}
+
+impl Entry {
+    /// The entry of a bundle in its channel; nothing for a bundle that says that it must not be shown.
+    pub fn new(bundle: &BundleMessage) -> Option<Self> {
+        let is_shown = bundle.properties.iter().all(|found| found.kind != DEPRECATED);
+        is_shown.then(|| Self {
+            channel: bundle.channel_name.clone(),
+            name: bundle.csv_name.clone(),
+            version: bundle.version.clone(),
+            deprecation: bundle.deprecation.clone(),
+        })
+    }
+
+    /// The bytes that it takes, roughly.
+    pub fn size(&self) -> usize {
+        let deprecation = self.deprecation.as_ref().map_or(0, |found| found.message.len());
+        size_of::<Self>() + self.channel.len() + self.name.len() + self.version.len() + deprecation
+    }
+}
+
+/// The order of CatalogSources where several have a package: those of the namespace that is asked, the highest priority, the
+/// name.
+pub fn rank<'a>(source: &'a Value, namespace: &str) -> impl Ord + use<'a> {
+    let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
+    (
+        text(source, "/metadata/namespace") != namespace,
+        Reverse(priority.unwrap_or_default()),
+        text(source, "/metadata/namespace"),
+        text(source, "/metadata/name"),
+    )
 }
 
 /// Those that a namespace sees, of its own catalogs first, then of the global ones; all, for an empty namespace. `global` is the
@@ -64,7 +103,7 @@ pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<P
             namespace.is_empty() || place == namespace || place == global
         })
         .collect();
-    seen.sort_by_key(|source| place(source) != namespace);
+    seen.sort_by_key(|source| rank(source.object, namespace));
     let mut found = Vec::new();
     for source in seen {
         let own = place(&source);
@@ -75,16 +114,22 @@ pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<P
         };
         let registry = Registry::new(source.catalog);
         // Once for the catalog: a list of all bundles for each package takes minutes for a large one.
-        let mut bundles: BTreeMap<String, Vec<BundleMessage>> = BTreeMap::new();
+        let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for bundle in registry.list_bundles() {
-            bundles
-                .entry(bundle.package_name.clone())
-                .or_default()
-                .push(bundle);
+            let entry = Entry::new(&bundle);
+            entries.entry(bundle.package_name).or_default().extend(entry);
         }
         for name in registry.list_packages() {
-            let bundles = bundles.remove(name).unwrap_or_default();
-            found.extend(manifest(source.object, &registry, &bundles, name, shown));
+            let entries = entries.remove(name).unwrap_or_default();
+            let Ok(package) = registry.get_package(name) else {
+                continue;
+            };
+            let heads = package.channels.iter().filter_map(|channel| {
+                let head = registry.get_bundle_for_channel(name, &channel.name).ok()?;
+                Some((channel.name.clone(), head.csv_json))
+            });
+            let heads: BTreeMap<String, String> = heads.collect();
+            found.extend(manifest(source.object, &package, &heads, &entries, shown));
         }
     }
     found
@@ -97,27 +142,28 @@ struct Described {
     value: Value,
 }
 
-fn manifest(
+/// The PackageManifest of a package as a registry describes it: `heads` has the ClusterServiceVersions (JSON) of the heads
+/// that can be read, by channel, `entries` the entries of all channels. `namespace` is the one that the object is shown in.
+/// Nothing where no head can be read.
+pub fn manifest(
     source: &Value,
-    registry: &Registry<'_>,
-    bundles: &[BundleMessage],
-    name: &str,
+    package: &PackageMessage,
+    heads: &BTreeMap<String, String>,
+    entries: &[Entry],
     namespace: &str,
 ) -> Option<PackageManifest> {
-    let package = registry.get_package(name).ok()?;
+    let name = package.name.as_str();
     let mut channels = Vec::new();
     for channel in &package.channels {
-        let Ok(head) = registry.get_bundle_for_channel(name, &channel.name) else {
-            continue;
-        };
-        let Some(csv) = csv_of(&head.csv_json) else {
+        let head = heads.get(&channel.name);
+        let Some(csv) = head.and_then(|head| csv_of(head)) else {
             continue;
         };
         let mut value = json!({
             "name": channel.name,
             "currentCSV": text(&csv, "/metadata/name"),
             "currentCSVDesc": description(&csv),
-            "entries": entries(bundles, &channel.name),
+            "entries": shown_entries(entries, &channel.name),
         });
         deprecated(&mut value, channel.deprecation.as_ref());
         channels.push(Described {
@@ -149,11 +195,16 @@ fn manifest(
         "defaultChannel": default_name,
     });
     deprecated(&mut status, package.deprecation.as_ref());
+    let tag = format!(
+        "\"{name}.{}.{}\"",
+        described.name,
+        text(&described.value, "/currentCSV")
+    );
     let icon = items(&described.csv, "/spec/icon").next();
     Some(PackageManifest {
         object: json!({
-            "apiVersion": API_VERSION,
-            "kind": "PackageManifest",
+            "apiVersion": names::PACKAGE_API_VERSION,
+            "kind": names::PACKAGE_MANIFEST_KIND,
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -163,13 +214,7 @@ fn manifest(
             "spec": {},
             "status": status,
         }),
-        channel: described.name.clone(),
-        icon: icon.map(|icon| {
-            (
-                text(icon, "/mediatype").to_owned(),
-                text(icon, "/base64data").to_owned(),
-            )
-        }),
+        picture: icon.map(|icon| Picture::new(text(icon, "/mediatype"), text(icon, "/base64data"), tag)),
     })
 }
 
@@ -204,23 +249,20 @@ fn labels(source: &Value, csv: &Value) -> Map<String, Value> {
 }
 
 /// The bundles of a channel, newest first; null where there is none.
-fn entries(bundles: &[BundleMessage], channel: &str) -> Value {
-    let shown = |bundle: &&BundleMessage| {
-        bundle.channel_name == channel && bundle.properties.iter().all(|found| found.kind != DEPRECATED)
-    };
-    let mut shown: Vec<&BundleMessage> = bundles.iter().filter(shown).collect();
-    let version = |bundle: &&BundleMessage| parse_version(&bundle.version).unwrap_or(Version::new(0, 0, 0));
+fn shown_entries(entries: &[Entry], channel: &str) -> Value {
+    let mut shown: Vec<&Entry> = entries.iter().filter(|entry| entry.channel == channel).collect();
+    let version = |entry: &&Entry| parse_version(&entry.version).unwrap_or(Version::new(0, 0, 0));
     // Build metadata does not count.
     shown.sort_by(|left, right| version(right).cmp_precedence(&version(left)));
     let entries: Vec<Value> = shown
         .into_iter()
-        .map(|bundle| {
-            let mut entry = json!({"name": bundle.csv_name});
-            if let (false, Some(entry)) = (bundle.version.is_empty(), entry.as_object_mut()) {
-                entry.insert("version".to_owned(), bundle.version.as_str().into());
+        .map(|entry| {
+            let mut value = json!({"name": entry.name});
+            if let (false, Some(value)) = (entry.version.is_empty(), value.as_object_mut()) {
+                value.insert("version".to_owned(), entry.version.as_str().into());
             }
-            deprecated(&mut entry, bundle.deprecation.as_ref());
-            entry
+            deprecated(&mut value, entry.deprecation.as_ref());
+            value
         })
         .collect();
     if entries.is_empty() {

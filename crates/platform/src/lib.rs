@@ -14,5 +14,5 @@ mod work;
 pub use api::{client, events, identity, pull_secrets};
 pub use election::{leadership, lease};
 pub use process::{args, crypto, features, log, memory, shutdown, version};
-pub use server::{admin, gate, listener};
+pub use server::{admin, delegated, gate, listener};
 pub use work::queue;

@@ -1,7 +1,10 @@
 //! The server of a manager: a listener that outlasts slow clients, authorisation, metrics and health.
 
 pub mod admin;
+pub mod delegated;
 pub mod gate;
 pub mod listener;
 mod progress;
+mod reviews;
 mod stall;
+mod verdicts;

@@ -1,6 +1,8 @@
 //! TLS: which versions, suites and groups; certificates that change without a restart.
 
 pub mod certificate;
+pub mod client;
+mod ephemeral;
 pub mod issue;
 mod kept;
 pub mod profile;
@@ -11,8 +13,10 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 
 pub use certificate::ReloadingCertificate;
+pub use ephemeral::ephemeral_certificate;
 pub use profile::Profile;
 pub use serving::{from_files, serving_certificate};
 
@@ -63,10 +67,30 @@ pub fn server_config(
     profile: &Profile,
     certificate: Arc<ReloadingCertificate>,
 ) -> Result<ServerConfig, TlsError> {
+    configured(profile, certificate, WebPkiClientVerifier::no_client_auth())
+}
+
+/// The same, and clients are asked for a certificate, which [`client::ClientAuthorities`] judge for each request.
+///
+/// # Errors
+/// When the profile leaves nothing to negotiate.
+pub fn server_config_for_client_certificates(
+    profile: &Profile,
+    certificate: Arc<ReloadingCertificate>,
+) -> Result<ServerConfig, TlsError> {
+    let verifier = client::AnyCertificate(Arc::new(profile.provider()));
+    configured(profile, certificate, Arc::new(verifier))
+}
+
+fn configured(
+    profile: &Profile,
+    certificate: Arc<ReloadingCertificate>,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(profile.provider()))
         .with_protocol_versions(profile.versions())
         .map_err(TlsError::Unusable)?
-        .with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
+        .with_client_cert_verifier(clients)
         .with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

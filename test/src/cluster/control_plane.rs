@@ -16,6 +16,11 @@ use super::{Binaries, Mode, store};
 /// The name of the one node, simulated or real.
 pub(super) const NODE_NAME: &str = "olm-test-node";
 
+/// The folder of the front proxy's authority and certificate, below the others.
+const FRONT_PROXY: &str = "front-proxy";
+/// The name of the front proxy.
+const FRONT_PROXY_NAME: &str = "front-proxy-client";
+
 /// Addresses of a control plane.
 #[derive(Debug, Clone)]
 pub(super) struct Network {
@@ -97,6 +102,13 @@ pub(super) fn write_identities(instance: &Instance, authority: &Authority, netwo
     bare_key(&pki, "sa")?;
     issue("apiserver", "kube-apiserver", None, &inside)?;
     issue("etcd", "etcd", None, &[])?;
+    // Towards servers of aggregated APIs, which must not take it for a user of the cluster.
+    let proxy = Authority::create(&pki.join(FRONT_PROXY))?;
+    let name = Subject {
+        name: FRONT_PROXY_NAME,
+        group: None,
+    };
+    proxy.issue("client", &name, &[])?;
     // Towards etcd and kubelet.
     let client = issue(
         "apiserver-client",
@@ -170,6 +182,16 @@ pub(super) async fn start_api_server(
         )
         .flag("service-account-key-file", pki.join("sa.pub"))
         .flag("service-account-signing-key-file", pki.join("sa.key"))
+        .flag("proxy-client-cert-file", pki.join(FRONT_PROXY).join("client.crt"))
+        .flag("proxy-client-key-file", pki.join(FRONT_PROXY).join("client.key"))
+        .flag(
+            "requestheader-client-ca-file",
+            pki.join(FRONT_PROXY).join("ca.crt"),
+        )
+        .flag("requestheader-allowed-names", FRONT_PROXY_NAME)
+        .flag("requestheader-username-headers", "X-Remote-User")
+        .flag("requestheader-group-headers", "X-Remote-Group")
+        .flag("requestheader-extra-headers-prefix", "X-Remote-Extra-")
         .flag("authorization-mode", "Node,RBAC")
         .argument("--allow-privileged")
         .flag(

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::PostParams;
 use olm_api::names;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Lab, binary, free_address};
 use crate::cluster::Cluster;
@@ -28,6 +28,8 @@ pub struct Manager {
     name: String,
     child: Option<Child>,
     arguments: Vec<String>,
+    /// How it reaches the API server.
+    kubeconfig: PathBuf,
     /// What it logs.
     pub log: PathBuf,
     /// Its health port on this machine.
@@ -120,6 +122,7 @@ impl Manager {
             name: name.to_owned(),
             child: None,
             arguments,
+            kubeconfig: kubeconfig.to_path_buf(),
             log: lab.folder().join(format!("{name}.log")),
             health,
             metrics,
@@ -136,6 +139,18 @@ impl Manager {
         std::fs::create_dir_all(disk)?;
         self.disk = Some(disk.to_owned());
         Ok(self)
+    }
+
+    /// Has it reach the API server by another way, `http://HOST:PORT`, from the next start on.
+    ///
+    /// # Errors
+    /// When its kubeconfig cannot be changed.
+    pub fn go_through(&mut self, server: &str) -> Result<()> {
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&self.kubeconfig)?)?;
+        let cluster = config.pointer_mut("/clusters/0/cluster");
+        *cluster.context("the kubeconfig has no cluster")? = json!({ "server": server });
+        std::fs::write(&self.kubeconfig, config.to_string())?;
+        Ok(())
     }
 
     /// Limits the descriptors of the process from the next start on.

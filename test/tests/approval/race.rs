@@ -16,6 +16,7 @@ use olm_api::{ClusterObjectSet, PendingChange};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
 use olm_rollout::policy::Uninstall;
 use olm_test::extensions::{catalog, content, merge, patch_source, revisions};
+use olm_test::faults::Numbers;
 use olm_test::samples;
 use olm_test::world::{Manager, Options, World};
 use serde_json::{Value, json};
@@ -28,23 +29,6 @@ const EXTENSIONS: [&str; 4] = ["race-a", "race-b", "race-c", "race-d"];
 const VERSIONS: [&str; 4] = ["1.0.0", "1.0.1", "1.0.2", "1.0.3"];
 /// Rounds between two changes of the leader.
 const REIGN: u32 = 60;
-
-/// Repeatable numbers (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> Result<&'a T> {
-        let index = usize::try_from(self.below(all.len() as u64))?;
-        all.get(index).context("nothing to pick from")
-    }
-}
 
 fn number(variable: &str, default: u64) -> Result<u64> {
     match std::env::var(variable) {
@@ -81,7 +65,7 @@ async fn follow(
         };
         let uid = set.metadata.uid.clone().unwrap_or_default();
         if let std::collections::btree_map::Entry::Vacant(place) = seen.entry(uid) {
-            let objects = content(world, &set).await?;
+            let objects = content(&world.client, &set).await?;
             place.insert(Seen { set, objects });
         }
     }
@@ -111,14 +95,15 @@ async fn step(
     approver: &str,
     approved: &mut Approved,
 ) -> Result<()> {
-    let name = *numbers.pick(&EXTENSIONS)?;
+    let name = *numbers.pick(&EXTENSIONS).context("an extension")?;
     match numbers.below(10) {
         0 => {
             let all = catalogs.get(name).context("its catalogs")?;
-            world.apply(&[numbers.pick(all)?.clone()])
+            world.apply(&[numbers.pick(all).context("a catalog")?.clone()])
         }
         1 | 2 => {
-            let version = *numbers.pick(&["1.0.x", "1.0.0", "1.0.1", "1.0.2", "<1.0.3"])?;
+            let versions = ["1.0.x", "1.0.0", "1.0.1", "1.0.2", "<1.0.3"];
+            let version = *numbers.pick(&versions).context("a version")?;
             patch_source(world, name, json!({ "version": version })).await
         }
         3 => {
@@ -145,7 +130,7 @@ async fn decide(
     if undecided.is_empty() {
         return Ok(());
     }
-    let change = *numbers.pick(&undecided)?;
+    let change = *numbers.pick(&undecided).context("a change")?;
     let verdict = if numbers.below(8) == 0 {
         "Rejected"
     } else {
@@ -250,7 +235,7 @@ fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
     runtime.block_on(async {
         let world = World::start(options).await?;
         let approver = own_name(&world)?;
-        let mut numbers = Numbers(seed.max(1));
+        let mut numbers = Numbers::from_seed(seed);
         let mut all = BTreeMap::new();
         for name in EXTENSIONS {
             let published = catalogs(&world, name).await?;

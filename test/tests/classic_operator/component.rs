@@ -1,7 +1,6 @@
 //! Operators: the objects of a package in a namespace.
 
 use anyhow::{Result, ensure};
-use olm_test::objects::api;
 use serde_json::json;
 
 use crate::stage::{CLUSTER, csv, definition, named};
@@ -22,13 +21,7 @@ fn an_operator_refers_to_its_objects_and_goes_with_them() -> Result<()> {
         let status = json!({"status": {
             "installedCSV": "parts.v1", "currentCSV": "parts.v1", "lastUpdated": "2026-01-01T00:00:00Z",
         }});
-        api(&stage.lab.client, &subscription)
-            .patch_status(
-                "parts",
-                &kube::api::PatchParams::default(),
-                &kube::api::Patch::Merge(&status),
-            )
-            .await?;
+        stage.patch_status(&subscription, &status).await?;
         let operator = named("operators.coreos.com/v1", "Operator", "", "parts.parts");
         let found = stage
             .becomes("the operator refers to all", &operator, |found| {

@@ -115,3 +115,42 @@ fn deployments_that_the_strategy_no_longer_names_are_deleted() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn the_configuration_of_a_subscription_is_laid_over_the_deployment() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("configured", json!({}))?;
+        stage
+            .lab
+            .apply(&[csv("configured", "configured.v1", &json!({}))])?;
+        stage
+            .phase("configured", "configured.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let mut subscription = named(
+            "operators.coreos.com/v1alpha1",
+            "Subscription",
+            "configured",
+            "configured",
+        );
+        subscription["spec"] = json!({
+            "name": "configured", "channel": "a", "source": "s", "sourceNamespace": "n",
+            "config": {"env": [{"name": "LEVEL", "value": "3"}]},
+        });
+        stage.lab.apply(std::slice::from_ref(&subscription))?;
+        let status = json!({"status": {
+            "installedCSV": "configured.v1", "currentCSV": "configured.v1", "lastUpdated": "2026-01-01T00:00:00Z",
+        }});
+        stage.patch_status(&subscription, &status).await?;
+        let live = named("apps/v1", "Deployment", "configured", "configured-operator");
+        stage
+            .becomes("the variable is set", &live, |found| {
+                let container = &found["spec"]["template"]["spec"]["containers"][0];
+                container["env"][0] == json!({"name": "LEVEL", "value": "3"})
+            })
+            .await?;
+        stage
+            .phase("configured", "configured.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        Ok(())
+    })
+}

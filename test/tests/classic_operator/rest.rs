@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, Stage, csv};
 
-/// The requests of the program after a position of the audit log, under its own account and under that for content, by verb.
+/// The requests of the program after a position of the audit log, under its own account and under that for content, by
+/// verb.
 fn requests(stage: &Stage, start: u64) -> Result<BTreeMap<String, usize>> {
     let mut file = File::open(stage.lab.cluster.audit_log())?;
     file.seek(SeekFrom::Start(start))?;

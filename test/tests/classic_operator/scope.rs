@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, Stage, csv, group, named};
+use crate::stage::{CLUSTER, Stage, csv, definition, group, named};
 
 async fn targets(stage: &Stage, namespace: &str, name: &str) -> Result<Value> {
     let done = stage
@@ -123,6 +123,46 @@ fn a_new_namespace_that_the_selector_matches_is_a_target_at_once() -> Result<()>
             .becomes("the namespace names the group", &namespace, |found| {
                 found["metadata"]["labels"][&label] == ""
             })
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn of_two_groups_that_meet_only_the_first_provides_an_api() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("shared-target")?;
+        stage.lab.apply(&[definition("shared", "bowls", "Bowl")])?;
+        let owned = json!({"customresourcedefinitions": {"owned": [
+            {"name": "bowls.shared.example", "version": "v1", "kind": "Bowl"},
+        ]}});
+        for namespace in ["shared-one", "shared-two"] {
+            stage.group(namespace, json!({"targetNamespaces": ["shared-target"]}))?;
+        }
+        let (first, second) = (
+            csv("shared-one", "one.v1", &owned),
+            csv("shared-two", "two.v1", &owned),
+        );
+        stage.lab.apply(std::slice::from_ref(&first))?;
+        stage
+            .phase("shared-one", "one.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage.lab.apply(std::slice::from_ref(&second))?;
+        let failed = stage
+            .phase(
+                "shared-two",
+                "two.v1",
+                "Failed",
+                "InterOperatorGroupOwnerConflict",
+            )
+            .await?;
+        ensure!(failed["status"]["message"] == "intersecting operatorgroups provide the same apis");
+        stage
+            .phase("shared-one", "one.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage.delete(&first).await?;
+        stage
+            .phase("shared-two", "two.v1", "Succeeded", "InstallSucceeded")
             .await?;
         Ok(())
     })

@@ -66,13 +66,7 @@ fn a_webhook_gets_a_service_a_certificate_and_its_registration() -> Result<()> {
         );
         // A certificate that is due is made anew, and the one before it stays trusted.
         let due = json!({"status": {"certsRotateAt": "2020-01-01T00:00:00Z"}});
-        olm_test::objects::api(&stage.lab.client, &version)
-            .patch_status(
-                "hooked.v1",
-                &kube::api::PatchParams::default(),
-                &kube::api::Patch::Merge(&due),
-            )
-            .await?;
+        stage.patch_status(&version, &due).await?;
         let renewed = stage
             .becomes("the certificate is another one", &secret, |found| {
                 found["data"]["tls.crt"] != secret["data"]["tls.crt"]

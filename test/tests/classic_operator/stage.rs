@@ -129,6 +129,15 @@ impl Stage {
         Ok(())
     }
 
+    /// Changes the status of an object by a merge patch.
+    pub(crate) async fn patch_status(&self, object: &Value, patch: &Value) -> Result<()> {
+        let name = object["metadata"]["name"].as_str().context("no name")?;
+        api(&self.lab.client, object)
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        Ok(())
+    }
+
     /// The lines of the metrics port.
     pub(crate) async fn metrics(&self) -> Result<Vec<String>> {
         let token = self

@@ -1,7 +1,8 @@
-//! The deletion of a ClusterServiceVersion: what the garbage collector does not find is deleted before the finalizer goes.
+//! The deletion of a ClusterServiceVersion: what the garbage collector does not find is deleted before the finalizer
+//! goes.
 //!
-//! That is done under the account of the namespace, and never holds the deletion up: where the account is gone or lacks the
-//! rights, an event says what stays.
+//! That is done under the account of the namespace, and never holds the deletion up: where the account is gone or lacks
+//! the rights, an event says what stays.
 
 use olm_classic::cluster::{Cluster, items, label, text};
 use olm_classic::csv::ClusterServiceVersion;
@@ -170,7 +171,8 @@ fn living<'a>(
         })
 }
 
-/// The CustomResourceDefinitions that are converted by its webhooks, without conversion, unless another one replaces it.
+/// The CustomResourceDefinitions that are converted by its webhooks, without conversion, unless another one replaces
+/// it.
 fn conversions(cluster: &Cluster, csv: &ClusterServiceVersion) -> Vec<Value> {
     if living(cluster, csv).any(|other| other.spec.replaces == csv.metadata.name) {
         return Vec::new();

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{Wake, has_gone_without_rights, names_account};
 
 impl Wake<'_> {
-    /// ClusterServiceVersions whose accounts get rights by a role or binding, and those that lack rights to be installed.
+    /// ClusterServiceVersions whose accounts get rights by a role or binding, and those that lack rights to be
+    /// installed.
     pub(super) fn of_rights(&mut self, kind: &str, object: &Value) {
         let accounts = if kind.ends_with("Binding") {
             subjects(object)

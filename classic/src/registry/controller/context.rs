@@ -14,10 +14,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::memory::{Content, Memories};
 use super::metrics::SourceMetrics;
 use crate::args::CatalogArgs;
+use crate::base::Base;
 use crate::objects::write::Writer;
 use crate::registry::Key;
 use crate::registry::pull::Contents;
-use crate::run::Base;
 
 /// What passes over CatalogSources share.
 pub(in crate::registry) struct Context {

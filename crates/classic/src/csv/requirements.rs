@@ -124,8 +124,8 @@ pub fn evaluate(csv: &ClusterServiceVersion, facts: &Facts<'_>) -> Result<Requir
     Ok(Requirements { met, rows })
 }
 
-/// Whether the accounts of a ClusterServiceVersion have the rights of its namespaced permissions in the namespace `scope`; in
-/// the whole cluster where it is empty.
+/// Whether the accounts of a ClusterServiceVersion have the rights of its namespaced permissions in the namespace
+/// `scope`; in the whole cluster where it is empty.
 pub fn is_permitted(csv: &ClusterServiceVersion, scope: &str, cluster: &Cluster) -> bool {
     csv.spec.install.spec.permissions.iter().all(|entry| {
         let account = &entry.service_account_name;

@@ -1,5 +1,5 @@
-//! The ClusterRoles by which users get at the APIs of operators: three for an OperatorGroup, which aggregate those of the
-//! APIs, and three or four for each API.
+//! The ClusterRoles by which users get at the APIs of operators: three for an OperatorGroup, which aggregate those of
+//! the APIs, and three or four for each API.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ const VIEW: &str = "view";
 const MAX_NAME: usize = 253;
 const KIND: &str = "ClusterRole";
 
-/// The name of an OperatorGroup's role with a suffix: `admin`, `edit` or `view`. The group's name is cut where the whole
-/// gets too long.
+/// The name of an OperatorGroup's role with a suffix: `admin`, `edit` or `view`. The group's name is cut where the
+/// whole gets too long.
 pub fn group_role_name(namespace: &str, name: &str, suffix: &str) -> String {
     let hash = hash::text(&format!("{namespace}/{name}/{suffix}"));
     let limit = MAX_NAME.saturating_sub("olm.og..-".len() + suffix.len() + hash.len());
@@ -31,7 +31,8 @@ pub fn group_role_name(namespace: &str, name: &str, suffix: &str) -> String {
     format!("olm.og.{name}.{suffix}-{hash}")
 }
 
-/// The roles of an OperatorGroup that must be written, whole. A role of the same name without the label of OLM is replaced.
+/// The roles of an OperatorGroup that must be written, whole. A role of the same name without the label of OLM is
+/// replaced.
 pub fn group_roles(group: &OperatorGroup, apis: &ApiSet, cluster: &Cluster) -> Vec<Value> {
     let role = |(suffix, _)| group_role(group, apis, suffix, cluster);
     LEVELS.into_iter().filter_map(role).collect()

@@ -1,5 +1,5 @@
-//! The rights of a member in the namespaces that its OperatorGroup selects: its roles and bindings are copied there, or lifted to
-//! the whole cluster.
+//! The rights of a member in the namespaces that its OperatorGroup selects: its roles and bindings are copied there, or
+//! lifted to the whole cluster.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::csv::ClusterServiceVersion;
 use crate::csv::requirements::is_permitted;
 use crate::{install, names};
 
-/// The roles and bindings that a member lacks. `copies` has the UIDs of its copies by namespace: they own what is made there.
-/// A namespace without a copy gets nothing yet.
+/// The roles and bindings that a member lacks. `copies` has the UIDs of its copies by namespace: they own what is made
+/// there. A namespace without a copy gets nothing yet.
 pub fn lacking(
     csv: &ClusterServiceVersion,
     group: &OperatorGroup,

@@ -4,57 +4,56 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-use super::PackageManifest;
-use crate::cluster::{items, text};
-
 /// The picture of packages that have none: an empty square.
-const DEFAULT_ICON: &str = concat!(
+pub const DEFAULT_ICON: &str = concat!(
     r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">"#,
     r##"<rect width="32" height="32" rx="4" fill="#8a8d90"/></svg>"##
 );
-const SVG: &str = "image/svg+xml";
+/// The media type of [`DEFAULT_ICON`].
+pub const SVG: &str = "image/svg+xml";
+
+/// The picture of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Its media type.
+    pub media_type: String,
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// Its entity tag, in quotes.
+    pub tag: String,
+}
+
+impl Picture {
+    pub(super) fn new(media_type: &str, base64: &str, tag: String) -> Self {
+        Self {
+            media_type: media_type.to_owned(),
+            body: decoded(base64),
+            tag,
+        }
+    }
+}
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IconAnswer {
+pub enum IconAnswer<'a, P> {
     /// There is no such package.
     NotFound,
     /// The client has it.
     NotModified,
-    /// The picture.
-    Picture {
-        /// Its media type.
-        media_type: String,
-        /// Its bytes; none where the icon is not base64.
-        body: Vec<u8>,
-        /// Its entity tag; empty for the picture of those that have none.
-        tag: String,
-        /// Whether it is the picture of those that have none.
-        is_default: bool,
-    },
+    /// [`DEFAULT_ICON`], without an entity tag.
+    Default,
+    /// The picture of the package.
+    Picture(&'a P),
 }
 
-/// The icon of a package. A client that sends an entity tag along with a version has the icon, whatever they are.
-pub fn icon(found: Option<&PackageManifest>, has_tag: bool, has_version: bool) -> IconAnswer {
-    if has_tag && has_version {
-        return IconAnswer::NotModified;
-    }
-    let Some(manifest) = found else {
-        return IconAnswer::NotFound;
-    };
-    let Some((media_type, data)) = &manifest.icon else {
-        return IconAnswer::Picture {
-            media_type: SVG.to_owned(),
-            body: DEFAULT_ICON.as_bytes().to_vec(),
-            tag: String::new(),
-            is_default: true,
-        };
-    };
-    IconAnswer::Picture {
-        media_type: media_type.clone(),
-        body: decoded(data),
-        tag: tag(manifest),
-        is_default: false,
+/// The icon of a package, which may have none. A client that sends an entity tag along with a version has the icon, whatever
+/// they are.
+pub fn icon<P>(package: Option<Option<&P>>, has_tag: bool, has_version: bool) -> IconAnswer<'_, P> {
+    match package {
+        _ if has_tag && has_version => IconAnswer::NotModified,
+        None => IconAnswer::NotFound,
+        Some(None) => IconAnswer::Default,
+        Some(Some(picture)) => IconAnswer::Picture(picture),
     }
 }
 
@@ -75,15 +74,4 @@ fn decoded(text: &str) -> Vec<u8> {
         is_over = group.ends_with(b"=");
     }
     bytes
-}
-
-fn tag(manifest: &PackageManifest) -> String {
-    let channel = manifest.channel.as_str();
-    let mut channels = items(&manifest.object, "/status/channels");
-    let head = channels.find(|found| text(found, "/name") == channel);
-    let head = head.map(|head| text(head, "/currentCSV")).unwrap_or_default();
-    format!(
-        "\"{}.{channel}.{head}\"",
-        text(&manifest.object, "/metadata/name")
-    )
 }

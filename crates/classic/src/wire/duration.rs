@@ -17,7 +17,7 @@ const UNITS: [(&str, i128); 8] = [
 ///
 /// # Errors
 /// The message of Go's parser where the text is no duration, or one of more than 292 years.
-pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
+pub fn parse(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let (is_negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,30 +1,19 @@
 //! Authorisation of readers: the API server must accept their token and allow them to `get` the resource.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::api::PostParams;
-use kube::{Api, Client};
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use http::{HeaderMap, StatusCode};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes};
+use kube::Client;
+
+use super::reviews::{Attributes, Reviews, bearer_token};
+use super::verdicts::Verdicts;
 
 /// How long the API server's word about a token counts.
 const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
 /// How many verdicts are remembered.
 const VERDICTS: usize = 1024;
-/// The longest token that the API server is asked about, in bytes; none that it issues comes near.
-const TOKEN: usize = 16 << 10;
-/// How many tokens are reviewed at once; a client can make up any number.
-const REVIEWS: usize = 8;
-/// How long to wait for a turn.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The resource that a client wants to get.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -104,26 +93,22 @@ impl Refused {
     }
 }
 
-type Verdicts = HashMap<(String, Asked), (Instant, Result<(), Refused>)>;
-
 /// Asks the API server, and remembers what it said for a while.
 #[derive(Clone)]
 pub struct Gate {
-    client: Client,
+    reviews: Reviews,
     /// Whom tokens must be meant for; the API server itself when nothing is named.
     audience: Option<&'static str>,
-    verdicts: Arc<Mutex<Verdicts>>,
-    reviews: Arc<Semaphore>,
+    verdicts: Arc<Verdicts<(String, Asked), Result<(), Refused>>>,
 }
 
 impl Gate {
     /// Asks the API server of `client`.
     pub fn new(client: Client) -> Self {
         Self {
-            client,
+            reviews: Reviews::new(client),
             audience: None,
-            verdicts: Arc::default(),
-            reviews: Arc::new(Semaphore::new(REVIEWS)),
+            verdicts: Arc::new(Verdicts::new(VERDICT_LIFETIME, VERDICTS, Result::is_ok)),
         }
     }
 
@@ -140,30 +125,23 @@ impl Gate {
     /// # Errors
     /// When not.
     pub async fn admit(&self, headers: &HeaderMap, asked: Asked) -> Result<(), Refused> {
-        let token = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.strip_prefix("Bearer "))
-            .filter(|token| (1..=TOKEN).contains(&token.len()))
-            .ok_or_else(|| self.unauthenticated())?;
+        let token = bearer_token(headers).ok_or_else(|| self.unauthenticated())?;
         let key = (token.to_owned(), asked);
-        if let Some(verdict) = self.remembered(&key) {
+        if let Some(verdict) = self.verdicts.get(&key) {
             return verdict;
         }
-        let Ok(Ok(_turn)) = timeout(PATIENCE, self.reviews.acquire()).await else {
-            tracing::warn!("too many tokens wait for a review");
+        let Some(_turn) = self.reviews.turn().await else {
             return Err(Refused::Unknown);
         };
         // Another request may have asked the same meanwhile.
-        if let Some(verdict) = self.remembered(&key) {
+        if let Some(verdict) = self.verdicts.get(&key) {
             return verdict;
         }
         let verdict = self.ask(token, &key.1).await.map_err(|error| {
             tracing::warn!(%error, "cannot review a token");
             Refused::Unknown
         })?;
-        let mut verdicts = self.verdicts.lock();
-        remember(&mut verdicts, key, verdict.clone());
+        self.verdicts.keep(key, verdict.clone());
         verdict
     }
 
@@ -173,20 +151,12 @@ impl Gate {
         }
     }
 
-    fn remembered(&self, key: &(String, Asked)) -> Option<Result<(), Refused>> {
-        let verdicts = self.verdicts.lock();
-        verdicts
-            .get(key)
-            .filter(|(at, _)| at.elapsed() < VERDICT_LIFETIME)
-            .map(|(_, verdict)| verdict.clone())
-    }
-
     async fn ask(&self, token: &str, asked: &Asked) -> Result<Result<(), Refused>, kube::Error> {
-        let Some(user) = self.user(token).await? else {
+        let Some(user) = self.reviews.user(token, self.audience).await? else {
             return Ok(Err(self.unauthenticated()));
         };
         let name = user.username.clone().unwrap_or_default();
-        if self.may(user, asked).await? {
+        if self.reviews.may(user, attributes(asked)).await? {
             return Ok(Ok(()));
         }
         Ok(Err(Refused::Forbidden {
@@ -194,83 +164,28 @@ impl Gate {
             asked: asked.clone(),
         }))
     }
-
-    async fn user(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
-        let spec = TokenReviewSpec {
-            token: token.to_owned(),
-            audiences: self.audience.map(|audience| vec![audience.to_owned()]),
-        };
-        let review = TokenReview {
-            spec,
-            ..TokenReview::default()
-        };
-        let review = Api::<TokenReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        let status = review.status.unwrap_or_default();
-        // A server that knows no audiences names none: its word says nothing about ours.
-        let audiences = status.audiences.unwrap_or_default();
-        let is_meant = self
-            .audience
-            .is_none_or(|ours| audiences.iter().any(|audience| audience == ours));
-        Ok(status
-            .user
-            .filter(|_| status.authenticated == Some(true) && is_meant))
-    }
-
-    async fn may(&self, user: UserInfo, asked: &Asked) -> Result<bool, kube::Error> {
-        let verb = Some("get".to_owned());
-        let (path, part) = match asked {
-            Asked::Path(path) => {
-                let path = Some((*path).to_owned());
-                (Some(NonResourceAttributes { path, verb }), None)
-            }
-            Asked::Part {
-                group,
-                resource,
-                subresource,
-                name,
-            } => {
-                let part = ResourceAttributes {
-                    group: Some((*group).to_owned()),
-                    resource: Some((*resource).to_owned()),
-                    subresource: Some((*subresource).to_owned()),
-                    name: Some(name.clone()).filter(|name| !name.is_empty()),
-                    verb,
-                    ..ResourceAttributes::default()
-                };
-                (None, Some(part))
-            }
-        };
-        let spec = SubjectAccessReviewSpec {
-            user: user.username,
-            groups: user.groups,
-            uid: user.uid,
-            extra: user.extra,
-            non_resource_attributes: path,
-            resource_attributes: part,
-        };
-        let review = SubjectAccessReview {
-            spec,
-            ..SubjectAccessReview::default()
-        };
-        let review = Api::<SubjectAccessReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        Ok(review.status.is_some_and(|status| status.allowed))
-    }
 }
 
-/// Makes room if there is none: removes expired verdicts first, then refusals, of which a client can cause any number.
-fn remember(verdicts: &mut Verdicts, key: (String, Asked), verdict: Result<(), Refused>) {
-    if verdicts.len() >= VERDICTS {
-        verdicts.retain(|_, (at, _)| at.elapsed() < VERDICT_LIFETIME);
-    }
-    if verdicts.len() >= VERDICTS {
-        verdicts.retain(|_, (_, verdict)| verdict.is_ok());
-    }
-    if verdicts.len() < VERDICTS {
-        verdicts.insert(key, (Instant::now(), verdict));
+fn attributes(asked: &Asked) -> Attributes {
+    let verb = Some("get".to_owned());
+    match asked {
+        Asked::Path(path) => {
+            let path = Some((*path).to_owned());
+            Attributes::Path(NonResourceAttributes { path, verb })
+        }
+        Asked::Part {
+            group,
+            resource,
+            subresource,
+            name,
+        } => Attributes::Resource(Box::new(ResourceAttributes {
+            group: Some((*group).to_owned()),
+            resource: Some((*resource).to_owned()),
+            subresource: Some((*subresource).to_owned()),
+            name: Some(name.clone()).filter(|name| !name.is_empty()),
+            verb,
+            ..ResourceAttributes::default()
+        })),
     }
 }
 
@@ -278,30 +193,14 @@ fn remember(verdicts: &mut Verdicts, key: (String, Asked), verdict: Result<(), R
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http::header;
     use kube::client::Body;
 
+    use super::super::reviews::REVIEWS;
     use super::*;
 
     const ASKED: Asked = Asked::Path("/metrics");
     const UNKNOWN_TOKEN: Refused = Refused::Unauthenticated { audience: None };
-
-    #[test]
-    fn refusals_make_room_for_those_who_are_known() {
-        let mut verdicts = Verdicts::new();
-        let key = |token: &str| (token.to_owned(), ASKED);
-        remember(&mut verdicts, key("scraper"), Ok(()));
-        for number in 0..3 * VERDICTS {
-            let token = format!("made up {number}");
-            remember(&mut verdicts, key(&token), Err(UNKNOWN_TOKEN));
-            assert!(verdicts.len() <= VERDICTS);
-        }
-        assert!(verdicts.contains_key(&key("scraper")));
-        for number in 0..2 * VERDICTS {
-            remember(&mut verdicts, key(&format!("known {number}")), Ok(()));
-        }
-        assert_eq!(verdicts.len(), VERDICTS);
-        assert!(verdicts.values().all(|(_, verdict)| verdict.is_ok()));
-    }
 
     #[tokio::test(start_paused = true)]
     async fn made_up_tokens_do_not_flood_the_api_server() {
@@ -337,7 +236,7 @@ mod tests {
         assert_eq!(reviewed + turned_away, 100);
 
         let mut headers = HeaderMap::new();
-        let value = format!("Bearer {}", "x".repeat(TOKEN + 1)).parse().unwrap();
+        let value = format!("Bearer {}", "x".repeat(17 << 10)).parse().unwrap();
         headers.insert(header::AUTHORIZATION, value);
         assert_eq!(gate.admit(&headers, ASKED).await, Err(UNKNOWN_TOKEN));
     }

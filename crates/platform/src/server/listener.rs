@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use self::places::{Slot, Slots};
 use super::progress::{Answers, Still, Tracked};
 use super::stall::{Opening, StallGuard};
+use crate::tls::client::ClientCertificates;
 
 /// What a client may take up.
 #[derive(Debug, Clone)]
@@ -89,7 +90,8 @@ pub enum Transport {
 
 /// Serves until `shutdown` is cancelled, then lets answers under way end within [`Limits::drain`].
 ///
-/// A slow handshake or client delays no other: every connection is a task of its own.
+/// A slow handshake or client delays no other: every connection is a task of its own. Where the configuration asks for
+/// certificates of clients, the requests of a client with one carry [`ClientCertificates`] as an extension.
 pub async fn serve<F, Answer, B>(
     listener: TcpListener,
     transport: Transport,
@@ -189,16 +191,18 @@ where
     B: Body<Data: Send, Error: Into<ConnectionError>> + Send + Unpin + 'static,
 {
     let stream = StallGuard::new(stream, limits.stall);
-    let (stream, protocol) = match acceptor {
+    let (stream, protocol, certificates) = match acceptor {
         Some(acceptor) => {
             let stream = timeout(limits.handshake, acceptor.accept(stream)).await??;
-            let protocol = match stream.get_ref().1.alpn_protocol() {
+            let session = stream.get_ref().1;
+            let protocol = match session.alpn_protocol() {
                 Some(b"h2") => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            (Either::Left(stream), protocol)
+            let certificates = ClientCertificates::new(session.peer_certificates());
+            (Either::Left(stream), protocol, certificates)
         }
-        None => (Either::Right(stream), Protocol::Http1),
+        None => (Either::Right(stream), Protocol::Http1, None),
     };
     let builder = Builder::new(TokioExecutor::new());
     let (mut builder, opening) = match protocol {
@@ -220,7 +224,10 @@ where
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(32 << 10);
     let answers = Answers::new();
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(certificates) = &certificates {
+            request.extensions_mut().insert(certificates.clone());
+        }
         let (ticket, under_way) = (answers.begin(), from.place.answers());
         let answer = respond(request, from.peer);
         async move {

@@ -1,7 +1,8 @@
 //! Whether a live object is as it was applied. The object alone decides.
 //!
 //! Every field of the wanted object must have the wanted value and be listed as ours in `managedFields`. Whoever writes
-//! one of our fields becomes its owner, so both together show every drift. Where the server stores a value in another
+//! one of our fields becomes its owner, so both together show every drift. An object that is owned as a whole may have
+//! more fields than wanted: as long as it is ours, the server filled them in. Where the server stores a value in another
 //! form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned it for an
 //! apply, so that it does not cause another apply.
 
@@ -147,8 +148,19 @@ fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &
         Value::Array(items) if items.is_empty() && live.is_none_or(|l| l.is_null() || l.is_array()) => {}
         Value::Array(items) if !atomic => compare_list(items, live, fields, path, found),
         Value::Null if live.is_none_or(Value::is_null) => {}
+        Value::Object(_) if fields.is_empty() && live.is_some_and(|live| holds(live, wanted)) => {}
         _ if live.is_some_and(|live| equal(wanted, live)) => {}
         _ => found.push(path, "differs", live),
+    }
+}
+
+/// Whether a value is the wanted one, apart from more fields of the objects in it.
+fn holds(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value))),
+        (live, wanted) => equal(live, wanted),
     }
 }
 
@@ -300,6 +312,26 @@ mod tests {
             &json!({"set": ["b"], "atomic": ["x", "y"]}),
             &fields,
             &["spec.set[0]", "spec.atomic"],
+        );
+    }
+
+    #[test]
+    fn the_server_may_fill_in_fields_of_an_object_that_is_ours_as_a_whole() {
+        // As the reference to a field in the environment of a container.
+        let wanted = json!({"ref": {"path": "metadata.name"}});
+        let check = |live: Value, fields: Value, expected: &[&str]| check(&wanted, &live, &fields, expected);
+        let filled = json!({"ref": {"apiVersion": "v1", "path": "metadata.name"}});
+        check(filled.clone(), json!({"f:ref": {}}), &[]);
+        check(filled, json!({"f:other": {}}), &["spec.ref"]);
+        check(
+            json!({"ref": {"apiVersion": "v1"}}),
+            json!({"f:ref": {}}),
+            &["spec.ref"],
+        );
+        check(
+            json!({"ref": {"path": "other"}}),
+            json!({"f:ref": {}}),
+            &["spec.ref"],
         );
     }
 

@@ -356,11 +356,12 @@ impl Rollout {
         let mut failures = Vec::new();
         let mut again = Vec::new();
         let mut obstructed = Vec::new();
-        for ((place, _), answer) in writes.iter().zip(answers) {
+        for ((place, write), answer) in writes.iter().zip(answers) {
             match answer {
                 Answer::Obstructed(failure) if self.round < MAX_ROUNDS => obstructed.push((*place, failure)),
                 Answer::Live(seen) => {
-                    self.written += 1;
+                    // An apply that changes nothing leaves the version of the object as it was.
+                    self.written += usize::from(write.guard != seen.ownership.guard());
                     self.settings.accepted.insert(*place, seen.differences);
                     self.states.insert(*place, ObjectState::Seen(*seen));
                 }

@@ -109,6 +109,20 @@ fn planning_again_on_the_result_writes_nothing() {
     );
 }
 
+/// What the server stores in its own way is applied once more by a process that has not seen that yet.
+#[test]
+fn an_apply_that_changes_nothing_does_not_count_as_a_repair() {
+    let mut cluster = Cluster {
+        rewrites: Some(("1".to_owned(), "one".to_owned())),
+        ..Cluster::default()
+    };
+    roll_out(&mut cluster, &first());
+    let (before, writes) = (cluster.objects.clone(), cluster.writes);
+    let again = roll_out(&mut cluster, &first());
+    assert_eq!((again.end, again.written), (RolloutEnd::Complete, 0));
+    assert!(cluster.writes > writes && cluster.objects == before);
+}
+
 #[test]
 fn drift_of_a_field_and_a_deleted_object_are_repaired() {
     let mut cluster = Cluster::default();

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use olm_classic::package_manifest::{
-    IconAnswer, PackageManifest, Source, icon, label_selector, manifests, name_of_field_selector,
+    IconAnswer, PackageManifest, SVG, Source, icon, label_selector, manifests, name_of_field_selector,
 };
 use serde_json::{Value, json};
 
@@ -133,26 +133,25 @@ fn of_icon(request: &Value, found: Option<&PackageManifest>) -> Value {
     let mut query = text(request, "query").split('&');
     let has_version = query.any(|part| part.starts_with("resourceVersion=") && !part.ends_with('='));
     let none = json!({"Content-Length": "", "Content-Type": "", "Etag": ""});
+    let found = found.map(|found| found.picture.as_ref());
+    let picture = |media_type: &str, tag: &str| {
+        json!({
+            "ok": true, "status": 200, "headers": {"Content-Type": media_type, "Etag": tag},
+        })
+    };
     match icon(found, has_tag, has_version) {
         IconAnswer::NotFound => json!({"ok": true, "status": 404, "headers": none, "body_base64": ""}),
         IconAnswer::NotModified => json!({"ok": true, "status": 304, "headers": none, "body_base64": ""}),
-        IconAnswer::Picture {
-            media_type,
-            body,
-            tag,
-            is_default,
-        } => {
-            let mut answer = json!({
-                "ok": true, "status": 200,
-                "headers": {"Content-Length": body.len().to_string(), "Content-Type": media_type, "Etag": tag},
-            });
-            if is_default {
-                answer["default_icon"] = json!(true);
-                answer["headers"]["Content-Length"] = Value::Null;
-            } else {
-                let body = base64::engine::general_purpose::STANDARD.encode(body);
-                answer["body_base64"] = json!(body);
-            }
+        IconAnswer::Default => {
+            let mut answer = picture(SVG, "");
+            answer["default_icon"] = json!(true);
+            answer["headers"]["Content-Length"] = Value::Null;
+            answer
+        }
+        IconAnswer::Picture(found) => {
+            let mut answer = picture(&found.media_type, &found.tag);
+            answer["headers"]["Content-Length"] = json!(found.body.len().to_string());
+            answer["body_base64"] = json!(base64::engine::general_purpose::STANDARD.encode(&found.body));
             answer
         }
     }

@@ -41,7 +41,8 @@ fn is_copy(csv: &Value) -> bool {
     ClusterServiceVersion::read(csv).is_ok_and(|csv| csv.is_copy())
 }
 
-/// The first of a chain that is not itself being replaced: those before it were installed, and none of them will come back.
+/// The first of a chain that is not itself being replaced: those before it were installed, and none of them will come
+/// back.
 pub(super) fn running<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
     let (mut here, mut seen) = (first, BTreeSet::from([pass.name()]));
     while matches!(text(here, "/status/phase"), "Replacing" | "Deleting")
@@ -55,8 +56,8 @@ pub(super) fn running<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
     here
 }
 
-/// Whether a ClusterServiceVersion outside the chain of this one owns one of its CustomResourceDefinitions. The chain are
-/// those that it replaces and those that replace it, directly or through others.
+/// Whether a ClusterServiceVersion outside the chain of this one owns one of its CustomResourceDefinitions. The chain
+/// are those that it replaces and those that replace it, directly or through others.
 pub(super) fn has_other_owner(pass: &Pass<'_>) -> bool {
     let owned: BTreeSet<&str> = pass
         .csv

@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     pub(super) version: u64,
     /// Objects of these kinds become ready only by [`Cluster::settle`].
     pub(super) slow: BTreeSet<String>,
+    /// The server stores this value of a field as another, as it does quantities.
+    pub(super) rewrites: Option<(String, String)>,
     pub(super) requests: usize,
     pub(super) writes: usize,
 }
@@ -65,6 +67,11 @@ impl Cluster {
         let fields = fields_of(&body);
         remove(&mut next, &old, &fields);
         merge(&mut next, &body);
+        if let Some((given, stored)) = &self.rewrites
+            && next["data"]["v"] == given.as_str()
+        {
+            next["data"]["v"] = stored.as_str().into();
+        }
         next["metadata"]["managedFields"] = json!([{
             "manager": "olm.operatorframework.io", "operation": "Apply", "apiVersion": id.api_version(), "fieldsV1": fields,
         }]);

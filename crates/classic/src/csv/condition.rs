@@ -1,10 +1,10 @@
-//! OperatorConditions: one for each ClusterServiceVersion, by which an operator says whether it may be replaced, and its right
-//! to write it.
+//! OperatorConditions: one for each ClusterServiceVersion, by which an operator says whether it may be replaced, and
+//! its right to write it.
 
 use serde_json::{Value, json};
 
+use super::ClusterServiceVersion;
 use crate::cluster::{Cluster, items, object_at, put, text};
-use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 const API_VERSION: &str = "operators.coreos.com/v2";
@@ -18,8 +18,9 @@ pub struct Outcome {
     pub written: Vec<Value>,
 }
 
-/// One pass over the OperatorCondition of a ClusterServiceVersion on the wire, with the same name: the condition itself, then
-/// its role and binding, then its status. A pass that makes the condition ends there: its UID is not known yet.
+/// One pass over the OperatorCondition of a ClusterServiceVersion on the wire, with the same name: the condition
+/// itself, then its role and binding, then its status. A pass that makes the condition ends there: its UID is not known
+/// yet.
 pub fn pass(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Outcome {
     let (place, name) = (csv.metadata.namespace.as_str(), csv.metadata.name.as_str());
     let found = cluster.get(names::OPERATOR_CONDITION_KIND, place, name);
@@ -86,7 +87,8 @@ fn follow(condition: &mut Value) -> bool {
     let generation = generation.unwrap_or_else(|| 0.into());
     let before: Vec<Value> = items(condition, "/status/conditions").cloned().collect();
     let wanted: Vec<Value> = items(condition, "/spec/conditions").cloned().collect();
-    // One that the operator has withdrawn holds nothing up any longer. An operator that writes the status itself has no list.
+    // One that the operator has withdrawn holds nothing up any longer. An operator that writes the status itself has no
+    // list.
     let is_list = condition.pointer("/spec/conditions").is_some_and(Value::is_array);
     let is_kept = |known: &&Value| {
         !is_list

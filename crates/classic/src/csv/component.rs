@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::ClusterServiceVersion;
 use crate::cluster::{Cluster, items, label, text};
-use crate::csv::ClusterServiceVersion;
 use crate::{install, names};
 
 /// Kinds whose objects carry the labels of their ClusterServiceVersion.
@@ -112,7 +112,8 @@ pub fn of_subscription<'a>(subscription: &'a Value, cluster: &'a Cluster) -> Vec
         .collect()
 }
 
-/// What lacks the labels of a ClusterServiceVersion on the wire: what it owns, and the CustomResourceDefinitions that it brings.
+/// What lacks the labels of a ClusterServiceVersion on the wire: what it owns, and the CustomResourceDefinitions that
+/// it brings.
 pub fn of_csv<'a>(object: &Value, csv: &ClusterServiceVersion, cluster: &'a Cluster) -> Vec<Unlabelled<'a>> {
     let keys: BTreeSet<String> = component_labels(object).cloned().collect();
     if keys.is_empty() || csv.metadata.deletion_timestamp.is_some() {
@@ -153,8 +154,8 @@ pub enum Decision {
     Delete,
 }
 
-/// What is to be done with the Operator of this name. One without other objects than CustomResourceDefinitions is deleted: these
-/// outlive their operator.
+/// What is to be done with the Operator of this name. One without other objects than CustomResourceDefinitions is
+/// deleted: these outlive their operator.
 pub fn decide(name: &str, cluster: &Cluster) -> Decision {
     let key = format!("{}{name}", names::COMPONENT_LABEL_PREFIX);
     let carries = |object: &&Value| {

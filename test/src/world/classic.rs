@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::world::{Lab, repository};
+use super::{Lab, repository};
 
 /// The account that content is written under where no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";

@@ -1,0 +1,57 @@
+//! What all three programs stand on.
+
+use std::sync::Arc;
+
+use kube::Config;
+use olm_cluster::discover::Discovery;
+use olm_cluster::identity::AccountName;
+use olm_platform::events::Events;
+use olm_platform::metrics::Metrics;
+use olm_platform::shutdown::Shutdown;
+
+use crate::objects::kinds::Kind;
+use crate::objects::store::Store;
+use crate::objects::write::Writer;
+
+/// What a program stands on.
+pub struct Base {
+    /// The namespace of OLM classic.
+    pub namespace: String,
+    /// How to reach the API server.
+    pub config: Config,
+    /// The followed objects.
+    pub store: Arc<Store>,
+    /// Writes objects.
+    pub writer: Arc<Writer>,
+    /// Records events.
+    pub events: Events,
+    /// The kinds that the cluster serves.
+    pub discovery: Arc<Discovery>,
+    /// The account for content where the OperatorGroup names none.
+    pub account: Option<AccountName>,
+    /// How many objects are worked on at once.
+    pub concurrency: usize,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// When the program ends.
+    pub shutdown: Shutdown,
+}
+
+impl Base {
+    /// Follows these kinds until the process ends, and waits until their objects are listed.
+    pub async fn follow(self: &Arc<Self>, kinds: &'static [Kind]) {
+        let (base, stop) = (Arc::clone(self), self.shutdown.token());
+        self.store.expect(kinds.len());
+        self.shutdown.spawn("watches", async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = base.store.follow(base.writer.own(), kinds) => {}
+            }
+        });
+        let stop = self.shutdown.token();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.store.wait_until_listed() => {}
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the API server said about clients, for a while and of bounded number.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Verdicts by what was asked.
+#[derive(Debug)]
+pub(crate) struct Verdicts<K, V> {
+    lifetime: Duration,
+    most: usize,
+    /// Whether a verdict is kept rather than others when there is no room: a client can cause any number of refusals.
+    is_worth: fn(&V) -> bool,
+    known: Mutex<HashMap<K, (Instant, V)>>,
+}
+
+impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
+    /// Keeps `most` verdicts for `lifetime`; those that are worth it longest.
+    pub(crate) fn new(lifetime: Duration, most: usize, is_worth: fn(&V) -> bool) -> Self {
+        Self {
+            lifetime,
+            most,
+            is_worth,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The verdict, unless it is too old.
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
+        let known = self.known.lock();
+        known
+            .get(key)
+            .filter(|(at, _)| at.elapsed() < self.lifetime)
+            .map(|(_, verdict)| verdict.clone())
+    }
+
+    /// Makes room if there is none: removes expired verdicts first, then those that are not worth keeping.
+    pub(crate) fn keep(&self, key: K, verdict: V) {
+        let mut known = self.known.lock();
+        if known.len() >= self.most {
+            known.retain(|_, (at, _)| at.elapsed() < self.lifetime);
+        }
+        if known.len() >= self.most {
+            known.retain(|_, (_, verdict)| (self.is_worth)(verdict));
+        }
+        if known.len() < self.most {
+            known.insert(key, (Instant::now(), verdict));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_make_room_for_those_who_are_known() {
+        let verdicts = Verdicts::new(Duration::from_secs(30), 100, Result::is_ok);
+        verdicts.keep("scraper".to_owned(), Ok(()));
+        for number in 0..300 {
+            verdicts.keep(format!("made up {number}"), Err(()));
+            assert!(verdicts.known.lock().len() <= 100);
+        }
+        assert_eq!(verdicts.get(&"scraper".to_owned()), Some(Ok(())));
+        for number in 0..200 {
+            verdicts.keep(format!("known {number}"), Ok(()));
+        }
+        assert_eq!(verdicts.known.lock().len(), 100);
+        assert!(verdicts.known.lock().values().all(|(_, verdict)| verdict.is_ok()));
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert_eq!(verdicts.get(&"scraper".to_owned()), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! The cluster that all scenarios share, the program and its registries.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use classic::registry::catalog::StoredCatalog;
+use classic::registry::server::listener::Listener;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use olm_serve::{Commit, Findings, Origin, Store, StoreLimits};
+use olm_test::classic::prepare;
+use olm_test::objects::api;
+use olm_test::shared::Shared;
+use olm_test::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::content::Package;
+
+/// The cluster with the running program.
+pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+
+/// How long something may take that takes a second; on a busy machine all of it takes much longer.
+pub(crate) const SOON: Duration = Duration::from_secs(180);
+
+/// The running program.
+pub(crate) struct Stage {
+    pub(crate) lab: Lab,
+    pub(crate) server: Manager,
+    /// Where the program answers, `HOST:PORT`.
+    pub(crate) address: String,
+    store: Arc<Store>,
+    registries: Mutex<HashMap<String, (Listener, u64)>>,
+    stop: CancellationToken,
+    _folder: TempDir,
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        let lab = Lab::empty().await?;
+        prepare(&lab)?;
+        lab.apply(&rights())?;
+        let address = free_address()?;
+        let (host, port) = address.split_once(':').context("no port")?;
+        let arguments = vec![
+            format!("--bind-address={host}"),
+            format!("--secure-port={port}"),
+            format!("--global-namespace={CLASSIC_NAMESPACE}"),
+            "-v=4".to_owned(),
+        ];
+        lab.apply(&aggregated(port.parse()?))?;
+        let server = Manager::classic(&lab, "packageserver", "packageserver", arguments).await?;
+        let folder = tempfile::tempdir()?;
+        let mut stage = Self {
+            store: Arc::new(Store::open(folder.path(), StoreLimits::default())?),
+            _folder: folder,
+            lab,
+            server,
+            address,
+            registries: Mutex::default(),
+            stop: CancellationToken::new(),
+        };
+        stage.server.start(&stage.lab.cluster)?;
+        stage.server.ready().await?;
+        let service = json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": "v1.packages.operators.coreos.com"},
+        });
+        eventually("the API server forwards requests", SOON, async || {
+            let found = api(&stage.lab.client, &service)
+                .get("v1.packages.operators.coreos.com")
+                .await?;
+            let conditions = found.data["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let available = conditions
+                .iter()
+                .find(|condition| condition["type"] == "Available");
+            let available = available.context("no condition")?;
+            anyhow::ensure!(available["status"] == "True", "{available}");
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| stage.server.log_end())?;
+        Ok(stage)
+    }
+
+    /// Makes a namespace.
+    pub(crate) fn namespace(&self, name: &str) -> Result<()> {
+        self.lab
+            .apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})])
+    }
+
+    /// Serves packages as a CatalogSource, in the place of those that it had.
+    pub(crate) async fn serve(&self, namespace: &str, name: &str, packages: &[Package]) -> Result<()> {
+        let key = format!("{namespace}-{name}");
+        let mut registries = self.registries.lock().await;
+        let is_new = !registries.contains_key(&key);
+        if is_new {
+            registries.insert(key.clone(), (Listener::open(&self.stop).await?, 0));
+        }
+        let (listener, count) = registries.get_mut(&key).context("no registry")?;
+        *count += 1;
+        let stored = format!("{key}-{count}");
+        let mut writer = self.store.begin(&stored)?;
+        for blob in packages.iter().flat_map(Package::blobs) {
+            let text = |key: &str| blob[key].as_str().unwrap_or_default().to_owned();
+            let json = blob.to_string();
+            writer.push(&text("schema"), &text("package"), &text("name"), json.as_bytes())?;
+        }
+        let now = Timestamp::now();
+        writer.commit(Commit {
+            origin: Origin::default(),
+            findings: Findings::default(),
+            modified: now,
+            now,
+        })?;
+        let snapshot = self.store.snapshot(&stored).context("no content")?;
+        listener.slot.set(Some(Arc::new(StoredCatalog::new(snapshot))));
+        let (port, count) = (listener.port, *count);
+        drop(registries);
+        if is_new {
+            self.lab
+                .apply(&[source(namespace, name, &format!("127.0.0.1:{port}"))])?;
+        }
+        self.connection(namespace, name, "READY", count).await
+    }
+
+    /// Says in the status of a CatalogSource what the catalog-operator would say of its connection.
+    pub(crate) async fn connection(
+        &self,
+        namespace: &str,
+        name: &str,
+        state: &str,
+        count: u64,
+    ) -> Result<()> {
+        let time = Timestamp::from_second(1_700_000_000 + i64::try_from(count)?)?.to_string();
+        let status = json!({"status": {"connectionState": {
+            "address": "", "lastObservedState": state, "lastConnect": time,
+        }}});
+        api(&self.lab.client, &source(namespace, name, ""))
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes a CatalogSource.
+    pub(crate) fn delete(&self, namespace: &str, name: &str) -> Result<()> {
+        let deleted = self.lab.kubectl(&[
+            "delete",
+            "catalogsources.operators.coreos.com",
+            name,
+            "-n",
+            namespace,
+        ]);
+        deleted.map(drop)
+    }
+
+    /// The packages of a namespace as another client than kubectl sees them.
+    pub(crate) fn packages(&self, namespace: &str) -> Api<DynamicObject> {
+        packages(&self.lab.client, namespace)
+    }
+
+    /// Waits until kubectl, asked with these arguments, shows as much, and returns it.
+    pub(crate) async fn shows(&self, arguments: &[&str], is_wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let all = [&["get", "packagemanifests"], arguments].concat();
+        let what = format!("kubectl {}", all.join(" "));
+        let mut last = String::new();
+        let found = eventually(&what, SOON, async || {
+            last = self.lab.kubectl(&all)?;
+            Ok(is_wanted(&last).then(|| last.clone()))
+        })
+        .await;
+        found.with_context(|| format!("it shows:\n{last}\n{}", self.server.log_end()))
+    }
+}
+
+/// The packages of a namespace as this client sees them.
+pub(crate) fn packages(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("packages.operators.coreos.com", "v1", "PackageManifest");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "packagemanifests");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// A CatalogSource with a registry at an address.
+pub(crate) fn source(namespace: &str, name: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"namespace": namespace, "name": name, "labels": {"team": name}},
+        "spec": {
+            "sourceType": "grpc", "address": address, "displayName": format!("Catalog {name}"),
+            "publisher": "Samples",
+        },
+    })
+}
+
+/// The account of the program: what it needs and no more.
+fn rights() -> Vec<Value> {
+    let subjects =
+        json!([{"kind": "ServiceAccount", "name": "packageserver", "namespace": CLASSIC_NAMESPACE}]);
+    let binding = |kind: &str, name: &str, namespace: Option<&str>, role: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "roleRef": role, "subjects": subjects,
+        })
+    };
+    let role =
+        |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let verbs = json!(["get", "list", "watch"]);
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "packageserver", "namespace": CLASSIC_NAMESPACE},
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "packageserver"},
+            "rules": [
+                {"apiGroups": ["operators.coreos.com"], "resources": ["catalogsources", "olmconfigs"], "verbs": verbs},
+                {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+            ],
+        }),
+        binding(
+            "ClusterRoleBinding",
+            "packageserver",
+            None,
+            role("ClusterRole", "packageserver"),
+        ),
+        binding(
+            "ClusterRoleBinding",
+            "packageserver-auth-delegator",
+            None,
+            role("ClusterRole", "system:auth-delegator"),
+        ),
+        binding(
+            "RoleBinding",
+            "packageserver-auth-reader",
+            Some("kube-system"),
+            role("Role", "extension-apiserver-authentication-reader"),
+        ),
+    ]
+}
+
+/// The API that the API server forwards to a port of this machine.
+fn aggregated(port: u16) -> [Value; 2] {
+    let service = json!({"name": "packageserver-service", "namespace": CLASSIC_NAMESPACE});
+    let mut reference = service.clone();
+    reference["port"] = port.into();
+    [
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": service,
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }),
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": "v1.packages.operators.coreos.com"},
+            "spec": {
+                "group": "packages.operators.coreos.com", "version": "v1", "service": reference,
+                "groupPriorityMinimum": 2000, "versionPriority": 15, "insecureSkipTLSVerify": true,
+            },
+        }),
+    ]
+}
