@@ -120,7 +120,7 @@ lint: ## format, clippy with warnings denied, dependency rules where cargo-deny 
 fmt: ## format the sources
 	$(CARGO) fmt --all
 
-crds: ## generate manifests/crds from the types, and the pages of docs/reference about the API and the flags
+crds: ## generate manifests/crds and manifests/classic/crds, and the pages of docs/reference about the API and the flags
 	$(PROGRAMS)
 	$(OLM_TEST) crds .
 

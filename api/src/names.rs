@@ -194,6 +194,10 @@ pub mod field_manager {
     pub const OPERATOR_CONTROLLER: &str = "operator-controller";
     /// Of status, finalizers and labels written by catalogd.
     pub const CATALOGD: &str = "catalogd";
+    /// Of content that OLM classic applies.
+    pub const CLASSIC: &str = "olm.operatorframework.io/classic";
+    /// Of conversions that OLM classic writes into CustomResourceDefinitions.
+    pub const CLASSIC_CONVERSIONS: &str = "olm.operatorframework.io/classic-conversion";
 }
 
 /// Leases, named as in the reference, so that both never lead at once.

@@ -1,11 +1,11 @@
 //! Labels, annotations and kinds of OLM classic.
 
+pub use olm_api::names::field_manager::{
+    CLASSIC as FIELD_MANAGER, CLASSIC_CONVERSIONS as CONVERSION_MANAGER,
+};
+
 /// The API group.
 pub const GROUP: &str = "operators.coreos.com";
-/// The field manager of content that OLM classic applies.
-pub const FIELD_MANAGER: &str = "olm.operatorframework.io/classic";
-/// The field manager of the conversions that it writes into CustomResourceDefinitions.
-pub const CONVERSION_MANAGER: &str = "olm.operatorframework.io/classic-conversion";
 /// The finalizer of ClusterServiceVersions: what the garbage collector does not find is deleted first.
 pub const CLEANUP_FINALIZER: &str = "operators.coreos.com/csv-cleanup";
 /// The apiVersion of ClusterServiceVersions.

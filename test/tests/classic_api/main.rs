@@ -7,6 +7,7 @@
 
 mod changes;
 mod deployments;
+mod programs;
 mod refusals;
 mod rights;
 mod tables;

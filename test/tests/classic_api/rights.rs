@@ -60,6 +60,20 @@ fn role(kind: &str, labels: &Value, content: &Value) -> Value {
     role
 }
 
+/// An object that belongs to the CatalogSource `my.catalog`.
+fn owned(api_version: &str, kind: &str, name: &str, labels: &Value, content: &Value) -> Value {
+    let owner = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u",
+    });
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {
+        "name": name, "namespace": "operators", "labels": labels, "ownerReferences": [owner],
+    }});
+    if let (Some(object), Some(content)) = (object.as_object_mut(), content.as_object()) {
+        object.extend(content.clone());
+    }
+    object
+}
+
 fn rules(group: &str, resource: &str, verb: &str) -> Value {
     json!({"rules": [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]})
 }
@@ -125,19 +139,6 @@ fn olm_operator_writes_roles_for_apis_of_operators_only() -> Result<()> {
 #[test]
 fn catalog_operator_writes_what_belongs_to_catalog_sources_only() -> Result<()> {
     SERVER.with(async |server| {
-        let owned = |api_version: &str, kind: &str, name: &str, labels: &Value, content: &Value| {
-            let owner = json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog",
-                "uid": "u",
-            });
-            let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {
-                "name": name, "namespace": "operators", "labels": labels, "ownerReferences": [owner],
-            }});
-            if let (Some(object), Some(content)) = (object.as_object_mut(), content.as_object()) {
-                object.extend(content.clone());
-            }
-            object
-        };
         let ports = json!({"spec": {"ports": [{"name": "grpc", "port": 50051}]}});
         let service = owned("v1", "Service", "my-catalog", &json!({}), &ports);
         let mut foreign = service.clone();
@@ -147,35 +148,150 @@ fn catalog_operator_writes_what_belongs_to_catalog_sources_only() -> Result<()> 
             let labels = json!({"kubernetes.io/service-name": service});
             let endpoints = json!([{"addresses": ["10.0.0.1"]}]);
             let content = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": []});
-            owned("discovery.k8s.io/v1", "EndpointSlice", "my-catalog", &labels, &content)
+            owned(
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                "my-catalog",
+                &labels,
+                &content,
+            )
         };
-        let pod = |account: &str| {
-            let container = json!({
-                "name": "registry-server", "image": "i",
-                "securityContext": {"allowPrivilegeEscalation": false},
-            });
-            let spec = json!({"spec": {
-                "serviceAccountName": account, "automountServiceAccountToken": false, "containers": [container],
-            }});
-            owned("v1", "Pod", "my-catalog-abcde", &json!({}), &spec)
-        };
+        let account = owned("v1", "ServiceAccount", "another.catalog", &json!({}), &json!({}));
+        check(
+            server,
+            CATALOG,
+            &[
+                (service, None),
+                (account, None),
+                (slice("my-catalog"), None),
+                (slice("another"), Some("the Services of CatalogSources only")),
+            ],
+        )?;
+        let user = format!("--as={CATALOG}");
+        let arguments = [
+            "delete",
+            "service",
+            "kubernetes",
+            "-n=default",
+            "--dry-run=server",
+            user.as_str(),
+        ];
+        let deleted = kubectl(&server.cluster, &arguments, None)
+            .err()
+            .context("it deletes a Service")?;
+        let deleted = format!("{deleted:#}");
+        ensure!(deleted.contains("changes nothing but what belongs"), "{deleted}");
+        Ok(())
+    })
+}
+
+#[test]
+fn pods_of_catalogs_get_no_rights_but_those_on_their_catalog() -> Result<()> {
+    SERVER.with(async |server| {
+        const RBAC: &str = "rbac.authorization.k8s.io/v1";
+        let none = || json!({});
         // Nothing makes the accounts that a namespace has by default.
         for name in ["default", "my.catalog"] {
             let account = json!({"name": name, "namespace": "operators"});
-            server.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})).await?;
+            server
+                .create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}))
+                .await?;
         }
-        let account = owned("v1", "ServiceAccount", "another.catalog", &json!({}), &json!({}));
-        check(server, CATALOG, &[
-            (service, None),
-            (account, None),
-            (slice("my-catalog"), None),
-            (slice("another"), Some("the Services of CatalogSources only")),
-            (pod("my.catalog"), None),
-            (pod("default"), Some("no accounts but those of their CatalogSources")),
-        ])?;
+        let pod = |account: &str| {
+            let security = json!({"allowPrivilegeEscalation": false});
+            let container = json!({"name": "registry-server", "image": "i", "securityContext": security});
+            let spec = json!({"serviceAccountName": account, "containers": [container]});
+            owned("v1", "Pod", "my-catalog-abcde", &none(), &json!({"spec": spec}))
+        };
+        in_force(
+            server,
+            CATALOG,
+            &pod("default"),
+            "no accounts but those of their CatalogSources",
+        )
+        .await?;
+        let role = |name: &str, resource: &str| {
+            let rule =
+                json!({"apiGroups": [""], "resources": [resource], "resourceNames": ["c"], "verbs": ["get"]});
+            owned(RBAC, "Role", name, &none(), &json!({"rules": [rule]}))
+        };
+        for name in ["my.catalog-configmap-reader", "another"] {
+            server.create(&role(name, "configmaps")).await?;
+        }
+        let binding = |role: &str| {
+            let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role});
+            let subjects = json!([{"kind": "ServiceAccount", "name": "my.catalog-configmap-server"}]);
+            owned(
+                RBAC,
+                "RoleBinding",
+                "b",
+                &none(),
+                &json!({"roleRef": reference, "subjects": subjects}),
+            )
+        };
+        let policy = json!({"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
+        let policy = owned(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "my.catalog-grpc-server",
+            &none(),
+            &policy,
+        );
+        let mut foreign = policy.clone();
+        foreign["metadata"]["ownerReferences"] = json!([]);
+        check(
+            server,
+            CATALOG,
+            &[
+                (pod("my.catalog"), None),
+                (policy, None),
+                (foreign, Some("what belongs to a CatalogSource")),
+                (role("r", "configmaps"), None),
+                (role("r", "secrets"), Some("Roles for one ConfigMap only")),
+                (binding("my.catalog-configmap-reader"), None),
+                (binding("another"), Some("binds the Roles of CatalogSources")),
+            ],
+        )?;
+        let map = json!({"name": "c", "namespace": "operators"});
+        server
+            .create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map}))
+            .await?;
         let user = format!("--as={CATALOG}");
-        let arguments = ["delete", "service", "kubernetes", "-n=default", "--dry-run=server", user.as_str()];
-        let deleted = kubectl(&server.cluster, &arguments, None).err().context("it deletes a Service")?;
+        let patch = |content: &str| {
+            let content = format!("--patch={content}");
+            let object = [
+                "patch",
+                "configmap",
+                "c",
+                "-n=operators",
+                "--type=merge",
+                "--dry-run=server",
+            ];
+            kubectl(
+                &server.cluster,
+                &[&object[..], &[content.as_str(), user.as_str()]].concat(),
+                None,
+            )
+        };
+        let owners = owned("v1", "ConfigMap", "c", &none(), &none())["metadata"]["ownerReferences"].clone();
+        patch(&json!({"metadata": {"ownerReferences": owners}}).to_string())?;
+        let content = json!({"metadata": {"ownerReferences": owners}, "data": {"a": "b"}});
+        let changed = patch(&content.to_string())
+            .err()
+            .context("it changes the content")?;
+        let changed = format!("{changed:#}");
+        ensure!(changed.contains("changes no content of ConfigMaps"), "{changed}");
+        let arguments = [
+            "delete",
+            "configmap",
+            "c",
+            "-n=operators",
+            "--dry-run=server",
+            user.as_str(),
+        ];
+        let deleted = kubectl(&server.cluster, &arguments, None)
+            .err()
+            .context("it deletes a ConfigMap")?;
         let deleted = format!("{deleted:#}");
         ensure!(deleted.contains("changes nothing but what belongs"), "{deleted}");
         Ok(())

@@ -108,9 +108,37 @@ const WRITES: &[Write] = &[
     (
         "catalog-operator",
         "",
-        "pods,serviceaccounts,services",
+        "services",
         "create,delete,patch,update",
         "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "",
+        "pods,serviceaccounts",
+        "create,delete,patch,update",
+        "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "networking.k8s.io",
+        "networkpolicies",
+        "create,delete,patch,update",
+        "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "rbac.authorization.k8s.io",
+        "roles,rolebindings",
+        "create,delete,patch,update",
+        "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "",
+        "configmaps",
+        "delete,patch,update",
+        "owners of catalogs; an admission policy refuses other content",
     ),
     (
         "catalog-operator",
