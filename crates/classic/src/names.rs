@@ -101,3 +101,5 @@ pub const PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
 pub const GENERATED_BY_ANNOTATION: &str = "olm.generated-by";
 /// The annotation of a ConfigMap with an unpacked bundle: how its files are encoded.
 pub const CONTENT_ENCODING_ANNOTATION: &str = "olm.contentEncoding";
+/// The annotation of an InstallPlan with the images of its bundles by digest: a JSON object, by the references of its lookups.
+pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";

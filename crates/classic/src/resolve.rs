@@ -1,26 +1,29 @@
 //! The resolution of a namespace: the operators that its Subscriptions install.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::cluster::text;
-use crate::registry::{BundleMessage, PackageMessage};
 use crate::subscription::{Resolution, ResolveError};
 
 mod chain;
+mod content;
 mod entry;
 mod predicate;
 mod snapshot;
 mod solver;
 mod steps;
+mod unpacked;
 mod variables;
 
 pub use chain::ends_in_failure;
+pub use content::Content;
 pub use entry::{EXISTING, Entry};
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
+pub use unpacked::{Bundle, take_bundles};
 
-/// What a catalog answers.
+/// A catalog. A clone shares the content.
 #[derive(Debug, Clone)]
 pub struct CatalogContent {
     /// The name of the CatalogSource.
@@ -29,10 +32,8 @@ pub struct CatalogContent {
     pub namespace: String,
     /// Its priority; higher ones are preferred.
     pub priority: i64,
-    /// The answer of `ListBundles`, or why there is none.
-    pub bundles: Result<Vec<BundleMessage>, String>,
-    /// The answers of `GetPackage`.
-    pub packages: BTreeMap<String, PackageMessage>,
+    /// What it offers, or why that is not known.
+    pub content: Result<Arc<Content>, String>,
 }
 
 /// What a resolution looks at.

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use olm_image::Places;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -15,50 +16,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const MOMENT: Duration = Duration::from_millis(500);
 /// How long an answer is kept that its extension does not come for.
 const KEPT: Duration = Duration::from_mins(10);
-
-/// How many requests for images are under way at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Of all registries.
-    pub total: usize,
-    /// Of each registry.
-    pub each: usize,
-}
-
-/// The places for what is under way.
-#[derive(Debug)]
-pub struct Places {
-    all: Arc<Semaphore>,
-    each: usize,
-    registries: Mutex<HashMap<String, Arc<Semaphore>>>,
-}
-
-/// A place, until it is dropped.
-type Place = (OwnedSemaphorePermit, OwnedSemaphorePermit);
-
-impl Places {
-    /// At least one of each kind.
-    pub fn new(bounds: Bounds) -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(bounds.total.max(1))),
-            each: bounds.each.max(1),
-            registries: Mutex::default(),
-        }
-    }
-
-    /// Waits for a place. A pull that waits for one registry takes no place from the others.
-    async fn take(&self, registry: &str) -> Option<Place> {
-        let registry = {
-            let mut registries = self.registries.lock();
-            registries.retain(|_, places| Arc::strong_count(places) > 1);
-            let places = registries.entry(registry.to_owned());
-            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
-        };
-        let first = registry.acquire_owned().await.ok()?;
-        let second = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some((first, second))
-    }
-}
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,6 +201,8 @@ fn take<T>(jobs: &mut HashMap<String, Job<T>>, extension: &str, number: u64) -> 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+
+    use olm_image::Bounds;
 
     use super::*;
 

@@ -22,7 +22,7 @@ pub(super) struct Variables {
 type Conflicts = BTreeMap<String, BTreeSet<String>>;
 
 pub(super) fn variables(
-    snapshot: &Snapshot,
+    snapshot: &Snapshot<'_>,
     namespace: &str,
     subscriptions: &[&Value],
 ) -> Result<Variables, String> {
@@ -34,9 +34,9 @@ pub(super) fn variables(
         heads.push(variable);
         waiting.extend(candidates);
     }
-    let existing = snapshot.entries.iter().filter(|entry| entry.is_existing());
-    let orphans: Vec<&Entry> = existing.filter(|entry| entry.subscription.is_none()).collect();
-    waiting.extend(orphans.iter().map(|entry| (*entry).clone()));
+    let orphans = snapshot.existing().iter();
+    let orphans = orphans.filter(|entry| entry.subscription.is_none());
+    waiting.extend(orphans.cloned());
     let mut queued: BTreeSet<String> = waiting.iter().map(Entry::id).collect();
     let (mut bundles, mut entries) = (Vec::new(), BTreeMap::new());
     while let Some(entry) = waiting.pop_front() {
@@ -97,7 +97,7 @@ fn constraint(rule: Rule, text: String) -> Constraint {
 
 /// The variable of a Subscription, and the entries that it may choose from.
 fn of_subscription(
-    snapshot: &Snapshot,
+    snapshot: &Snapshot<'_>,
     namespace: &str,
     subscription: &Value,
     conflicts: &mut Conflicts,
@@ -167,7 +167,7 @@ fn of_subscription(
 
 /// The entries that the spec of a Subscription names.
 fn selected<'a>(
-    snapshot: &'a Snapshot,
+    snapshot: &Snapshot<'a>,
     subscription: &'a Value,
     starting: &str,
 ) -> Result<Vec<&'a Entry>, String> {
@@ -175,13 +175,16 @@ fn selected<'a>(
     let (name, package, channel) = (of("/metadata/name"), of("/spec/name"), of("/spec/channel"));
     let (source, source_namespace) = (of("/spec/source"), of("/spec/sourceNamespace"));
     let end = format!("in the catalog referenced by subscription {name}");
-    let mut found: Vec<&Entry> = snapshot.of_catalog(source_namespace, source).collect();
-    if found.is_empty() {
+    let catalogs = snapshot.of_catalog(source_namespace, source);
+    if catalogs.is_empty() {
         return Err(format!(
             "no operators found from catalog {source} in namespace {source_namespace} referenced by subscription {name}"
         ));
     }
-    found.retain(|entry| entry.package == package);
+    let found = catalogs
+        .into_iter()
+        .flat_map(|catalog| catalog.of_package(package));
+    let mut found: Vec<&Entry> = found.collect();
     if found.is_empty() {
         return Err(format!("no operators found in package {package} {end}"));
     }

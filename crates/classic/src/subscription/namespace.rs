@@ -8,13 +8,14 @@ use super::{INSTALL_PLAN_KIND, Resolution, collection, condition, reference, set
 use crate::cluster::{Cluster, object_at, text};
 use crate::names;
 
-const GENERATED_BY: &str = "olm.generated-by";
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 const RESOLUTION_FAILED: &str = "ResolutionFailed";
 const UNPACKING: &str = "BundleUnpacking";
 const UNPACK_FAILED: &str = "BundleUnpackFailed";
-/// What an admin can do about a bundle that cannot be unpacked.
+/// The field of a lookup's condition that says what an admin can do. It is not part of the status.
+const HINT: &str = "/hint";
+/// What an admin can do about a bundle that a Job cannot unpack.
 const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
                         failure, invalid image. Manual retry: in the CatalogSource namespace, run `kubectl get jobs -l \
                         operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
@@ -44,7 +45,7 @@ pub enum ResolveError {
 /// What became of the unpacking of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unpacked {
-    /// The conditions of the lookup; none when it is done.
+    /// The conditions of the lookup; none when it is done. Their field `hint` says what an admin can do.
     Conditions(Vec<Value>),
     /// It could not be tried.
     Error(String),
@@ -52,13 +53,24 @@ pub enum Unpacked {
     Fatal(String),
 }
 
+/// A warning event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The name of the Subscription that it is about; nothing where it is about the namespace.
+    pub subscription: Option<String>,
+    /// One word in camel case.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
 /// What a resolution comes to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Concluded {
     /// InstallPlans to create and Subscriptions whose status must be written, whole.
     pub written: Vec<Value>,
-    /// Events, as `TYPE REASON MESSAGE`.
-    pub events: Vec<String>,
+    /// Warning events.
+    pub events: Vec<Warning>,
     /// Why the pass is retried.
     pub error: Option<String>,
 }
@@ -144,7 +156,7 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
     });
     let maker = subscription
         .pointer("/metadata/annotations")
-        .and_then(|annotations| annotations.get(GENERATED_BY))
+        .and_then(|annotations| annotations.get(names::GENERATED_BY_ANNOTATION))
         .and_then(Value::as_str);
     let Some(maker) = maker.filter(|_| !has_plan).map(str::to_owned) else {
         return Ok(false);
@@ -247,9 +259,11 @@ impl Conclusion<'_> {
     }
 
     fn resolution_failed(&mut self, reason: &str, message: &str) {
-        self.concluded
-            .events
-            .push(format!("Warning {RESOLUTION_FAILED} {message}"));
+        self.concluded.events.push(Warning {
+            subscription: None,
+            reason: RESOLUTION_FAILED,
+            message: message.to_owned(),
+        });
         self.mark(&condition(RESOLUTION_FAILED, reason, message), &[]);
     }
 
@@ -298,10 +312,9 @@ impl Conclusion<'_> {
             let message = text(&pending, "/message");
             let is_pull = text(&pending, "/reason") == "JobIncomplete"
                 && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"));
-            let hint = if is_pull {
-                format!("Bundle image pull failed. {GUIDANCE}")
-            } else {
-                String::new()
+            let hint = match text(&pending, HINT) {
+                "" if is_pull => format!("Bundle image pull failed. {GUIDANCE}"),
+                hint => hint.to_owned(),
             };
             self.mark(
                 &condition(UNPACKING, "UnpackingInProgress", &hint),
@@ -318,11 +331,17 @@ impl Conclusion<'_> {
             text(failed, "/reason"),
             text(failed, "/message")
         );
-        let long = format!("{short}. {GUIDANCE}");
-        for _ in self.subscriptions {
-            self.concluded
-                .events
-                .push(format!("Warning {UNPACK_FAILED} {long}"));
+        let hint = match text(failed, HINT) {
+            "" => GUIDANCE,
+            hint => hint,
+        };
+        let long = format!("{short}. {hint}");
+        for subscription in self.subscriptions {
+            self.concluded.events.push(Warning {
+                subscription: Some(text(subscription, "/metadata/name").to_owned()),
+                reason: UNPACK_FAILED,
+                message: long.clone(),
+            });
         }
         let message = if short.contains("Auto-retry") { short } else { long };
         self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);

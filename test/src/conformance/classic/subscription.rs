@@ -134,7 +134,9 @@ fn namespace(case: &Value, cluster: &Cluster, now: Timestamp) -> Outcome {
         .and(|| Outcome::compare("objects_deleted", &recorded("objects_deleted"), &deleted))
         .and(|| Outcome::compare("objects_written", &expected, &actual))
         .and(|| {
-            let events = sorted(events.into_iter().map(Value::String).collect());
+            let events = events.iter();
+            let events = events.map(|found| json!(format!("Warning {} {}", found.reason, found.message)));
+            let events = sorted(events.collect());
             Outcome::compare("events", &sorted(recorded("events_unordered")), &events)
         })
 }
@@ -176,6 +178,7 @@ fn resolved(case: &Value) -> Result<Resolution, ResolveError> {
         steps: all("steps"),
         bundle_lookups: all("bundle_lookups"),
         updated: serde_json::from_value(updated).unwrap_or_default(),
+        ..Resolution::default()
     })
 }
 
