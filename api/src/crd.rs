@@ -6,21 +6,27 @@
 
 mod catalog;
 mod change_policy;
+pub mod definition;
 mod extension;
+pub mod meta;
 mod object_set;
+mod operator_condition;
 mod pending_change;
 mod reference;
-mod schema;
+pub mod schema;
 mod version_pattern;
 mod yaml;
 
 use serde_json::{Value, json};
 
+pub use operator_condition::definition as operator_condition;
 pub use reference::reference;
 pub use version_pattern::{VersionPattern, version_pattern};
 
 use crate::names;
-use schema::{Schema, array, boolean_enum, integer, object, string};
+use definition::{Column, Columns, Kind, Scope, Version};
+use meta::{condition, label_selector, root};
+use schema::{Schema, array, integer, object};
 
 /// A DNS-1123 label: letters, digits and hyphens.
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -34,6 +40,16 @@ pub struct File {
     pub name: &'static str,
     /// Its text.
     pub yaml: String,
+}
+
+impl File {
+    /// A file with an object.
+    pub fn new(name: &'static str, object: &Value) -> Self {
+        Self {
+            name,
+            yaml: yaml::document(object),
+        }
+    }
 }
 
 /// Every `CustomResourceDefinition` as a file for `manifests/crds`.
@@ -61,10 +77,7 @@ pub fn files() -> Vec<File> {
         ),
     ]
     .into_iter()
-    .map(|(name, definition)| File {
-        name,
-        yaml: yaml::document(&definition),
-    })
+    .map(|(name, definition)| File::new(name, &definition))
     .collect()
 }
 
@@ -77,21 +90,6 @@ pub fn definitions() -> Vec<Value> {
         change_policy::definition(),
         pending_change::definition(),
     ]
-}
-
-/// A column of `kubectl get`.
-struct Column {
-    name: &'static str,
-    kind: &'static str,
-    path: &'static str,
-}
-
-/// What `kubectl get` shows of a kind.
-struct Columns<'a> {
-    /// Always: those of the reference, in its order, and what tells the states of an object apart.
-    always: &'a [Column],
-    /// With `-o wide`, after the others.
-    wide: &'a [Column],
 }
 
 /// The column that every kind closes with.
@@ -129,93 +127,27 @@ const REASON: Column = Column {
     path: ".status.conditions[?(@.type=='Progressing')].reason",
 };
 
-/// A cluster-scoped definition with one version, served and stored, and a status subresource.
+/// A definition of OLM v1: cluster-scoped, with one version, served and stored.
 fn definition(kind: &str, short_name: &str, columns: &Columns<'_>, root: Schema) -> Value {
-    let singular = kind.to_ascii_lowercase();
-    let plural = match singular.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{singular}s"),
+    let kind = Kind {
+        group: names::GROUP,
+        kind,
+        short_names: &[short_name],
+        scope: Scope::Cluster,
+        annotations: &[(names::annotation::GENERATOR, "experimental")],
     };
-    let always = columns
-        .always
-        .iter()
-        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind}));
-    let wide = columns
-        .wide
-        .iter()
-        .map(|c| json!({"jsonPath": c.path, "name": c.name, "type": c.kind, "priority": 1}));
-    let columns: Vec<Value> = always.chain(wide).collect();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{plural}.{}", names::GROUP),
-            "annotations": {names::annotation::GENERATOR: "experimental"},
-        },
-        "spec": {
-            "group": names::GROUP,
-            "names": {
-                "kind": kind,
-                "listKind": format!("{kind}List"),
-                "plural": plural,
-                "singular": singular,
-                "shortNames": [short_name],
-                "categories": ["olm"],
-            },
-            "scope": "Cluster",
-            "versions": [{
-                "name": names::VERSION,
-                "served": true,
-                "storage": true,
-                "additionalPrinterColumns": columns,
-                "schema": {"openAPIV3Schema": root.into_value()},
-                "subresources": {"status": {}},
-            }],
-        },
-    })
-}
-
-/// The root of a kind's schema.
-fn root(description: &str, spec: Schema, status: Schema) -> Schema {
-    object(description)
-        .property(
-            "apiVersion",
-            string("The version of the schema that this object is written in."),
-        )
-        .property("kind", string("The kind of this object."))
-        .property("metadata", Schema::bare_object())
-        .property("spec", spec)
-        .property("status", status)
+    let version = Version {
+        name: names::VERSION,
+        storage: true,
+        columns,
+        root,
+    };
+    kind.definition([version])
 }
 
 /// A list of conditions, keyed by type.
 fn conditions(description: &str) -> Schema {
-    let qualified = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
-    let item = object("One aspect of the object's state.")
-        .required(
-            "lastTransitionTime",
-            string("When the status last changed.").format("date-time"),
-        )
-        .required(
-            "message",
-            string("Details for a reader; may be empty.").max_length(32_768),
-        )
-        .property(
-            "observedGeneration",
-            integer("The generation of the object that this was said about.", "int64").minimum(0),
-        )
-        .required(
-            "reason",
-            string("The reason for the last change, in CamelCase.")
-                .length(1, 1024)
-                .pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
-        )
-        .required(
-            "status",
-            boolean_enum("Whether it holds.", &["True", "False", "Unknown"]),
-        )
-        .required("type", string("Which aspect.").max_length(316).pattern(qualified));
-    array(description, item).map_list("type")
+    array(description, condition()).map_list(&["type"])
 }
 
 /// The root of a kind's status. Until its controller has seen an object, the default says so: kstatus takes an object
@@ -229,27 +161,6 @@ fn status_root(description: &str) -> Schema {
 
 /// What the conditions for tools mean, the same of every kind.
 const TOOLS: &str = "Ready: the object matches its spec and works. Reconciling: the controller works on it. Stalled: a user must change something first.";
-
-/// A label selector as Kubernetes defines it.
-fn label_selector(description: &str) -> Schema {
-    let expression = object("A requirement on one label.")
-        .required("key", string("The label."))
-        .required("operator", string("In, NotIn, Exists or DoesNotExist."))
-        .property(
-            "values",
-            array("The values for In and NotIn; absent for the others.", string("")).list_type("atomic"),
-        );
-    object(description)
-        .property(
-            "matchExpressions",
-            array("Requirements that must all hold.", expression).list_type("atomic"),
-        )
-        .property(
-            "matchLabels",
-            Schema::string_map("Labels that must all have these values."),
-        )
-        .extension("x-kubernetes-map-type", json!("atomic"))
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Hints for users when a catalog cannot be fetched: the last lines of the message.
 
 use olm_image::{Missing, Obstacle, PullError, RegistryError};
+use olm_serve::UnpackError;
 
 use crate::content::ContentError;
 
@@ -11,7 +12,7 @@ pub(crate) const RETRY: &str = "catalogd retries after 1 s at first and then at 
 /// The hint for an error, if there is one. `image` is the field and the reference of the image.
 pub(crate) fn hint(error: &ContentError, image: &str) -> Option<String> {
     match error {
-        ContentError::Pull(error) => of_pull(error, image),
+        ContentError::Unpack(UnpackError::Pull(error)) => of_pull(error, image),
         ContentError::Reference { .. } => Some(format!(
             "set {image} to REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST"
         )),

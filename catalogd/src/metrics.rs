@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use olm_platform::metrics::Metrics;
-use olm_serve::{Access, Record};
+use olm_serve::{Access, Pull, Record};
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::content::{FAILURES, Pull};
+use crate::content::FAILURES;
 
 /// Whether a catalog is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
 use olm_platform::{client, crypto, identity, memory};
-use olm_serve::{Access, App, Endpoints, Store, StoreLimits};
+use olm_serve::{Access, App, CatalogImages, Endpoints, Store, StoreLimits};
 use tokio::sync::watch;
 
 use crate::args::Args;
@@ -183,14 +183,9 @@ fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<
         args.common.pull_secret()?,
         identity::service_account(),
     );
-    Ok(Contents::new(
-        Arc::clone(store),
-        images,
-        secrets,
-        settings,
-        image::Limits::catalog().with(args.limits.given()),
-        spool,
-    ))
+    let limits = image::Limits::catalog().with(args.limits.given());
+    let images = CatalogImages::new(Arc::clone(store), images, limits, spool);
+    Ok(Contents::new(images, secrets, settings))
 }
 
 async fn serve_content(

@@ -5,15 +5,15 @@
 //!    └──► plan: InstallPlan ─► gather ─► steps ─► write
 //! ```
 
-mod context;
-mod health;
-mod metrics;
-mod namespace;
-mod plan;
-mod resolution;
-mod unpack;
-mod wake;
-mod write;
+pub mod context;
+pub mod health;
+pub mod metrics;
+pub mod namespace;
+pub mod plan;
+pub mod resolution;
+pub mod unpack;
+pub mod wake;
+pub mod write;
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use serde_json::Value;
 
 use self::context::Context;
 use self::metrics::CatalogMetrics;
-use self::unpack::{BundleImages, Unpacker};
+use self::unpack::Unpacker;
+use self::unpack::images::BundleImages;
 use crate::args::CatalogArgs;
 use crate::objects::kinds::{self, Kind};
-use crate::registry::sources::Sources;
+use crate::registry::sources::{self, Sources};
 use crate::run::Base;
 
-/// The kinds whose changes the controllers wait for. Of rights and accounts only their names are kept.
+/// The kinds whose changes the controllers wait for, beside those of [`sources`]. Of rights and accounts only their names are kept.
 const KINDS: &[Kind] = &[
     kinds::SUBSCRIPTION,
     kinds::INSTALL_PLAN,
-    kinds::CATALOG_SOURCE,
     kinds::OPERATOR_GROUP,
     kinds::CSV,
     kinds::CRD,
@@ -76,7 +76,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         }
     };
     let changes = base.store.subscribe();
-    base.follow(KINDS).await;
+    tokio::join!(base.follow(sources::KINDS), base.follow(KINDS));
     let sources = Sources::new(Arc::clone(&base), &args);
     let news = sources.subscribe();
     let (namespaces, plans) = (Queue::default(), Queue::default());

@@ -1,1 +1,26 @@
-//! Catalogs behind the registry API: the servers of CatalogSources with an image, and the client for all of them.
+//! Catalogs behind the registry API: the servers of CatalogSources with an image or a ConfigMap, and the client for all of
+//! them.
+//!
+//! ```text
+//! CatalogSource ─► pull ─► store ─► StoredCatalog ─► Listener   gRPC, one port for each source
+//!     sources      image   disk     package by       catalogs() for resolutions, in this process
+//!                                   package
+//! ```
+//!
+//! Content is shared by all sources whose credentials the registry has accepted for its digest. A Service without selector
+//! and an EndpointSlice in the namespace of the source lead clients to the port. Start reading at [`sources`].
+
+pub mod catalog;
+pub mod listener;
+pub mod messages;
+pub mod pull;
+pub mod service;
+pub mod sources;
+
+mod context;
+mod memory;
+mod metrics;
+mod pass;
+
+/// A CatalogSource, by namespace and name.
+pub type Key = (String, String);

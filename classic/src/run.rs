@@ -106,7 +106,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         Command::CatalogOperator(args) => {
             let classic = args.classic.clone();
             lead(&classic, "catalog-operator", shutdown, move |base| {
-                catalog::run(base, args)
+                catalog::run(base, *args)
             })
             .await
         }

@@ -1,6 +1,7 @@
 //! The proving ground: a real control plane and registry, the runners of recorded cases and real data, the samples.
 
 pub mod bench;
+pub mod classic;
 pub mod cluster;
 pub mod conformance;
 pub mod dist;

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::lab::Lab;
 pub(crate) use self::lab::replace_kept_place;
-pub use self::manager::Manager;
+pub use self::manager::{CLASSIC_NAMESPACE, Manager};
 pub use self::passage::Passage;
 use crate::cluster::Cluster;
 pub use crate::cluster::free_address;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Schema, boolean_enum, integer, object, string};
+use super::schema::{Schema, choice, integer, object, string};
 use super::{
     AGE, Column, Columns, READY, REASON, STATUS, TOOLS, conditions, definition as define, root, status_root,
 };
@@ -53,12 +53,12 @@ fn spec() -> Schema {
         .property("image", image())
         .required(
             "type",
-            boolean_enum("The kind of source. Image: an image in a registry.", &["Image"]),
+            choice("The kind of source. Image: an image in a registry.", &["Image"]),
         );
     object("Which image, how it ranks, and whether it is served.")
         .property(
             "availabilityMode",
-            boolean_enum(
+            choice(
                 "Whether the catalog is served. Unavailable: its content is removed and it takes no part in resolution.",
                 &["Unavailable", "Available"],
             )
@@ -165,7 +165,7 @@ fn digest_only() -> Schema {
 fn status() -> Schema {
     let resolved = object("The content that is served.")
         .required("image", object("The image.").required("ref", digest_only()))
-        .required("type", boolean_enum("The kind of source.", &["Image"]));
+        .required("type", choice("The kind of source.", &["Image"]));
     let urls = object("Where the content is served.").required(
         "base",
         string("The address that the endpoints' paths are appended to: /api/v1/all, /api/v1/metas, /api/v1/graphql.")

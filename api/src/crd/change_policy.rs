@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Schema, array, boolean, boolean_enum, object, string};
+use super::schema::{Schema, array, boolean, choice, object, string};
 use super::{
     AGE, Column, Columns, READY, STATUS, TOOLS, conditions, definition as define, label_selector, root,
     status_root,
@@ -63,7 +63,7 @@ fn spec() -> Schema {
 }
 
 fn mode(description: &str) -> Schema {
-    boolean_enum(description, &["Automatic", "Manual"])
+    choice(description, &["Automatic", "Manual"])
 }
 
 fn approval() -> Schema {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Schema, array, boolean_enum, integer, object, string};
+use super::schema::{Schema, array, choice, integer, object, string};
 use super::{
     AGE, Column, Columns, DNS_LABEL, DNS_SUBDOMAIN, PROGRESSING, READY, REASON, STATUS, TOOLS,
     VersionPattern, conditions, definition as define, label_selector, root, status_root, version_pattern,
@@ -94,7 +94,7 @@ fn spec() -> Schema {
 
 fn config() -> Schema {
     object("Configuration for the bundle. What it may hold depends on the bundle, which checks it before anything is applied.")
-        .required("configType", boolean_enum("How the configuration is given. Inline: in the member inline.", &["Inline"]))
+        .required("configType", choice("How the configuration is given. Inline: in the member inline.", &["Inline"]))
         .property(
             "inline",
             Schema::bare_object()
@@ -109,7 +109,7 @@ fn config() -> Schema {
 }
 
 fn install() -> Schema {
-    let enforcement = boolean_enum(
+    let enforcement = choice(
         "Whether a finding stops the upgrade. Strict: it does, as when nothing is set. None: the check is left out, which can lose data.",
         &["None", "Strict"],
     );
@@ -166,7 +166,7 @@ fn source() -> Schema {
         .property("selector", label_selector("The catalogs to look in, by label. Without it, or when it is empty, in all."))
         .property(
             "upgradeConstraintPolicy",
-            boolean_enum(
+            choice(
                 "Whether updates must follow the update paths of the catalog. CatalogProvided: they must. SelfCertified: any version that the other restrictions allow may follow any other, backwards too; this can lose data.",
                 &["CatalogProvided", "SelfCertified"],
             )
@@ -187,7 +187,7 @@ fn source() -> Schema {
         .property("catalog", catalog)
         .required(
             "sourceType",
-            boolean_enum(
+            choice(
                 "The kind of source. Catalog: the ClusterCatalogs on the cluster.",
                 &["Catalog"],
             ),
@@ -231,7 +231,7 @@ fn status() -> Schema {
     status_root("The state of the extension.")
         .property(
             "activeRevisions",
-            array("The installed revision, then those that roll out, oldest first.", revision).map_list("name"),
+            array("The installed revision, then those that roll out, oldest first.", revision).map_list(&["name"]),
         )
         .property(
             "conditions",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Schema, array, boolean_enum, integer, object, string};
+use super::schema::{Schema, array, choice, integer, object, string};
 use super::{
     AGE, Column, Columns, PROGRESSING, READY, REASON, STATUS, TOOLS, conditions, definition as define,
     label_selector, root, status_root,
@@ -62,7 +62,7 @@ fn spec() -> Schema {
         )
         .required(
             "lifecycleState",
-            boolean_enum(
+            choice(
                 "Active: the objects are applied and kept. Archived: they are taken down in reverse order, but for those that a newer revision owns. There is no way back.",
                 &["Active", "Archived"],
             )
@@ -72,7 +72,7 @@ fn spec() -> Schema {
             "phases",
             array("The phases in order. Each begins when the one before is complete. Once there are any they never change.", phase())
                 .max_items(20)
-                .map_list("name")
+                .map_list(&["name"])
                 .rule("self == oldSelf || oldSelf.size() == 0", "phases is immutable"),
         )
         .property(
@@ -98,7 +98,7 @@ fn spec() -> Schema {
 }
 
 fn collision_protection(description: &str) -> Schema {
-    boolean_enum(
+    choice(
         &format!(
             "{description} Prevent: they are never touched. IfNoController: those without a controller are adopted. None: all are adopted."
         ),
@@ -178,7 +178,7 @@ fn assertion() -> Schema {
         )
     };
     let condition_equal = object("A condition in the object's status has this value.")
-        .required("status", boolean_enum("The value.", &["True", "False"]))
+        .required("status", choice("The value.", &["True", "False"]))
         .required("type", text("The condition's type."));
     let field_value = object("A field has this value.")
         .required(
@@ -198,7 +198,7 @@ fn assertion() -> Schema {
         .property("fieldsEqual", fields_equal)
         .required(
             "type",
-            boolean_enum(
+            choice(
                 "The kind of assertion.",
                 &["ConditionEqual", "FieldsEqual", "FieldValue"],
             ),
@@ -224,10 +224,7 @@ fn selector() -> Schema {
     let schema = object("Which objects are asked.")
         .property("groupKind", group_kind)
         .property("label", label)
-        .required(
-            "type",
-            boolean_enum("The way of selection.", &["GroupKind", "Label"]),
-        );
+        .required("type", choice("The way of selection.", &["GroupKind", "Label"]));
     union(schema, &[("GroupKind", "groupKind"), ("Label", "label")])
 }
 
@@ -252,7 +249,7 @@ fn status() -> Schema {
             "observedPhases",
             array("The content of the phases when the controller first read them. Content that differs later is not applied.", observed)
                 .max_items(20)
-                .map_list("name")
+                .map_list(&["name"])
                 .rule("self == oldSelf || oldSelf.size() == 0", "observedPhases is immutable"),
         )
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Schema, array, boolean, boolean_enum, object, string};
+use super::schema::{Schema, array, boolean, choice, object, string};
 use super::{AGE, Column, Columns, conditions, definition as define, root, status_root};
 use crate::names::PENDING_CHANGE;
 
@@ -95,14 +95,14 @@ fn spec() -> Schema {
         .property("note", text("Why."))
         .required(
             "verdict",
-            boolean_enum("Whether the change is approved.", &["Approved", "Rejected"]),
+            choice("Whether the change is approved.", &["Approved", "Rejected"]),
         );
     let schema = object("The change, which never alters, and the decision.")
         .required("account", text("The account that applies it, NAMESPACE/NAME."))
         .required("bundle", text("The bundle to install."))
         .required(
             "class",
-            boolean_enum(
+            choice(
                 "The kind of change. Content: other objects of the same version.",
                 &["Install", "Content", "Patch", "Minor", "Major"],
             ),
@@ -110,7 +110,7 @@ fn spec() -> Schema {
         .property("decision", decision)
         .required(
             "definitions",
-            boolean_enum(
+            choice(
                 "How grave the changes of CustomResourceDefinitions are.",
                 &["None", "Safe", "Breaking"],
             ),

@@ -1,32 +1,36 @@
-//! A few words in which the schemas are written.
+//! A few words in which the schemas of all definitions are written.
 
 use serde_json::{Map, Value, json};
 
 /// A node of an OpenAPI v3 schema.
+#[must_use = "a schema says something only as a part of a definition"]
 #[derive(Debug, Clone)]
-pub(super) struct Schema(Map<String, Value>);
+pub struct Schema(Map<String, Value>);
 
-fn node(kind: &str, description: &str) -> Schema {
+fn described(description: &str) -> Schema {
     let mut map = Map::new();
     if !description.is_empty() {
         map.insert("description".to_owned(), json!(description));
     }
-    map.insert("type".to_owned(), json!(kind));
     Schema(map)
 }
 
+fn node(kind: &str, description: &str) -> Schema {
+    described(description).extension("type", json!(kind))
+}
+
 /// An object; its members follow by [`Schema::property`] and [`Schema::required`].
-pub(super) fn object(description: &str) -> Schema {
+pub fn object(description: &str) -> Schema {
     node("object", description)
 }
 
 /// A text.
-pub(super) fn string(description: &str) -> Schema {
+pub fn string(description: &str) -> Schema {
     node("string", description)
 }
 
 /// A number without a fraction; `format` is `int32`, `int64` or empty.
-pub(super) fn integer(description: &str, format: &str) -> Schema {
+pub fn integer(description: &str, format: &str) -> Schema {
     let schema = node("integer", description);
     if format.is_empty() {
         schema
@@ -36,44 +40,51 @@ pub(super) fn integer(description: &str, format: &str) -> Schema {
 }
 
 /// A list.
-pub(super) fn array(description: &str, items: Schema) -> Schema {
+pub fn array(description: &str, items: Schema) -> Schema {
     node("array", description).extension("items", items.into_value())
 }
 
 /// Yes or no.
-pub(super) fn boolean(description: &str) -> Schema {
+pub fn boolean(description: &str) -> Schema {
     node("boolean", description)
 }
 
+/// A number without a fraction, or a text.
+pub fn int_or_string(description: &str) -> Schema {
+    described(description)
+        .extension("anyOf", json!([{"type": "integer"}, {"type": "string"}]))
+        .extension("x-kubernetes-int-or-string", json!(true))
+}
+
 /// A text that is one of a few.
-pub(super) fn boolean_enum(description: &str, values: &[&str]) -> Schema {
+pub fn choice(description: &str, values: &[&str]) -> Schema {
     string(description).extension("enum", json!(values))
 }
 
 impl Schema {
     /// An object about which nothing is said.
-    pub(super) fn bare_object() -> Self {
+    pub fn bare_object() -> Self {
         object("")
     }
 
     /// A map from text to text.
-    pub(super) fn string_map(description: &str) -> Self {
+    pub fn string_map(description: &str) -> Self {
         object(description).extension("additionalProperties", json!({"type": "string"}))
     }
 
     /// The schema as JSON.
-    pub(super) fn into_value(self) -> Value {
+    pub fn into_value(self) -> Value {
         Value::Object(self.0)
     }
 
     /// A keyword of the schema language.
-    pub(super) fn extension(mut self, keyword: &str, value: Value) -> Self {
+    pub fn extension(mut self, keyword: &str, value: Value) -> Self {
         self.0.insert(keyword.to_owned(), value);
         self
     }
 
     /// A member that may be absent.
-    pub(super) fn property(mut self, name: &str, schema: Self) -> Self {
+    pub fn property(mut self, name: &str, schema: Self) -> Self {
         if let Value::Object(properties) = self.0.entry("properties").or_insert_with(|| json!({})) {
             properties.insert(name.to_owned(), schema.into_value());
         }
@@ -81,15 +92,35 @@ impl Schema {
     }
 
     /// A member that must be present.
-    pub(super) fn required(mut self, name: &str, schema: Self) -> Self {
+    pub fn required(mut self, name: &str, schema: Self) -> Self {
         if let Value::Array(required) = self.0.entry("required").or_insert_with(|| json!([])) {
             required.push(json!(name));
         }
         self.property(name, schema)
     }
 
+    /// Members of the same schema that may be absent.
+    pub fn properties(self, names: &[&str], schema: &Self) -> Self {
+        let add = |object: Self, name: &&str| object.property(name, schema.clone());
+        names.iter().fold(self, add)
+    }
+
+    /// Members of the same schema that must be present.
+    pub fn all_required(self, names: &[&str], schema: &Self) -> Self {
+        let add = |object: Self, name: &&str| object.required(name, schema.clone());
+        names.iter().fold(self, add)
+    }
+
+    /// A member that must be present elsewhere may be absent here.
+    pub fn optional(mut self, name: &str) -> Self {
+        if let Some(Value::Array(required)) = self.0.get_mut("required") {
+            required.retain(|given| given != name);
+        }
+        self
+    }
+
     /// A CEL rule and what is said when it does not hold.
-    pub(super) fn rule(mut self, rule: &str, message: &str) -> Self {
+    pub fn rule(mut self, rule: &str, message: &str) -> Self {
         if let Value::Array(rules) = self
             .0
             .entry("x-kubernetes-validations")
@@ -101,7 +132,7 @@ impl Schema {
     }
 
     /// The member `member` is present exactly when `discriminator` has the value `value`.
-    pub(super) fn union_member(self, discriminator: &str, value: &str, member: &str, message: &str) -> Self {
+    pub fn union_member(self, discriminator: &str, value: &str, member: &str, message: &str) -> Self {
         self.rule(
             &format!(
                 "has(self.{discriminator}) && self.{discriminator} == '{value}' ? has(self.{member}) : !has(self.{member})"
@@ -111,68 +142,78 @@ impl Schema {
     }
 
     /// A regular expression that the text must match, as a rule with a message of its own.
-    pub(super) fn matches(self, pattern: &str, message: &str) -> Self {
+    pub fn matches(self, pattern: &str, message: &str) -> Self {
         self.rule(&format!("self.matches(r'{pattern}')"), message)
     }
 
     /// A value that never changes once it is set.
-    pub(super) fn immutable(self, message: &str) -> Self {
+    pub fn immutable(self, message: &str) -> Self {
         self.rule("self == oldSelf", message)
     }
 
     /// The value that the API server fills in.
-    pub(super) fn default_value(self, value: Value) -> Self {
+    pub fn default_value(self, value: Value) -> Self {
         self.extension("default", value)
     }
 
     /// A format such as `date-time`.
-    pub(super) fn format(self, format: &str) -> Self {
+    pub fn format(self, format: &str) -> Self {
         self.extension("format", json!(format))
     }
 
     /// A regular expression in the schema language.
-    pub(super) fn pattern(self, pattern: &str) -> Self {
+    pub fn pattern(self, pattern: &str) -> Self {
         self.extension("pattern", json!(pattern))
     }
 
     /// The largest number of characters.
-    pub(super) fn max_length(self, limit: u32) -> Self {
+    pub fn max_length(self, limit: u32) -> Self {
         self.extension("maxLength", json!(limit))
     }
 
     /// The smallest and largest number of characters.
-    pub(super) fn length(self, least: u32, most: u32) -> Self {
+    pub fn length(self, least: u32, most: u32) -> Self {
         self.extension("minLength", json!(least)).max_length(most)
     }
 
     /// The smallest and largest number of items.
-    pub(super) fn items(self, least: u32, most: u32) -> Self {
+    pub fn items(self, least: u32, most: u32) -> Self {
         self.extension("minItems", json!(least)).max_items(most)
     }
 
     /// The largest number of items.
-    pub(super) fn max_items(self, limit: u32) -> Self {
+    pub fn max_items(self, limit: u32) -> Self {
         self.extension("maxItems", json!(limit))
     }
 
     /// The smallest number.
-    pub(super) fn minimum(self, limit: i64) -> Self {
+    pub fn minimum(self, limit: i64) -> Self {
         self.extension("minimum", json!(limit))
     }
 
     /// The smallest and largest number.
-    pub(super) fn range(self, least: i64, most: i64) -> Self {
+    pub fn range(self, least: i64, most: i64) -> Self {
         self.minimum(least).extension("maximum", json!(most))
     }
 
     /// How server-side apply merges the list.
-    pub(super) fn list_type(self, list_type: &str) -> Self {
+    pub fn list_type(self, list_type: &str) -> Self {
         self.extension("x-kubernetes-list-type", json!(list_type))
     }
 
-    /// A list whose items have one member as their key.
-    pub(super) fn map_list(self, key: &str) -> Self {
+    /// A list whose items have these members as their key.
+    pub fn map_list(self, keys: &[&str]) -> Self {
         self.list_type("map")
-            .extension("x-kubernetes-list-map-keys", json!([key]))
+            .extension("x-kubernetes-list-map-keys", json!(keys))
+    }
+
+    /// Server-side apply takes the object as a whole.
+    pub fn atomic_map(self) -> Self {
+        self.extension("x-kubernetes-map-type", json!("atomic"))
+    }
+
+    /// Members that the schema does not name are kept.
+    pub fn open(self) -> Self {
+        self.extension("x-kubernetes-preserve-unknown-fields", json!(true))
     }
 }

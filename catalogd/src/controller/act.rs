@@ -14,7 +14,7 @@ use olm_api::text::escape;
 use olm_image::{Pinned, Reference};
 use olm_platform::log::chain;
 use olm_platform::queue::{Outcome, Severity};
-use olm_serve::{Origin, Snapshot};
+use olm_serve::{Destination, Origin, Snapshot};
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -23,7 +23,7 @@ use super::observe::{
 };
 use super::plan::{ContentAction, Plan, ReportedContent};
 use super::report::{self, ContentOutcome, Failure};
-use crate::content::{CatalogImage, ContentError, Destination};
+use crate::content::{CatalogImage, ContentError};
 use crate::hint::hint;
 
 /// A failed write to the API server.

@@ -19,6 +19,15 @@ pub fn health(source: &Value) -> Health {
     }
 }
 
+/// Whether the content of a CatalogSource is on its way: nothing is known to be wrong.
+pub fn is_coming(source: &Value) -> bool {
+    text(source, "/status/reason").is_empty()
+        && matches!(
+            text(source, "/status/connectionState/lastObservedState"),
+            "" | "IDLE" | "CONNECTING" | "READY"
+        )
+}
+
 /// What the catalogs say of the installed version of a Subscription.
 pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> {
     let of = |pointer: &str| text(subscription, pointer);
@@ -38,7 +47,7 @@ pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> 
             name: entry.name.clone(),
             package: entry.package.clone(),
             channel: entry.channel.clone(),
-            catalog: format!("{}/{}", entry.catalog_namespace, entry.catalog),
+            catalog: format!("{}/{}", of("/spec/sourceNamespace"), of("/spec/source")),
             package_deprecation,
             channel_deprecation,
             bundle_deprecation,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use olm_classic::cluster::text;
 use olm_classic::names;
-use olm_classic::subscription::INSTALL_PLAN_KIND;
 use olm_platform::metrics::Metrics;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -141,7 +140,7 @@ impl Collector for Objects {
         let cluster = self.0.snapshot();
         for (name, help, kind) in [
             ("subscription_count", "Subscriptions", names::SUBSCRIPTION_KIND),
-            ("install_plan_count", "InstallPlans", INSTALL_PLAN_KIND),
+            ("install_plan_count", "InstallPlans", names::INSTALL_PLAN_KIND),
         ] {
             let count = i64::try_from(cluster.of_kind(kind).count()).unwrap_or(i64::MAX);
             let gauge = ConstGauge::new(count);

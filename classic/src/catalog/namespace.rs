@@ -14,16 +14,17 @@ use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
 use olm_classic::subscription::{
-    Concluded, INSTALL_PLAN_KIND, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created,
-    prepare, settle_plan,
+    Concluded, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created, prepare, restarted,
+    settle_plan,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use super::context::{Context, annotation, holding, operator_group};
-use super::health::{entries, health};
-use super::unpack::{Answer, Puller, Times};
+use super::health::{entries, health, is_coming};
+use super::unpack::images::Puller;
+use super::unpack::{Answer, Times};
 use super::write::write_status;
 use crate::objects::write::Actor;
 
@@ -69,20 +70,33 @@ impl From<Failure> for Problem {
 async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, Problem> {
     let now = Timestamp::now();
     let cluster = context.base.store.snapshot();
+    let mut catalogs = Vec::new();
     if cluster
         .in_namespace(names::SUBSCRIPTION_KIND, namespace)
         .next()
-        .is_none()
+        .is_some()
     {
+        catalogs = context.sources.catalogs(namespace, &context.global).await;
+    } else {
         context.resolutions.forget(namespace);
     }
-    let catalogs = Arc::new(context.sources.catalogs(namespace, &context.global).await);
+    let catalogs = Arc::new(catalogs);
     one_by_one(context, namespace, &cluster, &catalogs, now).await?;
 
     let cluster = context.base.store.snapshot();
+    for subscription in restarted(namespace, &cluster, now) {
+        let name = text(&subscription, "/metadata/name");
+        tracing::info!(
+            namespace,
+            name,
+            "the version of a Subscription is gone; it is resolved anew"
+        );
+        write_status(&context.base, &subscription).await?;
+    }
+    let cluster = context.base.store.snapshot();
     let prepared = prepare(namespace, &cluster, now);
     for name in &prepared.deleted {
-        if let Some(plan) = cluster.get(INSTALL_PLAN_KIND, namespace, name) {
+        if let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, namespace, name) {
             context.base.writer.delete(&Actor::Own, plan).await?;
         }
     }
@@ -152,6 +166,7 @@ async fn together(
     catalogs: Arc<Vec<CatalogContent>>,
     now: Timestamp,
 ) -> Result<Option<Duration>, Problem> {
+    let visible = Arc::clone(&catalogs);
     let resolved = context
         .resolutions
         .resolve(
@@ -163,6 +178,10 @@ async fn together(
             &context.metrics,
         )
         .await;
+    if matches!(resolved.as_ref(), Err(ResolveError::Other(_))) && are_coming(cluster, &visible) {
+        // Nothing is wrong yet, and the namespace is woken when they are here or fail.
+        return Ok(None);
+    }
     let (resolution, unpacked, due) = match resolved.as_ref() {
         Ok(resolved) => {
             let (resolution, unpacked, due) = unpack(context, namespace, cluster, resolved).await;
@@ -186,6 +205,19 @@ async fn together(
         Some(error) => Err(Problem::Other(error)),
         None => Ok(due),
     }
+}
+
+/// Whether the content of catalogs is not known yet, and no CatalogSource says why.
+fn are_coming(cluster: &Cluster, catalogs: &[CatalogContent]) -> bool {
+    let mut missing = catalogs
+        .iter()
+        .filter(|catalog| catalog.content.is_err())
+        .peekable();
+    missing.peek().is_some()
+        && missing.all(|catalog| {
+            let source = cluster.get(names::CATALOG_SOURCE_KIND, &catalog.namespace, &catalog.name);
+            source.is_some_and(is_coming)
+        })
 }
 
 /// The resolution with the steps of its bundles, what became of each bundle, and after what time that changes.
@@ -304,22 +336,18 @@ async fn write(
     let (plans, subscriptions): (Vec<Value>, Vec<Value>) = concluded
         .written
         .into_iter()
-        .partition(|object| text(object, "/kind") == INSTALL_PLAN_KIND);
+        .partition(|object| text(object, "/kind") == names::INSTALL_PLAN_KIND);
     let mut created = None;
     for plan in plans {
-        let known = cluster.get(INSTALL_PLAN_KIND, namespace, text(&plan, "/metadata/name"));
+        let known = cluster.get(names::INSTALL_PLAN_KIND, namespace, text(&plan, "/metadata/name"));
         let known = known.filter(|known| !text(known, "/status/phase").is_empty());
-        created = Some(match known {
-            Some(known) => known.clone(),
-            None => {
-                tracing::info!(
-                    namespace,
-                    name = text(&plan, "/metadata/name"),
-                    "creates an InstallPlan"
-                );
-                context.base.writer.write(&Actor::Own, &plan).await?
-            }
-        });
+        if let Some(known) = known {
+            created = Some(known.clone());
+            continue;
+        }
+        let name = text(&plan, "/metadata/name");
+        tracing::info!(namespace, name, "creates an InstallPlan");
+        created = Some(context.base.writer.write(&Actor::Own, &plan).await?);
     }
     for mut subscription in subscriptions.iter().cloned() {
         if let Some(plan) = &created {

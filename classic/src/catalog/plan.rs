@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use olm_classic::cluster::{Cluster, text};
+use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::install_plan::{Facts, Outcome as Planned, Patience, interrupted, pass, standing};
 use olm_classic::names;
-use olm_classic::subscription::INSTALL_PLAN_KIND;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::Value;
@@ -27,7 +26,7 @@ const AT_ONCE: Duration = Duration::ZERO;
 /// Works on an InstallPlan.
 pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) -> Outcome {
     let cluster = context.base.store.snapshot();
-    let Some(plan) = cluster.get(INSTALL_PLAN_KIND, &namespace, &name) else {
+    let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, &namespace, &name) else {
         return Outcome::Done;
     };
     if !matches!(text(plan, "/status/phase"), "RequiresApproval" | "Installing") {
@@ -74,8 +73,16 @@ async fn pass_over(context: &Context, plan: &Value, cluster: &Cluster) -> Result
     write_status(&context.base, &outcome.plan).await?;
     context.warn(&outcome.plan, outcome.events);
     match text(&outcome.plan, "/status/phase") {
-        // The CustomResourceDefinition wakes the plan.
-        "Installing" if outcome.error.is_none() => Ok(Outcome::Done),
+        "Installing" if outcome.error.is_none() => {
+            // A definition that is served wakes the plan; one that is gone is created again.
+            let is_gone = |step: &Value| text(step, "/status") == "NotPresent";
+            let is_gone = items(&outcome.plan, "/status/plan").any(is_gone);
+            Ok(if is_gone {
+                Outcome::After(AT_ONCE)
+            } else {
+                Outcome::Done
+            })
+        }
         "Installing" => Ok(Outcome::Failed),
         phase => {
             tracing::info!(
@@ -137,15 +144,18 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
         interrupted(plan, planned, position, error, patience, context.retry_for, now)
     };
     let namespace = text(plan, "/metadata/namespace");
-    let content = match account(cluster, namespace, context.base.account.as_ref()) {
-        Ok(content) => content,
+    let installer = match account(cluster, namespace, context.base.account.as_ref()) {
+        Ok(installer) => installer,
         Err(error) => return stop(&unchanged(), 0, &error.to_string(), Patience::Endless),
     };
     let definitions = context
         .definitions
         .clone()
-        .map_or_else(|| content.clone(), Actor::Account);
-    let actors = Actors { definitions, content };
+        .map_or_else(|| installer.clone(), Actor::Account);
+    let actors = Actors {
+        definitions,
+        content: installer,
+    };
     let gathered = match gather(context, plan, cluster, &actors).await {
         Ok(gathered) => gathered,
         Err(failure) => return stop(&unchanged(), 0, &failure.message, patience(&failure)),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::names;
-use olm_classic::resolve::{CatalogContent, Request, Resolved, resolve};
+use olm_classic::resolve::{CatalogContent, Content, Request, Resolved, resolve_available};
 use olm_classic::subscription::ResolveError;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,11 +17,19 @@ use super::metrics::CatalogMetrics;
 /// What a namespace resolves to.
 pub type Outcome = Arc<Result<Resolved, ResolveError>>;
 
-/// The last resolution of each namespace, with a hash of what it was made from. The catalogs are held so that none takes the
-/// place of another in memory.
+/// The last resolution of a namespace.
+struct Known {
+    /// A hash of what it was made from.
+    hash: u64,
+    /// The content of the catalogs, so that none takes the place of another in memory.
+    _contents: Vec<Weak<Content>>,
+    outcome: Outcome,
+}
+
+/// The last resolution of each namespace.
 #[derive(Default)]
 pub struct Resolutions {
-    known: Mutex<BTreeMap<String, (u64, Arc<Vec<CatalogContent>>, Outcome)>>,
+    known: Mutex<BTreeMap<String, Known>>,
 }
 
 impl Resolutions {
@@ -36,10 +44,10 @@ impl Resolutions {
         metrics: &CatalogMetrics,
     ) -> Outcome {
         let hash = fingerprint(namespace, cluster, subscriptions, &catalogs);
-        if let Some((known, _, outcome)) = self.known.lock().get(namespace)
-            && *known == hash
+        if let Some(known) = self.known.lock().get(namespace)
+            && known.hash == hash
         {
-            return Arc::clone(outcome);
+            return Arc::clone(&known.outcome);
         }
         let began = Instant::now();
         let (cluster, subscriptions) = (cluster.clone(), subscriptions.to_vec());
@@ -53,7 +61,7 @@ impl Resolutions {
                 subscriptions: subscriptions.iter().collect(),
                 csvs: cluster.in_namespace(names::CSV_KIND, &place).collect(),
             };
-            resolve(&request)
+            resolve_available(&request)
         });
         let outcome = match work.await {
             Ok(outcome) => Arc::new(outcome),
@@ -65,8 +73,15 @@ impl Resolutions {
             }
         };
         metrics.resolved(outcome.is_ok(), began.elapsed());
-        let entry = (hash, catalogs, Arc::clone(&outcome));
-        self.known.lock().insert(namespace.to_owned(), entry);
+        let contents = catalogs
+            .iter()
+            .filter_map(|catalog| catalog.content.as_ref().ok());
+        let known = Known {
+            hash,
+            _contents: contents.map(Arc::downgrade).collect(),
+            outcome: Arc::clone(&outcome),
+        };
+        self.known.lock().insert(namespace.to_owned(), known);
         outcome
     }
 

@@ -2,7 +2,7 @@
 //! no namespace waits longer than a moment for it: it is woken when the bundle is here. A failure is tried again.
 
 mod conditions;
-mod images;
+pub mod images;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::conditions::Fault;
-pub use self::conditions::catalog_missing;
-pub use self::images::{BundleImages, Puller, UnpackError, UnpackedBundle};
+use self::images::{BundleImages, Puller, UnpackError, UnpackedBundle};
 
 /// How long a namespace waits for a bundle; most are here within that.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -46,6 +45,11 @@ pub enum Answer {
     Unpacked(Arc<UnpackedBundle>),
     /// Why it is not, as a condition of its lookup; with the time after which that changes by itself.
     Not(Value, Option<Duration>),
+}
+
+/// The condition of a lookup whose CatalogSource is gone.
+pub fn catalog_missing() -> Value {
+    conditions::catalog_missing()
 }
 
 /// Unpacks bundles.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::names;
-use olm_classic::subscription::INSTALL_PLAN_KIND;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -15,14 +14,14 @@ use crate::objects::store::Change;
 /// Wakes what objects that are known already concern.
 pub fn everything(context: &Context) {
     let cluster = context.base.store.snapshot();
-    for kind in [names::SUBSCRIPTION_KIND, INSTALL_PLAN_KIND] {
+    for kind in [names::SUBSCRIPTION_KIND, names::INSTALL_PLAN_KIND] {
         for object in cluster.of_kind(kind) {
             context
                 .namespaces
                 .add(text(object, "/metadata/namespace").to_owned());
         }
     }
-    for plan in cluster.of_kind(INSTALL_PLAN_KIND) {
+    for plan in cluster.of_kind(names::INSTALL_PLAN_KIND) {
         context.plans.add(key(plan));
     }
 }
@@ -57,7 +56,7 @@ fn react(context: &Context, change: &Change) {
             }
             context.namespaces.add(namespace.to_owned());
         }
-        INSTALL_PLAN_KIND => {
+        names::INSTALL_PLAN_KIND => {
             context.namespaces.add(namespace.to_owned());
             context.plans.add_patiently(key(object));
         }
@@ -67,7 +66,9 @@ fn react(context: &Context, change: &Change) {
             plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
         }
         names::CATALOG_SOURCE_KIND => {
-            context.unpacker.retry(namespace);
+            if is_edited(change) {
+                context.unpacker.retry(namespace);
+            }
             catalog(context, namespace);
         }
         "Role" | "RoleBinding" | "ServiceAccount" => {
@@ -84,6 +85,12 @@ fn react(context: &Context, change: &Change) {
         }
         _ => {}
     }
+}
+
+/// Whether the spec of a CatalogSource changed: it may name other pull secrets.
+fn is_edited(change: &Change) -> bool {
+    let spec = |object: &Option<Arc<Value>>| object.as_ref().and_then(|object| object.get("spec").cloned());
+    spec(&change.before) != spec(&change.now)
 }
 
 /// Whether a change of a ClusterServiceVersion counts for Subscriptions: not one of its conditions alone.
@@ -122,7 +129,7 @@ fn subscribed(cluster: &Cluster) -> BTreeSet<String> {
 fn plans(context: &Context, concerns: impl Fn(&Value) -> bool) {
     let cluster = context.base.store.snapshot();
     let unfinished = cluster
-        .of_kind(INSTALL_PLAN_KIND)
+        .of_kind(names::INSTALL_PLAN_KIND)
         .filter(|plan| matches!(text(plan, "/status/phase"), "Installing" | "RequiresApproval"));
     for plan in unfinished.filter(|plan| concerns(plan)) {
         context.plans.add(key(plan));

@@ -150,6 +150,26 @@ pub const DEPLOYMENT: Kind = kind(
 .selected(MANAGED);
 /// Services that OLM manages.
 pub const SERVICE: Kind = kind("", "v1", "Service", "services", Scope::Namespaced).selected(MANAGED);
+/// EndpointSlices that OLM manages: those of registries.
+pub const ENDPOINT_SLICE: Kind = kind(
+    "discovery.k8s.io",
+    "v1",
+    "EndpointSlice",
+    "endpointslices",
+    Scope::Namespaced,
+)
+.selected(MANAGED);
+/// Pods that OLM manages: those of registries.
+pub const POD: Kind = kind("", "v1", "Pod", "pods", Scope::Namespaced).selected(MANAGED);
+/// NetworkPolicies that OLM manages: those of registries.
+pub const NETWORK_POLICY: Kind = kind(
+    "networking.k8s.io",
+    "v1",
+    "NetworkPolicy",
+    "networkpolicies",
+    Scope::Namespaced,
+)
+.selected(MANAGED);
 /// Service accounts, all of them: those that a ClusterServiceVersion needs may be anybody's.
 pub const SERVICE_ACCOUNT: Kind =
     kind("", "v1", "ServiceAccount", "serviceaccounts", Scope::Namespaced).stripped(strip_secrets);
@@ -232,6 +252,9 @@ pub const ALL: &[Kind] = &[
     NAMESPACE,
     DEPLOYMENT,
     SERVICE,
+    ENDPOINT_SLICE,
+    POD,
+    NETWORK_POLICY,
     SERVICE_ACCOUNT,
     SECRET,
     CONFIG_MAP,

@@ -11,7 +11,7 @@ use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_cluster::apply::{Commit, Target, classify};
 use olm_cluster::discover::{Discovery, Resource};
-use olm_cluster::identity::{AccountName, Accounts};
+use olm_cluster::identity::{AccountName, Accounts, IdentityError};
 use olm_rollout::failure::{Failure, FailureKind};
 use olm_rollout::ownership::Guard;
 use serde_json::{Map, Value};
@@ -67,13 +67,20 @@ impl Writer {
     /// A client that acts as the actor.
     ///
     /// # Errors
-    /// When the account has no token.
+    /// When the account has no token: [`FailureKind::Forbidden`] where it does not exist or the program may not have one.
     pub async fn client(&self, actor: &Actor) -> Result<Client, Failure> {
         match actor {
             Actor::Own => Ok(self.own.clone()),
             Actor::Account(account) => {
                 let client = self.accounts.client(account).await;
-                client.map_err(|error| Failure::new(FailureKind::Transient, error.to_string()))
+                client.map_err(|error| {
+                    let kind = match &error {
+                        IdentityError::Unavailable { .. } => FailureKind::Transient,
+                        // Who is not there may nothing.
+                        _ => FailureKind::Forbidden,
+                    };
+                    Failure::new(kind, error.to_string())
+                })
             }
         }
     }
@@ -218,6 +225,18 @@ impl Writer {
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
     pub async fn apply(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+        self.apply_as(names::FIELD_MANAGER, actor, wanted).await
+    }
+
+    /// The same, with what the server warns about.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn apply_hearing(
+        &self,
+        actor: &Actor,
+        wanted: &Value,
+    ) -> Result<(Value, Vec<String>), Failure> {
         let (client, resource) = (
             self.client(actor).await?,
             self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
@@ -233,7 +252,32 @@ impl Writer {
         if let Some(body) = body.as_object_mut() {
             body.remove("status");
         }
-        let applied = target.apply_as(names::FIELD_MANAGER, &body, Commit::Yes).await?;
+        let (applied, warnings) = target.apply_hearing(names::FIELD_MANAGER, &body).await?;
+        self.take(&applied);
+        Ok((applied, warnings))
+    }
+
+    /// The same by another field manager, for a part of an object.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn apply_as(&self, manager: &str, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(wanted, "/metadata/namespace"),
+            name: text(wanted, "/metadata/name"),
+        };
+        let mut body = new(wanted);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("status");
+        }
+        let applied = target.apply_as(manager, &body, Commit::Yes).await?;
         self.take(&applied);
         Ok(applied)
     }

@@ -1,17 +1,19 @@
 //! CatalogSources: the registry that serves each, its health, and a pass over one.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
 mod duration;
+mod listen;
 mod pod;
 mod registry;
 mod template;
 mod update;
 
+pub use listen::{Listening, Served, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;
 
@@ -22,6 +24,17 @@ pub struct Source<'a> {
     pub object: &'a Value,
     /// ServiceAccounts, roles, Pods, Services, NetworkPolicies and ConfigMaps of its namespace, and that Namespace.
     pub cluster: &'a Cluster,
+}
+
+/// Where the content of a source comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// From a catalog image.
+    Image,
+    /// From a registry that runs elsewhere.
+    Address,
+    /// From a ConfigMap.
+    ConfigMap,
 }
 
 /// What registry Pods run.
@@ -50,6 +63,31 @@ impl Source<'_> {
         text(self.object, "/spec/sourceType")
     }
 
+    /// Where its content comes from. An address comes before an image.
+    ///
+    /// # Errors
+    /// What is wrong with the specification.
+    pub fn source_kind(&self) -> Result<SourceKind, String> {
+        match self.fault() {
+            Some(fault) => Err(fault),
+            None if self.kind() != "grpc" => Ok(SourceKind::ConfigMap),
+            None if text(self.object, "/spec/address").is_empty() => Ok(SourceKind::Image),
+            None => Ok(SourceKind::Address),
+        }
+    }
+
+    /// Whether it asks for a registry Pod by annotation.
+    pub fn wants_pod(&self) -> bool {
+        let annotations = self.object.pointer("/metadata/annotations");
+        let found = annotations.and_then(|found| found.get(names::REGISTRY_POD_ANNOTATION));
+        found.and_then(Value::as_str) == Some("true")
+    }
+
+    /// How often its registry is asked for a newer image, where it is.
+    pub fn poll_interval(&self) -> Option<SignedDuration> {
+        update::is_polled(self).then(|| update::interval(self))
+    }
+
     /// Whether its registry runs an image.
     fn is_image(&self) -> bool {
         self.kind() == "grpc" && !text(self.object, "/spec/image").is_empty()
@@ -70,7 +108,7 @@ impl Source<'_> {
     }
 
     /// The name of the Service.
-    fn service_name(&self) -> String {
+    pub fn service_name(&self) -> String {
         self.name().replace('.', "-")
     }
 
@@ -139,12 +177,28 @@ fn serving<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
     pods.filter(|pod| label(pod, names::CATALOG_SOURCE_LABEL) == source.name())
 }
 
+/// The Pods of a source: those that serve it, and those that look for a newer catalog.
+fn registry_pods<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
+    let pods = source.cluster.in_namespace("Pod", source.namespace());
+    pods.filter(|pod| {
+        [names::CATALOG_SOURCE_LABEL, names::UPDATE_LABEL]
+            .iter()
+            .any(|key| label(pod, key) == source.name())
+    })
+}
+
 /// What a status says of a ConfigMap.
 fn reference(source: &Source<'_>, map: &Value, now: Timestamp) -> Value {
     json!({
         "name": text(map, "/metadata/name"), "namespace": source.namespace(), "uid": text(map, "/metadata/uid"),
         "resourceVersion": text(map, "/metadata/resourceVersion"), "lastUpdateTime": format!("{now:.0}"),
     })
+}
+
+/// Whether a reference names this version of a ConfigMap.
+fn is_reference_to(reference: &Value, map: &Value) -> bool {
+    let same = |key: &str| text(reference, &format!("/{key}")) == text(map, &format!("/metadata/{key}"));
+    same("uid") && same("resourceVersion")
 }
 
 /// What a pass wants done.
@@ -204,21 +258,22 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
         }
         address => address.to_owned(),
     };
-    let known = outcome.status.pointer("/connectionState");
+    connect(&mut outcome.status, &address, connection, now);
+    outcome
+}
+
+/// Notes the state of the connection where it is news.
+fn connect(status: &mut Value, address: &str, connection: &str, now: Timestamp) {
+    let known = status.pointer("/connectionState");
     let is_known = known.is_some_and(|known| {
         text(known, "/address") == address && text(known, "/lastObservedState") == connection
     });
     if !is_known {
-        put(
-            &mut outcome.status,
-            &[],
-            "connectionState",
-            json!({
-                "address": address, "lastObservedState": connection, "lastConnect": format!("{now:.0}"),
-            }),
-        );
+        let state = json!({
+            "address": address, "lastObservedState": connection, "lastConnect": format!("{now:.0}"),
+        });
+        put(status, &[], "connectionState", state);
     }
-    outcome
 }
 
 impl Outcome {
@@ -246,12 +301,7 @@ fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
         outcome.written.push(owned);
     }
     let known = outcome.status.get("configMapReference");
-    let is_known = known.is_some_and(|known| {
-        ["uid", "resourceVersion"]
-            .iter()
-            .all(|key| text(known, &format!("/{key}")) == text(map, &format!("/metadata/{key}")))
-    });
-    if is_known {
+    if known.is_some_and(|known| is_reference_to(known, map)) {
         return true;
     }
     put(

@@ -40,6 +40,23 @@ pub trait Issuer {
     /// # Errors
     /// Why none can be made.
     fn issue(&self, hosts: &[String]) -> Result<Certificate, String>;
+
+    /// When the earlier one of a certificate and its authority, both PEM, must be made anew; nothing where that is not known.
+    /// A text that is no certificate must be made anew at once.
+    fn due(&self, _certificate: &str, _authority: &str) -> Option<Timestamp> {
+        None
+    }
+}
+
+/// What an installation stands on.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// The objects that there are.
+    pub cluster: &'a Cluster,
+    /// Who makes certificates.
+    pub issuer: &'a dyn Issuer,
+    /// The time.
+    pub now: Timestamp,
 }
 
 /// What an installation wants done.
@@ -49,8 +66,10 @@ pub struct Installed {
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
-    /// When the first of the certificates that were made expires.
-    pub expires: Option<Timestamp>,
+    /// When the first of the certificates is due, as far as that is known.
+    pub due: Option<Timestamp>,
+    /// Whether a certificate was made.
+    pub is_certified: bool,
     /// Why the rest is not installed.
     pub error: Option<String>,
 }
@@ -85,20 +104,17 @@ fn wanted(
 }
 
 /// What is to be written and deleted so that all that the strategy wants is there.
-pub fn install(
-    object: &Value,
-    csv: &ClusterServiceVersion,
-    cluster: &Cluster,
-    issuer: &dyn Issuer,
-) -> Installed {
+pub fn install(object: &Value, csv: &ClusterServiceVersion, setting: Setting<'_>) -> Installed {
+    let cluster = setting.cluster;
     let mut installed = Installed::default();
     let mut authorities = BTreeMap::new();
     for deployment in serving::called(csv) {
-        match serving::serve(object, csv, deployment, cluster, issuer) {
+        match serving::serve(object, csv, deployment, setting) {
             Ok(served) => {
                 installed.written.extend(served.objects);
                 authorities.insert(deployment, served.authority);
-                installed.expires = installed.expires.into_iter().chain(served.expires).min();
+                installed.due = installed.due.into_iter().chain(served.due).min();
+                installed.is_certified |= served.is_made;
             }
             Err(error) => {
                 installed.error = Some(error);

@@ -123,7 +123,8 @@ fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
         fail(outcome, &error, Patience::Limited, facts.retry_for, now);
         return;
     }
-    outcome.is_waiting = done.statuses.iter().any(|status| status == WAITING);
+    let mut statuses = done.statuses.iter().map(String::as_str);
+    outcome.is_waiting = statuses.any(|status| [WAITING, MISSING].contains(&status));
     if !outcome.is_waiting {
         put(&mut outcome.plan, &["status"], "phase", "Complete");
         condition(&mut outcome.plan, "True", "", "", now);
@@ -209,6 +210,8 @@ fn fail(outcome: &mut Outcome, error: &str, patience: Patience, retry_for: Signe
 
 /// The status of a step whose CRD is not served yet.
 const WAITING: &str = "WaitingForApi";
+/// The status of a step whose CRD is gone.
+const MISSING: &str = "NotPresent";
 
 fn set_statuses(plan: &mut Value, statuses: &[String]) {
     let steps = plan.pointer_mut("/status/plan").and_then(Value::as_array_mut);

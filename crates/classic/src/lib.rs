@@ -1,6 +1,7 @@
 //! The rules of OLM classic (`operators.coreos.com`), without any input or output.
 //!
 //! - [`catalog_source`] is about CatalogSources: the registry of each, its health, a pass over one;
+//! - [`crds`] makes the CustomResourceDefinitions;
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
 //! - [`install`] is about the Deployments of their install strategies;
 //! - [`install_plan`] is about InstallPlans: the steps of a bundle, a pass that carries them out;
@@ -19,6 +20,7 @@
 
 pub mod catalog_source;
 pub mod cluster;
+pub mod crds;
 pub mod csv;
 pub mod hash;
 pub mod install;

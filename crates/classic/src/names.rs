@@ -4,6 +4,10 @@
 pub const GROUP: &str = "operators.coreos.com";
 /// The field manager of content that OLM classic applies.
 pub const FIELD_MANAGER: &str = "olm.operatorframework.io/classic";
+/// The field manager of the conversions that it writes into CustomResourceDefinitions.
+pub const CONVERSION_MANAGER: &str = "olm.operatorframework.io/classic-conversion";
+/// The finalizer of ClusterServiceVersions: what the garbage collector does not find is deleted first.
+pub const CLEANUP_FINALIZER: &str = "operators.coreos.com/csv-cleanup";
 /// The apiVersion of ClusterServiceVersions.
 pub const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 /// The kind of ClusterServiceVersions.
@@ -71,6 +75,12 @@ pub const DEPLOYMENT_API_VERSION: &str = "apps/v1";
 pub const DEPLOYMENT_KIND: &str = "Deployment";
 /// The kind of Subscriptions.
 pub const SUBSCRIPTION_KIND: &str = "Subscription";
+/// The kind of InstallPlans.
+pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
+/// The kind of Operators.
+pub const OPERATOR_KIND: &str = "Operator";
+/// The kind of the configuration of OLM.
+pub const OLM_CONFIG_KIND: &str = "OLMConfig";
 /// The kind of OperatorConditions.
 pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
 /// The kind of Secrets.
@@ -93,6 +103,15 @@ pub const SERVICE_HASH_LABEL: &str = "olm.service-spec-hash";
 pub const CONFIG_MAP_LABEL: &str = "olm.configMapResourceVersion";
 /// The label of Pods that look for a newer catalog: the name of the CatalogSource.
 pub const UPDATE_LABEL: &str = "catalogsource.operators.coreos.com/update";
+/// The annotation by which a CatalogSource asks for a Pod as its registry, with the value `true`: for a `kubectl port-forward`
+/// to its Service, or for an image that only its own program can serve. Without it the catalog-operator serves the catalog.
+pub const REGISTRY_POD_ANNOTATION: &str = "olm.operatorframework.io/registry-pod";
+/// The label of EndpointSlices: the Service.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The label of EndpointSlices: who writes them.
+pub const SLICE_MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of that label on EndpointSlices of registries.
+pub const SLICE_MANAGER: &str = "catalog-operator.olm.operatorframework.io";
 /// The annotation with the template of a catalog's image.
 pub const IMAGE_TEMPLATE_ANNOTATION: &str = "olm.catalogImageTemplate";
 /// The annotation with the properties that the catalog gives a bundle.
@@ -103,3 +122,5 @@ pub const GENERATED_BY_ANNOTATION: &str = "olm.generated-by";
 pub const CONTENT_ENCODING_ANNOTATION: &str = "olm.contentEncoding";
 /// The annotation of an InstallPlan with the images of its bundles by digest: a JSON object, by the references of its lookups.
 pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
+/// The annotation of a Subscription that says whether a deleted ClusterServiceVersion is installed again: `false` keeps it away.
+pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";

@@ -2,6 +2,7 @@
 //!
 //! - [`apis`] and [`namespaces`] are the sets that the rules compare;
 //! - [`surface`] decides whether an API may be provided here;
+//! - [`labels`] marks the namespaces that OperatorGroups select;
 //! - [`targets`] and [`install_modes`] are about the namespaces of an OperatorGroup and of its members;
 //! - [`roles`] has the ClusterRoles for users, [`copies`] the copies of members in other namespaces;
 //! - [`pass`] brings all of it together.
@@ -9,6 +10,7 @@
 pub mod apis;
 pub mod copies;
 pub mod install_modes;
+pub mod labels;
 pub mod namespaces;
 pub mod pass;
 pub mod roles;

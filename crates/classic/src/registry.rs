@@ -137,12 +137,11 @@ impl<'a> Registry<'a> {
             )
         });
         let messages = members.into_iter().map(|member| {
-            let mut message = member.message();
-            if !message.bundle_path.is_empty() {
-                message.csv_json.clear();
-                message.object.clear();
+            if member.bundle.image.is_empty() {
+                member.message()
+            } else {
+                member.message_without_manifests()
             }
-            message
         });
         messages.collect()
     }
@@ -368,6 +367,14 @@ impl Member<'_> {
     }
 
     fn message(&self) -> BundleMessage {
+        let mut message = self.message_without_manifests();
+        let manifests = csv::manifests(self.content.package, self.bundle, &message.version);
+        message.csv_json = manifests.csv;
+        message.object = manifests.objects;
+        message
+    }
+
+    fn message_without_manifests(&self) -> BundleMessage {
         let Self {
             content,
             channel,
@@ -386,9 +393,6 @@ impl Member<'_> {
             .unwrap_or_default()
             .clone_into(&mut message.skip_range);
         message.deprecation = content.deprecation(olm_fbc::SCHEMA_BUNDLE, &bundle.name);
-        let manifests = csv::manifests(content.package, bundle, &message.version);
-        message.csv_json = manifests.csv;
-        message.object = manifests.objects;
         message
     }
 }

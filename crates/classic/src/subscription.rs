@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::cluster::{items, object_at, put, text};
-use crate::names;
+use crate::names::{self, INSTALL_PLAN_KIND};
 
 mod catalogs;
 mod collection;
@@ -13,16 +13,15 @@ mod deprecations;
 mod namespace;
 mod plan;
 mod plan_state;
+mod restart;
 mod status;
 
 pub use catalogs::Health;
 pub use deprecations::Entry;
 pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
 pub use plan::{point_to_created, settle_plan};
+pub use restart::restarted;
 pub use status::{Outcome, pass};
-
-/// The kind of InstallPlans.
-pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
 
 /// What the resolver found.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,6 +32,8 @@ pub struct Resolution {
     pub bundle_lookups: Vec<Value>,
     /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
     pub updated: BTreeMap<String, String>,
+    /// Why Subscriptions do not move to the version that they prefer, by name.
+    pub blocked: BTreeMap<String, String>,
     /// The images of the unpacked bundles by digest, by the references of their lookups.
     pub images: BTreeMap<String, String>,
 }

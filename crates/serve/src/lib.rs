@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`store`] writes a catalog as a stream and keeps it as immutable files. A response is a list of byte ranges of those
-//! files, plain or compressed, read while the client takes them. This crate knows no cluster and no image: catalogd and
-//! the command line share it. Start reading at [`App`].
+//! files, plain or compressed, read while the client takes them. This crate knows no cluster: catalogd, the registries
+//! of OLM classic and the command line share it. Start reading at [`App`].
 
 mod answer;
 mod body;
@@ -20,16 +20,18 @@ pub mod fuzz;
 mod graphql;
 mod graphql_schema;
 mod icon;
-mod ingest;
 mod package_summary;
 mod search_page;
 mod site;
 pub mod store;
+mod unpack;
 
 pub use answer::{Access, App, Endpoints, Observer, ResponseBody};
 pub use body::Body;
-pub use ingest::{IngestError, ingest};
 pub use package_summary::{Api, PackageSummary};
 pub use store::{
     Commit, Filter, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer,
+};
+pub use unpack::{
+    CONFIGS_LABEL, CatalogImages, Destination, ImageKind, IngestError, Pull, UnpackError, ingest,
 };

@@ -39,7 +39,7 @@ enum Verb {
         #[arg(long, default_value = "dist")]
         images: PathBuf,
     },
-    /// Write what is generated: `manifests/crds/*.yaml` and pages in `docs/reference`.
+    /// Write what is generated: the CRDs in `manifests`, and pages in `docs/reference`.
     Crds {
         /// The repository's root.
         root: PathBuf,
@@ -139,8 +139,14 @@ fn main() -> ExitCode {
 }
 
 fn write_definitions(root: &Path) -> Result<()> {
-    for file in olm_api::crd::files() {
-        write_changed(&root.join("manifests/crds").join(file.name), &file.yaml)?;
+    let folders = [
+        ("manifests/crds", olm_api::crd::files()),
+        ("manifests/classic/crds", olm_classic::crds::files()),
+    ];
+    for (folder, files) in folders {
+        for file in files {
+            write_changed(&root.join(folder).join(file.name), &file.yaml)?;
+        }
     }
     write_changed(&root.join("docs/reference/api.md"), &olm_api::crd::reference())?;
     for (path, text) in olm_test::docs::generated()? {

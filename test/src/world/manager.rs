@@ -18,6 +18,9 @@ use super::{Lab, binary, free_address};
 use crate::cluster::Cluster;
 use crate::images::HEAPS;
 
+/// The namespace of OLM classic.
+pub const CLASSIC_NAMESPACE: &str = "olm";
+
 /// A manager as a process.
 #[derive(Debug)]
 pub struct Manager {
@@ -68,14 +71,44 @@ impl Manager {
         Self::prepare("operator-controller", name, lab, arguments).await
     }
 
+    /// A program of OLM classic, not started yet: `olm-operator`, `catalog-operator` or `packageserver`; `name` is that of its
+    /// log. It has the rights of its account in the namespace [`CLASSIC_NAMESPACE`], an administrator's where there is no
+    /// such account.
+    ///
+    /// # Errors
+    /// When the API server does not say.
+    pub async fn classic(lab: &Lab, part: &'static str, name: &str, more: Vec<String>) -> Result<Self> {
+        let kubeconfig = lab.folder().join(format!("{name}.kubeconfig"));
+        let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), CLASSIC_NAMESPACE);
+        if accounts.get_opt(part).await?.is_some() {
+            write_kubeconfig(lab, CLASSIC_NAMESPACE, part, &kubeconfig).await?;
+        } else {
+            std::fs::copy(lab.cluster.kubeconfig(), &kubeconfig)?;
+        }
+        let mut manager = Self::over("classic", name, lab, CLASSIC_NAMESPACE, &kubeconfig, more)?;
+        manager.arguments.insert(0, part.to_owned());
+        Ok(manager)
+    }
+
     async fn prepare(program: &'static str, name: &str, lab: &Lab, more: Vec<String>) -> Result<Self> {
         let kubeconfig = lab.folder().join(format!("{name}.kubeconfig"));
         let account = format!("{program}-controller-manager");
         write_kubeconfig(lab, names::SYSTEM_NAMESPACE, &account, &kubeconfig).await?;
+        Self::over(program, name, lab, names::SYSTEM_NAMESPACE, &kubeconfig, more)
+    }
+
+    fn over(
+        program: &'static str,
+        name: &str,
+        lab: &Lab,
+        namespace: &str,
+        kubeconfig: &Path,
+        more: Vec<String>,
+    ) -> Result<Self> {
         let (health, metrics) = (free_address()?, free_address()?);
         let mut arguments = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--system-namespace={}", names::SYSTEM_NAMESPACE),
+            format!("--system-namespace={namespace}"),
             format!("--health-probe-bind-address={health}"),
             format!("--metrics-bind-address={metrics}"),
             format!("--pull-cas-dir={}", lab.authorities().display()),

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{Actors, Gathered};
 use crate::catalog::context::{Context, annotation};
-use crate::catalog::unpack::Puller;
+use crate::catalog::unpack::images::Puller;
 use crate::objects::write::Actor;
 
 /// How long custom resources are read before a plan is tried again.

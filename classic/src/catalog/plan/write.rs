@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use olm_classic::cluster::text;
+use olm_classic::cluster::{items, text};
 use olm_classic::install_plan::Outcome;
 use olm_classic::names;
 use olm_rollout::failure::Failure;
@@ -29,10 +29,14 @@ pub(super) async fn write(
         let actor = actors.of(text(&object, "/kind"));
         let writer = &context.base.writer;
         let written = match actor {
-            Actor::Own => writer.create(actor, &object).await,
-            Actor::Account(_) => writer.apply(actor, &object).await,
+            Actor::Own => writer
+                .create(actor, &object)
+                .await
+                .map(|created| (created, Vec::new())),
+            Actor::Account(_) => writer.apply_hearing(actor, &object).await,
         };
-        let written = written.map_err(|failure| (position, failure))?;
+        let (written, warnings) = written.map_err(|failure| (position, failure))?;
+        warn(context, plan, write.step, &warnings);
         tracing::debug!(
             plan = text(plan, "/metadata/name"),
             kind = text(&object, "/kind"),
@@ -45,6 +49,28 @@ pub(super) async fn write(
         }
     }
     Ok(())
+}
+
+/// Tells of the warnings of the API server about the object of a step.
+fn warn(context: &Context, plan: &Value, step: usize, warnings: &[String]) {
+    if warnings.is_empty() {
+        return;
+    }
+    context.metrics.warned(warnings.len());
+    let step = items(plan, "/status/plan").nth(step).unwrap_or(&Value::Null);
+    let of = |pointer: &str| text(step, pointer);
+    let during = match of("/resolving") {
+        "" => "during operator installation".to_owned(),
+        version => format!("during installation of operator \"{version}\""),
+    };
+    let note = format!(
+        "{} warning(s) generated {during} ({} \"{}\"): {}",
+        warnings.len(),
+        of("/resource/kind"),
+        of("/resource/name"),
+        warnings.join(", ")
+    );
+    context.warn(plan, [("AppliedWithWarnings".to_owned(), note)]);
 }
 
 /// Fills in the UIDs of ClusterServiceVersions that this pass has created.

@@ -20,7 +20,7 @@ const CONTENT_HINT: &str = "The bundle must be fixed by its publisher.";
 /// It is being unpacked; `late` is the image of one that takes longer than allowed.
 pub(super) fn running(late: Option<&str>) -> Value {
     match late {
-        None => pending("JobIncomplete", "unpack job not completed".to_owned(), ""),
+        None => pending("JobIncomplete", "unpack job not completed", ""),
         Some(image) => over(&format!("image {image} is still being pulled"), PULL_HINT),
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn pulling(fault: &Fault, image: &str) -> Value {
     );
     pending(
         "JobIncomplete",
-        message,
+        &message,
         &format!("Bundle image pull failed. {}. {PULL_HINT}", fault.message),
     )
 }
@@ -45,34 +45,30 @@ pub(super) fn failed(fault: &Fault, image: &str) -> Value {
             "Job has reached the specified backoff limit: image {image}: {}",
             fault.message
         );
-        return failure("BackoffLimitExceeded", message, CONTENT_HINT);
+        return failure("BackoffLimitExceeded", &message, CONTENT_HINT);
     }
     over(&fault.message, PULL_HINT)
 }
 
 /// The CatalogSource is gone.
-pub fn catalog_missing() -> Value {
-    pending(
-        "CatalogSourceMissing",
-        "referenced catalogsource not found".to_owned(),
-        "",
-    )
+pub(super) fn catalog_missing() -> Value {
+    pending("CatalogSourceMissing", "referenced catalogsource not found", "")
 }
 
 fn over(why: &str, hint: &str) -> Value {
     let message = format!("Job was active longer than specified deadline: {why}");
-    failure("DeadlineExceeded", message, hint)
+    failure("DeadlineExceeded", &message, hint)
 }
 
-fn pending(reason: &str, message: String, hint: &str) -> Value {
+fn pending(reason: &str, message: &str, hint: &str) -> Value {
     condition("BundleLookupPending", reason, message, hint)
 }
 
-fn failure(reason: &str, message: String, hint: &str) -> Value {
+fn failure(reason: &str, message: &str, hint: &str) -> Value {
     condition("BundleLookupFailed", reason, message, hint)
 }
 
-fn condition(kind: &str, reason: &str, message: String, hint: &str) -> Value {
+fn condition(kind: &str, reason: &str, message: &str, hint: &str) -> Value {
     let mut condition = json!({"type": kind, "status": "True", "reason": reason, "message": message});
     if let (false, Some(fields)) = (hint.is_empty(), condition.as_object_mut()) {
         fields.insert("hint".to_owned(), hint.into());

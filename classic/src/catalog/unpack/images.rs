@@ -48,9 +48,6 @@ pub enum UnpackError {
     /// The image is no bundle.
     #[error(transparent)]
     Content(#[from] FilesError),
-    /// The catalog does not give a bundle that it holds itself.
-    #[error("{0}")]
-    Catalog(String),
     /// The work was cut off.
     #[error("the work was interrupted")]
     CutOff,
@@ -63,9 +60,7 @@ impl UnpackError {
             Self::Reference { .. } | Self::Content(_) => false,
             Self::Image(error) => error.is_retryable(),
             Self::Pull(error) => error.is_retryable(),
-            Self::Secret(_) | Self::Credentials(_) | Self::Settings(_) | Self::Catalog(_) | Self::CutOff => {
-                true
-            }
+            Self::Secret(_) | Self::Credentials(_) | Self::Settings(_) | Self::CutOff => true,
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::cluster::{items, object_at, put, text};
 use crate::wire::{Field, Shape};
 use crate::{hash, names, wire};
 
-const PORT: i64 = 50051;
+/// The port of registries.
+pub(super) const PORT: i64 = 50051;
 const UNPACK_LABEL: &str = "operatorframework.io/bundle-unpack-ref";
 const SERVICE_SPEC: Shape = Shape::Struct(&[
     Field::optional("ports", Shape::List(&SERVICE_PORT)),
@@ -61,7 +62,8 @@ fn wanted(source: &Source<'_>, images: &Images) -> Result<Wanted, String> {
     })
 }
 
-fn object(source: &Source<'_>, api_version: &str, kind: &str, name: &str) -> Value {
+/// An object that goes with the source.
+pub(super) fn object(source: &Source<'_>, api_version: &str, kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": api_version, "kind": kind,
         "metadata": {
@@ -182,15 +184,19 @@ fn service(source: &Source<'_>) -> Value {
         "ports": [{"name": "grpc", "port": PORT, "targetPort": PORT}],
         "selector": selector,
     });
-    let hash = hash::text(&format!("{}\n", wire::write(&spec, SERVICE_SPEC)));
+    let labels = service_labels(&spec);
     let mut service = object(source, "v1", "Service", &source.service_name());
-    put(
-        &mut service,
-        &["metadata", "labels"],
-        names::SERVICE_HASH_LABEL,
-        json!(hash),
-    );
+    put(&mut service, &["metadata"], "labels", labels);
     with(service, &[("spec", spec)])
+}
+
+/// The labels of a Service with this specification.
+pub(super) fn service_labels(spec: &Value) -> Map<String, Value> {
+    let hash = hash::text(&format!("{}\n", wire::write(spec, SERVICE_SPEC)));
+    Map::from_iter([
+        (names::MANAGED_LABEL.to_owned(), "true".into()),
+        (names::SERVICE_HASH_LABEL.to_owned(), hash.into()),
+    ])
 }
 
 fn is_there(source: &Source<'_>, object: &Value) -> bool {
@@ -316,7 +322,8 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
     ensured
 }
 
-fn has_valid_status(source: &Source<'_>) -> bool {
+/// Whether the status names the Service of the source.
+pub(super) fn has_valid_status(source: &Source<'_>) -> bool {
     let service = source.object.pointer("/status/registryService");
     service.is_some_and(|service| {
         text(service, "/serviceName") == source.service_name()

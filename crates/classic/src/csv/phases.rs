@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ClusterServiceVersion;
@@ -29,9 +29,6 @@ pub use api_services::is_adoptable;
 
 /// The reason that nothing but a change of accounts, roles or bindings ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
-
-/// How long before its end a certificate is due.
-const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a pass wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -120,13 +117,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Notes that certificates were made, and when they are due.
-    fn certified(&mut self, expires: Timestamp) {
-        let due = expires - ROTATION;
-        let now = self.now;
+    /// Notes when certificates are due, and that they were made.
+    fn certified(&mut self, due: Option<Timestamp>, is_made: bool) {
+        let made = is_made.then_some(self.now);
         if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
-            for (key, time) in [("certsLastUpdated", now), ("certsRotateAt", due)] {
-                status.insert(key.to_owned(), format!("{time:.0}").into());
+            for (key, time) in [("certsLastUpdated", made), ("certsRotateAt", due)] {
+                let time = time.map(|time| format!("{time:.0}"));
+                status.extend(time.map(|time| (key.to_owned(), time.into())));
             }
         }
     }

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Certificate, Issuer, owner_labels, owner_reference};
+use super::{Certificate, Issuer, Setting, owner_labels, owner_reference};
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 const DEFAULT_PORT: i64 = 443;
+/// How long before its end a certificate is due.
+const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 const AUTHORITY: &str = "olmCAKey";
 const SYSTEM: &str = "kube-system";
 
@@ -54,11 +56,47 @@ pub(super) fn authority_hash(authority: &str) -> String {
     hex::encode(Sha256::digest(authority))
 }
 
-/// The objects for one Deployment, and its authority. A Secret that is there and whole is kept.
+/// The objects for one Deployment, and its authority. A Secret that is there, whole and not due is kept.
 pub(super) struct Served {
     pub(super) objects: Vec<Value>,
     pub(super) authority: String,
-    pub(super) expires: Option<Timestamp>,
+    pub(super) due: Option<Timestamp>,
+    pub(super) is_made: bool,
+}
+
+/// When a certificate that was made must be made anew: some time before its end.
+pub(super) fn due(made: &Certificate) -> Timestamp {
+    made.expires - ROTATION
+}
+
+/// When the certificate in a Secret must be made anew; nothing where that is not known.
+pub fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
+    let decoded = |key: &str| {
+        let coded = secret.pointer("/data")?.get(key)?.as_str()?;
+        String::from_utf8(STANDARD.decode(coded).ok()?).ok()
+    };
+    issuer.due(
+        &decoded("tls.crt").unwrap_or_default(),
+        &decoded(AUTHORITY).unwrap_or_default(),
+    )
+}
+
+/// Whether the certificate in a Secret must be made anew, by itself or by the status of its ClusterServiceVersion.
+fn is_due(secret: &Value, csv: &ClusterServiceVersion, issuer: &dyn Issuer, now: Timestamp) -> bool {
+    let of_status = csv.status.certs_rotate_at.as_deref();
+    let of_status = of_status.and_then(|time| time.parse::<Timestamp>().ok());
+    let due = secret_due(secret, issuer).into_iter().chain(of_status).min();
+    due.is_some_and(|due| due <= now)
+}
+
+/// The new authority, and the one before it: what it signed is in use until the Pods are new.
+fn overlapping(authority: &str, before: Option<&str>) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let newest = before.and_then(|before| before.split_inclusive(END).next());
+    match newest.filter(|newest| newest.ends_with(END)) {
+        Some(newest) => format!("{}\n{}\n", authority.trim_end(), newest.trim()),
+        None => authority.to_owned(),
+    }
 }
 
 /// Makes what a Deployment needs to be called.
@@ -69,9 +107,9 @@ pub(super) fn serve(
     object: &Value,
     csv: &ClusterServiceVersion,
     deployment: &str,
-    cluster: &Cluster,
-    issuer: &dyn Issuer,
+    setting: Setting<'_>,
 ) -> Result<Served, String> {
+    let Setting { cluster, issuer, now } = setting;
     let place = csv.metadata.namespace.as_str();
     let mut entries = csv.spec.install.spec.deployments.iter();
     let spec = entries
@@ -90,12 +128,14 @@ pub(super) fn serve(
         },
     })];
     let name = secret_name(deployment);
-    let kept = cluster
-        .get(names::SECRET_KIND, place, &name)
-        .filter(|secret| !text(secret, "/data/tls.crt").is_empty())
-        .and_then(authority);
-    let (authority, expires) = if let Some(authority) = kept {
-        (authority, None)
+    let found = cluster.get(names::SECRET_KIND, place, &name);
+    let before = found.and_then(authority);
+    let kept = found
+        .filter(|secret| !text(secret, "/data/tls.crt").is_empty() && !is_due(secret, csv, issuer, now))
+        .zip(before.clone());
+    let is_made = kept.is_none();
+    let (authority, due) = if let Some((secret, authority)) = kept {
+        (authority, secret_due(secret, issuer))
     } else {
         let host = format!("{service}.{place}");
         let hosts = [
@@ -103,15 +143,18 @@ pub(super) fn serve(
             format!("{host}.svc"),
             format!("{host}.svc.cluster.local"),
         ];
-        let made = issuer.issue(&hosts)?;
+        let mut made = issuer.issue(&hosts)?;
+        made.authority = overlapping(&made.authority, before.as_deref());
         objects.push(secret(object, &name, &made));
-        (made.authority, Some(made.expires))
+        let due = due(&made);
+        (made.authority, Some(due))
     };
     objects.extend(rights(object, csv, deployment, account, cluster));
     Ok(Served {
         objects,
         authority,
-        expires,
+        due,
+        is_made,
     })
 }
 

@@ -10,10 +10,10 @@ use crate::cluster::{items, label, put, text};
 use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
 
-/// The status of a step whose CRD is waited for. One that is not established yet is applied again.
+/// The status of a step whose CRD is waited for. One that is gone is created again.
 pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
     let Some(found) = facts.cluster.get(names::CRD_KIND, "", name) else {
-        return "NotPresent";
+        return super::MISSING;
     };
     let holds = |kind: &str| {
         items(found, "/status/conditions")
@@ -22,7 +22,7 @@ pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
     if holds("Established") && holds("NamesAccepted") {
         "Created"
     } else {
-        "Unknown"
+        super::WAITING
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::objects::{Objects, group_version};
-use super::{Facts, WAITING, Write, definitions};
+use super::{Facts, MISSING, WAITING, Write, definitions};
 use crate::cluster::{items, text};
 use crate::names;
 
@@ -34,8 +34,7 @@ pub(super) fn order(plan: &Value) -> Vec<usize> {
 
 /// The steps that are not carried out yet.
 pub fn pending(plan: &Value) -> impl Iterator<Item = &Value> {
-    items(plan, "/status/plan")
-        .filter(|step| matches!(text(step, "/status"), "Unknown" | "NotPresent" | WAITING))
+    items(plan, "/status/plan").filter(|step| matches!(text(step, "/status"), "Unknown" | MISSING | WAITING))
 }
 
 /// The CustomResourceDefinitions that the plan is to create or replace, as far as they can be read.
@@ -69,10 +68,10 @@ pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
                 continue;
             }
             (_, "Present" | "Created" | WAITING) => continue,
-            (names::CRD_KIND, "Unknown" | "NotPresent") => {
+            (names::CRD_KIND, "Unknown" | MISSING) => {
                 definitions::apply(step, plan, &mut objects, &mut done.events)
             }
-            (_, "Unknown" | "NotPresent") => objects.apply(step),
+            (_, "Unknown" | MISSING) => objects.apply(step),
             _ => Err(INVALID.to_owned().into()),
         };
         match result {

@@ -23,20 +23,15 @@ pub struct Content {
 }
 
 impl Content {
-    /// The content of the CatalogSource with this namespace and name: the answers of `ListBundles` and of `GetPackage`.
+    /// The content with these answers of `ListBundles` and of `GetPackage`. Several CatalogSources may share it.
     pub fn new(
-        namespace: &str,
-        name: &str,
         bundles: impl IntoIterator<Item = BundleMessage>,
         packages: &BTreeMap<String, PackageMessage>,
     ) -> Self {
         let entries = bundles.into_iter().filter_map(|bundle| {
             let package = packages.get(&bundle.package_name);
             // A bundle that cannot be read is not offered.
-            let mut entry = Entry::of_bundle(&bundle, package).ok()?;
-            name.clone_into(&mut entry.catalog);
-            namespace.clone_into(&mut entry.catalog_namespace);
-            Some(entry)
+            Entry::of_bundle(&bundle, package).ok()
         });
         Self::of(entries.collect())
     }
@@ -68,7 +63,7 @@ impl Content {
         content
     }
 
-    /// All entries.
+    /// All entries. They do not know their catalog.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -145,7 +140,7 @@ mod tests {
             row("a", "x", "a1"),
             row("c", "x", "c1"),
         ];
-        let content = Content::new("n", "c", rows, &BTreeMap::new());
+        let content = Content::new(rows, &BTreeMap::new());
         let names = |package| -> Vec<&str> {
             content
                 .of_package(package)
@@ -155,6 +150,6 @@ mod tests {
         assert_eq!(names("a"), ["a1", "a2"]);
         assert_eq!(names("b"), ["b1"]);
         assert_eq!(names("bb"), Vec::<&str>::new());
-        assert_eq!(content.entries()[0].id(), "c/n/x/b1");
+        assert_eq!(content.entries().len(), 4);
     }
 }

@@ -3,9 +3,9 @@
 use olm_api::names::EXCLUDE_GLOBAL_CATALOGS;
 use serde_json::Value;
 
-use super::chain::ends_in_failure;
+use super::chain::{Member, ends_in_failure};
 use super::content::Content;
-use super::entry::{EXISTING, Entry};
+use super::entry::{self, EXISTING, Entry};
 use super::predicate::Predicate;
 use super::{CatalogContent, Request};
 use crate::cluster::text;
@@ -73,29 +73,69 @@ impl<'a> Snapshot<'a> {
             .collect()
     }
 
-    /// The content of a catalog that is not empty; of all where none is named.
-    pub(super) fn of_catalog(&self, namespace: &str, name: &str) -> Vec<&'a Content> {
+    /// A catalog that is not empty; all of them where none is named.
+    pub(super) fn of_catalog(&self, namespace: &str, name: &str) -> Vec<(&'a CatalogContent, &'a Content)> {
         let is_any = namespace.is_empty() && name.is_empty();
-        let catalogs = self.catalogs.iter();
+        let catalogs = self.catalogs.iter().copied();
         let named = catalogs
             .filter(|(catalog, _)| is_any || (catalog.name == name && catalog.namespace == namespace));
-        let named = named.map(|(_, content)| *content);
-        named.filter(|content| !content.entries().is_empty()).collect()
+        named
+            .filter(|(_, content)| !content.entries().is_empty())
+            .collect()
     }
 
     /// The entries that satisfy a requirement of another one: installed ones first, then by catalog, channel and chain. The
     /// other one's own catalog is the first.
-    pub(super) fn providers<'s>(&'s self, of: &Entry, wanted: &Predicate) -> Result<Vec<&'s Entry>, String> {
+    pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<Offer<'_>>, String> {
         let is_own = |catalog: &CatalogContent| {
             of.catalog == catalog.name && of.catalog_namespace == catalog.namespace
         };
-        let mut providers = self.existing.by_name(wanted);
+        let existing = self.existing.by_name(wanted).into_iter();
+        let mut providers: Vec<Offer<'_>> = existing.map(|entry| Offer { entry, catalog: None }).collect();
         let own = self.catalogs.iter().filter(|(catalog, _)| is_own(catalog));
         let others = self.catalogs.iter().filter(|(catalog, _)| !is_own(catalog));
-        for (_, content) in own.chain(others) {
-            providers.extend(content.by_chain(wanted)?);
+        for (catalog, content) in own.chain(others) {
+            let found = content.by_chain(wanted)?.into_iter();
+            providers.extend(found.map(|entry| Offer {
+                entry,
+                catalog: Some(catalog),
+            }));
         }
         Ok(providers)
+    }
+}
+
+/// An entry with its catalog; without one it is installed.
+#[derive(Clone, Copy)]
+pub(super) struct Offer<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) catalog: Option<&'a CatalogContent>,
+}
+
+impl Member for Offer<'_> {
+    fn entry(&self) -> &Entry {
+        self.entry
+    }
+}
+
+impl Offer<'_> {
+    /// The name of its variable.
+    pub(super) fn id(&self) -> String {
+        let (namespace, name) = self.catalog.map_or_else(
+            || (&self.entry.catalog_namespace, &self.entry.catalog),
+            |catalog| (&catalog.namespace, &catalog.name),
+        );
+        entry::id(name, namespace, self.entry)
+    }
+
+    /// The entry, which knows its catalog.
+    pub(super) fn to_entry(self) -> Entry {
+        let mut entry = self.entry.clone();
+        if let Some(catalog) = self.catalog {
+            entry.catalog.clone_from(&catalog.name);
+            entry.catalog_namespace.clone_from(&catalog.namespace);
+        }
+        entry
     }
 }
 

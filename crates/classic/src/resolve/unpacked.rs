@@ -44,6 +44,8 @@ pub fn take_bundles(resolution: &mut Resolution, bundles: Vec<Bundle>, namespace
                 }
                 if let Some(lookup) = lookup.as_object_mut() {
                     lookup.remove("conditions");
+                    // The field is required.
+                    lookup.entry("replaces").or_insert_with(|| "".into());
                 }
             }
             Err(not) => {

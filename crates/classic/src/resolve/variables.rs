@@ -8,15 +8,19 @@ use serde_json::Value;
 use super::chain;
 use super::entry::Entry;
 use super::predicate::requirements;
-use super::snapshot::Snapshot;
+use super::snapshot::{Offer, Snapshot};
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
 
 /// The variables, and the entries by the ids of their variables.
 pub(super) struct Variables {
+    /// Those of Subscriptions first.
     pub(super) all: Vec<Variable>,
     pub(super) entries: BTreeMap<String, Entry>,
 }
+
+/// What the names of the variables of Subscriptions begin with.
+pub(super) const SUBSCRIPTION: &str = "subscription:";
 
 /// The ids of the installed operators that a candidate replaces, by the id of the candidate. Neither is chosen with the other.
 type Conflicts = BTreeMap<String, BTreeSet<String>>;
@@ -67,10 +71,10 @@ pub(super) fn variables(
         }
         for wanted in requirements(&entry)? {
             let providers = snapshot.providers(&entry, &wanted)?;
-            let ids: Vec<String> = providers.iter().map(|provider| provider.id()).collect();
+            let ids: Vec<String> = providers.iter().map(Offer::id).collect();
             for (id, provider) in ids.iter().zip(providers) {
                 if queued.insert(id.clone()) {
-                    waiting.push_back(provider.clone());
+                    waiting.push_back(provider.to_entry());
                 }
             }
             constraints.push(constraint(
@@ -105,7 +109,7 @@ fn of_subscription(
     let name = text(subscription, "/metadata/name");
     let exists = constraint(Rule::Mandatory, format!("subscription {name} exists"));
     let mut variable = Variable {
-        id: format!("subscription:{name}"),
+        id: format!("{SUBSCRIPTION}{name}"),
         constraints: vec![exists],
     };
     let installed = snapshot.installed(text(subscription, "/status/installedCSV"));
@@ -129,18 +133,18 @@ fn of_subscription(
             return Ok((variable, Vec::new()));
         }
     };
-    let mut channels: BTreeMap<(bool, &str), Vec<&Entry>> = BTreeMap::new();
-    for entry in found {
-        let channel = (!entry.is_default_channel, entry.channel.as_str());
-        channels.entry(channel).or_default().push(entry);
+    let mut channels: BTreeMap<(bool, &str), Vec<Offer<'_>>> = BTreeMap::new();
+    for offer in found {
+        let channel = (!offer.entry.is_default_channel, offer.entry.channel.as_str());
+        channels.entry(channel).or_default().push(offer);
     }
     let mut candidates = Vec::new();
     for members in channels.values() {
-        for entry in chain::sorted(members)? {
-            let mut candidate = entry.clone();
+        for offer in chain::sorted(members)? {
+            let mut candidate = offer.to_entry();
             starting.clone_into(&mut candidate.starting_csv);
             if let Some(current) = current {
-                if !follows(entry, current) {
+                if !follows(offer.entry, current) {
                     continue;
                 }
                 candidate.replaces.clone_from(&current.name);
@@ -170,7 +174,7 @@ fn selected<'a>(
     snapshot: &Snapshot<'a>,
     subscription: &'a Value,
     starting: &str,
-) -> Result<Vec<&'a Entry>, String> {
+) -> Result<Vec<Offer<'a>>, String> {
     let of = |pointer| text(subscription, pointer);
     let (name, package, channel) = (of("/metadata/name"), of("/spec/name"), of("/spec/channel"));
     let (source, source_namespace) = (of("/spec/source"), of("/spec/sourceNamespace"));
@@ -181,20 +185,24 @@ fn selected<'a>(
             "no operators found from catalog {source} in namespace {source_namespace} referenced by subscription {name}"
         ));
     }
-    let found = catalogs
-        .into_iter()
-        .flat_map(|catalog| catalog.of_package(package));
-    let mut found: Vec<&Entry> = found.collect();
+    let found = catalogs.into_iter().flat_map(|(catalog, content)| {
+        let entries = content.of_package(package);
+        entries.map(move |entry| Offer {
+            entry,
+            catalog: Some(catalog),
+        })
+    });
+    let mut found: Vec<Offer<'_>> = found.collect();
     if found.is_empty() {
         return Err(format!("no operators found in package {package} {end}"));
     }
-    found.retain(|entry| channel.is_empty() || entry.channel == channel);
+    found.retain(|offer| channel.is_empty() || offer.entry.channel == channel);
     if found.is_empty() {
         return Err(format!(
             "no operators found in channel {channel} of package {package} {end}"
         ));
     }
-    found.retain(|entry| starting.is_empty() || entry.name == starting);
+    found.retain(|offer| starting.is_empty() || offer.entry.name == starting);
     if found.is_empty() {
         return Err(format!(
             "no operators found with name {starting} in channel {channel} of package {package} {end}"

@@ -13,6 +13,8 @@ const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 const RESOLUTION_FAILED: &str = "ResolutionFailed";
 const UNPACKING: &str = "BundleUnpacking";
 const UNPACK_FAILED: &str = "BundleUnpackFailed";
+/// The condition of Subscriptions whose preferred version is passed over. The Go implementation does not have it.
+const BLOCKED: &str = "UpgradeBlocked";
 /// The field of a lookup's condition that says what an admin can do. It is not part of the status.
 const HINT: &str = "/hint";
 /// What an admin can do about a bundle that a Job cannot unpack.
@@ -104,13 +106,7 @@ pub fn prepare(namespace: &str, cluster: &Cluster, now: Timestamp) -> Prepared {
     let mut settled = Vec::new();
     for subscription in subscriptions {
         let mut subscription = subscription.clone();
-        match adopt_plan(&mut subscription, cluster, fails_forward) {
-            Ok(is_adopted) => is_changed |= is_adopted,
-            Err(error) => {
-                prepared.error = Some(error);
-                return prepared;
-            }
-        }
+        is_changed |= adopt_plan(&mut subscription, cluster, fails_forward);
         if settle_version(&mut subscription, cluster, fails_forward) {
             stamp(&mut subscription, &time);
             prepared.written.push(subscription.clone());
@@ -147,8 +143,8 @@ fn unpack_times(group: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Points a Subscription that a plan has made to that plan; whether it had no reference.
-fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> Result<bool, String> {
+/// Points a Subscription that a plan has made to that plan; whether it had no reference. A plan that is gone counts as none.
+fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> bool {
     let has_plan = ["installPlanRef", "installplan"].iter().any(|key| {
         subscription
             .pointer(&format!("/status/{key}"))
@@ -159,11 +155,12 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
         .and_then(|annotations| annotations.get(names::GENERATED_BY_ANNOTATION))
         .and_then(Value::as_str);
     let Some(maker) = maker.filter(|_| !has_plan).map(str::to_owned) else {
-        return Ok(false);
+        return false;
     };
     let place = text(subscription, "/metadata/namespace").to_owned();
-    let plan = cluster.get(INSTALL_PLAN_KIND, &place, &maker);
-    let plan = plan.ok_or_else(|| format!("installplans.operators.coreos.com {maker:?} not found"))?;
+    let Some(plan) = cluster.get(INSTALL_PLAN_KIND, &place, &maker) else {
+        return false;
+    };
     let state = if fails_forward && text(plan, "/status/phase") == "Failed" {
         "UpgradeFailed"
     } else {
@@ -175,7 +172,7 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
         status.insert("state".to_owned(), state.into());
         status.insert("currentCSV".to_owned(), version.into());
     }
-    Ok(true)
+    true
 }
 
 /// Sets the state by whether the current version is there; whether it is another.
@@ -356,10 +353,19 @@ impl Conclusion<'_> {
         }
         for subscription in self.subscriptions {
             let mut subscription = subscription.clone();
-            let version = resolution.updated.get(text(&subscription, "/metadata/name"));
+            let name = text(&subscription, "/metadata/name").to_owned();
+            let is_explained = match resolution.blocked.get(&name) {
+                Some(why) => set(
+                    &mut subscription,
+                    condition(BLOCKED, "DependencyUnsatisfied", why),
+                    &self.now,
+                ),
+                None => unset(&mut subscription, &[BLOCKED]),
+            };
+            let version = resolution.updated.get(&name);
             let is_changed = match (version, &planned) {
                 (Some(version), Some(planned)) => {
-                    unset(&mut subscription, &[RESOLUTION_FAILED]);
+                    unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]);
                     if object_at(&mut subscription, &["status"]).is_some() {
                         point(&mut subscription, version, planned);
                     }
@@ -367,7 +373,7 @@ impl Conclusion<'_> {
                 }
                 _ => unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]),
             };
-            if is_changed {
+            if is_changed || is_explained {
                 stamp(&mut subscription, &self.now);
                 self.concluded.written.push(subscription);
             }

@@ -42,6 +42,7 @@ pub struct PullSecrets {
     client: Client,
     global: Option<(String, String)>,
     account: Option<(String, String)>,
+    named: Vec<(String, String)>,
 }
 
 impl PullSecrets {
@@ -55,11 +56,19 @@ impl PullSecrets {
             client,
             global,
             account,
+            named: Vec::new(),
         }
     }
 
-    /// Reads them as they are now: first the one for all registries, then those of the account in their order. What does
-    /// not exist is left out.
+    /// Reads these Secrets, too, given by namespace and name.
+    #[must_use]
+    pub fn and(mut self, named: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.named.extend(named);
+        self
+    }
+
+    /// Reads them as they are now: first the one for all registries, then those of the account in their order, then those
+    /// that are named. What does not exist is left out.
     ///
     /// # Errors
     /// When the API server does not give one of them.
@@ -68,9 +77,17 @@ impl PullSecrets {
         if let Some((namespace, name)) = &self.global {
             found.extend(self.secret(namespace, name).await?);
         }
-        let Some((namespace, name)) = &self.account else {
-            return Ok(found);
-        };
+        if let Some((namespace, name)) = &self.account {
+            found.extend(self.of_account(namespace, name).await?);
+        }
+        for (namespace, name) in &self.named {
+            found.extend(self.secret(namespace, name).await?);
+        }
+        Ok(found)
+    }
+
+    async fn of_account(&self, namespace: &str, name: &str) -> Result<Vec<SecretData>, ReadError> {
+        let mut found = Vec::new();
         let account = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace)
             .get_opt(name)
             .await

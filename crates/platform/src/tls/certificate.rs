@@ -59,6 +59,13 @@ impl ReloadingCertificate {
     }
 }
 
+/// When the first certificate of a PEM text expires, in seconds since 1970; `None` when there is none that can be read.
+pub fn not_after(pem: &[u8]) -> Option<i64> {
+    let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    let (_, parsed) = X509Certificate::from_der(&certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
+}
+
 fn certified(certificate: &[u8], key: &[u8], origin: &str) -> Result<CertifiedKey, TlsError> {
     let pem = |what, reason: String| TlsError::Pem {
         origin: origin.to_owned(),

@@ -145,7 +145,8 @@ impl Snapshot {
         &self.content.directory
     }
 
-    pub(crate) fn index(&self) -> &Index {
+    /// What the content holds, and where.
+    pub fn index(&self) -> &Index {
         &self.content.index
     }
 

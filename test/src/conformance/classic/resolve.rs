@@ -117,7 +117,7 @@ fn catalog(found: &Value) -> Result<CatalogContent, String> {
         ))
     } else if text(found, "listError").is_empty() {
         let (bundles, packages) = answers(found)?;
-        Ok(Arc::new(Content::new(namespace, name, bundles, &packages)))
+        Ok(Arc::new(Content::new(bundles, &packages)))
     } else {
         Err(format!("failed to list bundles: {}", text(found, "listError")))
     };

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::health::{Waiting, check};
 use super::{Pass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
 use crate::cluster::text;
+use crate::install::Setting;
 use crate::operator_group::OperatorGroup;
 use crate::operator_group::roles::api_roles;
 use crate::{install, names};
@@ -112,7 +113,12 @@ fn install_ready(pass: &mut Pass<'_>) {
     if !has_strategy(pass) {
         return;
     }
-    let installed = install::install(&pass.outcome.csv, &pass.csv, pass.facts.cluster, pass.issuer);
+    let setting = Setting {
+        cluster: pass.facts.cluster,
+        issuer: pass.issuer,
+        now: pass.now,
+    };
+    let installed = install::install(&pass.outcome.csv, &pass.csv, setting);
     let place = pass.namespace().to_owned();
     let kind = names::DEPLOYMENT_KIND;
     let deleted = installed.deleted.into_iter();
@@ -125,9 +131,7 @@ fn install_ready(pass: &mut Pass<'_>) {
         pass.set("Failed", "InstallComponentFailed", &message);
         return pass.retry(error);
     }
-    if let Some(expires) = installed.expires {
-        pass.certified(expires);
-    }
+    pass.certified(installed.due, installed.is_certified);
     pass.set(
         "Installing",
         "InstallSucceeded",

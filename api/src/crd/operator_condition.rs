@@ -1,0 +1,54 @@
+//! The schema of OperatorCondition, which OLM classic defines and operators of OLM v1 write too.
+
+use serde_json::{Value, json};
+
+use super::definition::{Columns, Kind, Scope, Version};
+use super::meta::{condition, root};
+use super::schema::{Schema, array, object, string};
+use crate::names::operator_condition as names;
+
+/// The CustomResourceDefinition. Unlike that of the reference, version v1 has `spec.conditions` too: a writer of v1 must not
+/// drop the word of an operator that it cannot be upgraded.
+pub fn definition() -> Value {
+    let kind = Kind {
+        group: names::GROUP,
+        kind: names::KIND,
+        short_names: &["condition"],
+        scope: Scope::Namespaced,
+        annotations: &[],
+    };
+    let version = |name, storage| Version {
+        name,
+        storage,
+        columns: &Columns::NONE,
+        root: schema(),
+    };
+    kind.definition([version("v1", false), version(names::VERSION, true)])
+}
+
+fn schema() -> Schema {
+    let set = array("Conditions that the operator sets.", condition());
+    // An administrator need not say when.
+    let overrides = condition().optional("lastTransitionTime");
+    let spec = object("What the operator reports, and what an administrator decides instead.")
+        .property("conditions", set.clone())
+        .property("deployments", array("Deployments of the operator.", string("")))
+        .property(
+            "overrides",
+            array(
+                "Conditions that an administrator sets in place of those of the operator.",
+                overrides,
+            ),
+        )
+        .property(
+            "serviceAccounts",
+            array(
+                "Accounts of the operator, which may write the object.",
+                string(""),
+            ),
+        );
+    let status = object("What holds.").property("conditions", set);
+    let description =
+        "An OperatorCondition reports states of an operator, for example whether it can be upgraded.";
+    root(description, spec, status).extension("required", json!(["metadata"]))
+}

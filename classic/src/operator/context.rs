@@ -1,0 +1,138 @@
+//! What the controllers share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use olm_classic::cluster::{Cluster, Discovery, text};
+use olm_classic::csv::ClusterServiceVersion;
+use olm_cluster::apply::classify;
+use olm_platform::events::Notice;
+use olm_platform::queue::Queue;
+use olm_rollout::failure::Failure;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::metrics::Metrics;
+use super::work::Work;
+use crate::args::OperatorArgs;
+use crate::objects::account::account;
+use crate::objects::write::{Actor, Writer};
+use crate::run::Base;
+
+/// How old the known version of the API server may be.
+const VERSION_AGE: Duration = Duration::from_mins(1);
+
+/// What the controllers share.
+pub struct Context {
+    /// What the program stands on.
+    pub base: Arc<Base>,
+    /// What there is to do.
+    pub queue: Queue<Work>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Namespaces that keep copies where copies are switched off.
+    pub protected: BTreeSet<String>,
+    version: Mutex<Option<(Instant, String)>>,
+}
+
+impl Context {
+    /// Nothing to do yet.
+    pub fn new(base: Arc<Base>, args: OperatorArgs) -> Self {
+        let queue = Queue::default();
+        queue.report_to(&base.metrics, "olm-operator");
+        let protected = args.protected_copied_csv_namespaces.into_iter();
+        Self {
+            metrics: Metrics::register(&base.metrics),
+            queue,
+            protected: protected.filter(|name| !name.is_empty()).collect(),
+            version: Mutex::default(),
+            base,
+        }
+    }
+
+    /// The objects as they are known now.
+    pub fn snapshot(&self) -> Cluster {
+        self.base.store.snapshot()
+    }
+
+    /// Writes objects.
+    pub fn writer(&self) -> &Writer {
+        &self.base.writer
+    }
+
+    /// The account for content of a namespace.
+    ///
+    /// # Errors
+    /// The message says that there is none.
+    pub fn account(&self, cluster: &Cluster, namespace: &str) -> Result<Actor, String> {
+        account(cluster, namespace, self.base.account.as_ref()).map_err(|error| error.to_string())
+    }
+
+    /// Records events about an object.
+    pub fn publish(&self, object: &Value, notices: Vec<Notice>) {
+        let field = |pointer: &str| Some(text(object, pointer).to_owned()).filter(|field| !field.is_empty());
+        let reference = ObjectReference {
+            api_version: field("/apiVersion"),
+            kind: field("/kind"),
+            name: field("/metadata/name"),
+            namespace: field("/metadata/namespace"),
+            uid: field("/metadata/uid"),
+            resource_version: field("/metadata/resourceVersion"),
+            ..ObjectReference::default()
+        };
+        self.base.events.publish(reference, notices);
+    }
+
+    /// Which of the kinds that a ClusterServiceVersion names are served. Nothing is asked where it names none.
+    ///
+    /// # Errors
+    /// The API server did not say.
+    pub async fn discovery(&self, csv: &ClusterServiceVersion) -> Result<Discovery, Failure> {
+        let services = &csv.spec.api_service_definitions;
+        let apis = services
+            .owned
+            .iter()
+            .chain(&services.required)
+            .chain(&csv.spec.native_apis);
+        let mut served: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for api in apis {
+            let found = self
+                .base
+                .discovery
+                .find(&api.group, &api.version, &api.kind)
+                .await;
+            // A server behind the API server that is down serves nothing.
+            let found = match found {
+                Err(kube::Error::Api(status)) if status.code == 503 => None,
+                found => found.map_err(|error| classify(&error))?,
+            };
+            if let Some(found) = found {
+                let kinds = served.entry(found.api.api_version.clone()).or_default();
+                kinds.insert(api.kind.clone());
+            }
+        }
+        Ok(served.into_iter().collect())
+    }
+
+    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not say.
+    pub async fn server_version(&self, csv: &ClusterServiceVersion) -> Option<String> {
+        if csv.spec.min_kube_version.is_empty() {
+            return None;
+        }
+        let known = self.version.lock().clone();
+        if let Some((_, version)) = known.filter(|(read, _)| read.elapsed() < VERSION_AGE) {
+            return Some(version);
+        }
+        let read = self.writer().own().apiserver_version().await.ok()?;
+        *self.version.lock() = Some((Instant::now(), read.git_version.clone()));
+        Some(read.git_version)
+    }
+}
+
+/// The time as statuses have it.
+pub fn written_time(now: Timestamp) -> String {
+    format!("{now:.0}")
+}

@@ -1,0 +1,213 @@
+//! ClusterServiceVersions: passes until nothing changes, and what they want done.
+//!
+//! Passes of one run see each other's phases before these are written: an installation that fails as it did before changes
+//! nothing in the cluster.
+
+mod act;
+mod clean;
+mod settle;
+
+pub use clean::remove;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use olm_classic::cluster::{items, text};
+use olm_classic::csv::phases::pass;
+use olm_classic::csv::requirements::Facts;
+use olm_classic::csv::{ClusterServiceVersion, set_phase};
+use olm_classic::names;
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::certificates::Authority;
+use super::context::{Context, written_time};
+use super::work::Name;
+
+/// The reason that nothing but other rights ends.
+const NO_RETRY: &str = "InstallComponentFailedNoRetry";
+/// Passes of one run, at most.
+const MAX_PASSES: usize = 24;
+/// How long an installation may take to become healthy.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+/// The pause until the newer version of an object is here.
+const STALE: Duration = Duration::from_millis(200);
+/// How often APIs of Kubernetes are asked for: none of their changes is followed.
+const NATIVE: Duration = Duration::from_mins(1);
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The last pass has changed nothing.
+    Settled,
+    /// It will try again.
+    Failed,
+    /// It is gone.
+    Gone,
+}
+
+/// Works on a ClusterServiceVersion.
+pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
+    let snapshot = context.snapshot();
+    let Some(object) = snapshot.get(names::CSV_KIND, &name.namespace, &name.name) else {
+        return Outcome::Done;
+    };
+    let csv = match ClusterServiceVersion::read(object) {
+        Ok(csv) if csv.is_copy() => return Outcome::Done,
+        Ok(csv) => csv,
+        Err(error) => {
+            tracing::warn!(%name, %error, "cannot read ClusterServiceVersion");
+            return Outcome::Done;
+        }
+    };
+    let result = if csv.metadata.deletion_timestamp.is_some() {
+        remove(context, object, &csv).await
+    } else {
+        run(context, object.clone()).await
+    };
+    match result {
+        Ok(outcome) => outcome,
+        Err(failure) => after(name, &failure),
+    }
+}
+
+/// What follows from a failure that no status shows.
+fn after(name: &Name, failure: &Failure) -> Outcome {
+    match failure.kind {
+        FailureKind::Conflict => Outcome::After(STALE),
+        // It is gone.
+        FailureKind::MissingNamespace => Outcome::Done,
+        _ => {
+            tracing::warn!(%name, error = failure.message, "cannot reconcile ClusterServiceVersion; will try again");
+            Outcome::Failed
+        }
+    }
+}
+
+/// Makes passes until nothing changes, then writes the status.
+async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
+    let mut stored = with_finalizer(context, object).await?;
+    let now = Timestamp::now();
+    let issuer = Authority::new(now);
+    let mut current = stored.clone();
+    if text(&current, "/status/reason") == NO_RETRY {
+        // Whether the rights are others now shows only the next attempt.
+        set_phase(
+            &mut current,
+            "Pending",
+            "DetectedClusterChange",
+            "Cluster resources changed state",
+            &written_time(now),
+        );
+    }
+    let mut seen = BTreeSet::new();
+    let mut end = End::Settled;
+    let mut error = None;
+    for _ in 0..MAX_PASSES {
+        let before = settle::said(&current);
+        let mut cluster = context.snapshot();
+        let _ = cluster.insert(Arc::new(current.clone()));
+        let csv = ClusterServiceVersion::read(&current).map_err(unreadable)?;
+        let discovery = context.discovery(&csv).await?;
+        let version = context.server_version(&csv).await;
+        let facts = Facts {
+            cluster: &cluster,
+            discovery: &discovery,
+            server_version: version.as_deref(),
+        };
+        let outcome = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
+        error.clone_from(&outcome.error);
+        let acted = act::act(context, &cluster, &csv, &stored, &current, outcome).await?;
+        (stored, current) = (acted.stored, acted.current);
+        if acted.is_gone {
+            end = End::Gone;
+            break;
+        }
+        let after = settle::said(&current);
+        if after == before && !acted.has_written {
+            break;
+        }
+        let is_back = !seen.insert((after.phase.clone(), after.reason.clone())) && !acted.has_written;
+        let has_failed = after.phase == "Failed" && !matches!(before.phase.as_str(), "Failed" | "Succeeded");
+        if acted.is_refused || is_back || has_failed {
+            end = End::Failed;
+            break;
+        }
+    }
+    if end == End::Gone {
+        return Ok(Outcome::Done);
+    }
+    let written = settle::settle(context, &stored, &current).await?;
+    Ok(next(&written, end, error.is_some(), now))
+}
+
+/// When the next run is due if nothing changes meanwhile.
+fn next(csv: &Value, end: End, is_unfinished: bool, now: Timestamp) -> Outcome {
+    let time = |pointer: &str| text(csv, pointer).parse::<Timestamp>().ok();
+    let until = |time: Timestamp| {
+        let left = time.duration_since(now).max(SignedDuration::ZERO);
+        let left = Duration::try_from(left).unwrap_or_default();
+        Outcome::After(left + Duration::from_secs(1))
+    };
+    match text(csv, "/status/phase") {
+        _ if end == End::Failed => Outcome::Failed,
+        "Installing" => until(time("/status/lastTransitionTime").unwrap_or(now) + PATIENCE),
+        "Succeeded" if is_unfinished => Outcome::Failed,
+        "Succeeded" => time("/status/certsRotateAt").map_or(Outcome::Done, until),
+        "Pending" if items(csv, "/spec/nativeAPIs").next().is_some() => Outcome::After(NATIVE),
+        _ => Outcome::Done,
+    }
+}
+
+/// The object with the finalizer of OLM.
+async fn with_finalizer(context: &Context, object: Value) -> Result<Value, Failure> {
+    if items(&object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
+        return Ok(object);
+    }
+    let mut wanted = object;
+    if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
+        let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
+        if let Some(list) = list.as_array_mut() {
+            list.push(names::CLEANUP_FINALIZER.into());
+        }
+    }
+    context
+        .writer()
+        .write(&crate::objects::write::Actor::Own, &wanted)
+        .await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
+fn unreadable(error: serde_json::Error) -> Failure {
+    Failure::new(FailureKind::Invalid, format!("cannot read it: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_run_is_due_when_a_timer_ends() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let check = |status: Value, end: End, expected: Outcome| {
+            assert_eq!(next(&json!({"status": status}), end, false, now), expected);
+        };
+        let seconds = |count| Outcome::After(Duration::from_secs(count));
+        check(
+            json!({"phase": "Installing", "lastTransitionTime": "2025-12-31T23:56:00Z"}),
+            End::Settled,
+            seconds(61),
+        );
+        check(
+            json!({"phase": "Succeeded", "certsRotateAt": "2026-01-01T01:00:00Z"}),
+            End::Settled,
+            seconds(3601),
+        );
+        check(json!({"phase": "Succeeded"}), End::Settled, Outcome::Done);
+        check(json!({"phase": "Pending"}), End::Settled, Outcome::Done);
+        check(json!({"phase": "Failed"}), End::Failed, Outcome::Failed);
+    }
+}

@@ -1,0 +1,250 @@
+//! Does what a pass wants done: own objects with own rights, content under the account of the namespace.
+
+use jiff::Timestamp;
+use olm_classic::cluster::{Cluster, text};
+use olm_classic::csv::phases::Outcome;
+use olm_classic::csv::{ClusterServiceVersion, set_phase};
+use olm_classic::{hash, install, names};
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::{Value, json};
+
+use super::super::context::{Context, written_time};
+use super::NO_RETRY;
+use crate::objects::write::Actor;
+
+/// What came of it.
+pub(super) struct Acted {
+    /// The ClusterServiceVersion as it is in the cluster.
+    pub(super) stored: Value,
+    /// The same with the status of the pass.
+    pub(super) current: Value,
+    /// Whether anything was written that the next pass reads.
+    pub(super) has_written: bool,
+    /// Whether content could not be written. The status says why.
+    pub(super) is_refused: bool,
+    /// Whether it was deleted.
+    pub(super) is_gone: bool,
+}
+
+/// Why content was not written.
+enum Refusal {
+    /// Nothing but other rights helps.
+    Rights(String),
+    /// It may help to try again.
+    Other(String),
+    /// It passes by itself, and is no news.
+    Passing(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure.kind {
+            FailureKind::Forbidden => Self::Rights(failure.message),
+            FailureKind::Conflict => Self::Passing(failure),
+            // The API server did not answer, or is too busy to.
+            FailureKind::Transient if matches!(failure.code, 0 | 429 | 503 | 504) => Self::Passing(failure),
+            _ => Self::Other(failure.message),
+        }
+    }
+}
+
+/// Does what a pass over `current` wants done.
+///
+/// # Errors
+/// Something could not be written that is no content; or content could not be, for a reason that passes by itself.
+pub(super) async fn act(
+    context: &Context,
+    cluster: &Cluster,
+    csv: &ClusterServiceVersion,
+    stored: &Value,
+    current: &Value,
+    outcome: Outcome,
+) -> Result<Acted, Failure> {
+    let mut acted = Acted {
+        stored: stored.clone(),
+        current: outcome.csv,
+        has_written: false,
+        is_refused: false,
+        is_gone: false,
+    };
+    if marks(&acted.current) != marks(stored) {
+        let wanted = with_status_of(&acted.current, stored);
+        acted.stored = context.writer().write(&Actor::Own, &wanted).await?;
+        acted.current = with_status_of(&acted.stored, &acted.current);
+        acted.has_written = true;
+    }
+    let (records, brought): (Vec<Value>, Vec<Value>) = outcome.written.into_iter().partition(is_own);
+    for object in records {
+        context.writer().write(&Actor::Own, &object).await?;
+        acted.has_written = true;
+    }
+    let (itself, withdrawn): (Vec<_>, Vec<_>) = outcome
+        .deleted
+        .into_iter()
+        .partition(|(kind, ..)| kind == names::CSV_KIND);
+    let refused = write_content(context, cluster, csv, brought, &withdrawn).await;
+    match refused {
+        Ok(()) => {}
+        Err(Refusal::Passing(failure)) => return Err(failure),
+        Err(refusal) => {
+            let (reason, message) = match refusal {
+                Refusal::Rights(message) => (NO_RETRY, message),
+                Refusal::Other(message) => ("InstallComponentFailed", message),
+                Refusal::Passing(failure) => return Err(failure),
+            };
+            let message = format!("install strategy failed: {message}");
+            let mut failed = with_status_of(&acted.stored, current);
+            set_phase(
+                &mut failed,
+                "Failed",
+                reason,
+                &message,
+                &written_time(Timestamp::now()),
+            );
+            acted.current = failed;
+            acted.is_refused = true;
+        }
+    }
+    for (kind, namespace, name) in itself {
+        let found = context.snapshot().get(&kind, &namespace, &name).cloned();
+        if let Some(found) = found {
+            context.writer().delete(&Actor::Own, &found).await?;
+        }
+        acted.is_gone = true;
+    }
+    Ok(acted)
+}
+
+/// Whether an object is a record of OLM, which the program itself writes.
+fn is_own(object: &Value) -> bool {
+    matches!(text(object, "/kind"), names::OPERATOR_GROUP_KIND | "ClusterRole")
+}
+
+async fn write_content(
+    context: &Context,
+    cluster: &Cluster,
+    csv: &ClusterServiceVersion,
+    written: Vec<Value>,
+    deleted: &[(String, String, String)],
+) -> Result<(), Refusal> {
+    let deleted: Vec<&Value> = deleted
+        .iter()
+        .filter_map(|(kind, namespace, name)| cluster.get(kind, namespace, name))
+        // One of the same name may be somebody else's.
+        .filter(|found| install::is_of(found, csv))
+        .collect();
+    if written.is_empty() && deleted.is_empty() {
+        return Ok(());
+    }
+    let actor = context.account(cluster, &csv.metadata.namespace);
+    let actor = actor.map_err(Refusal::Other)?;
+    let writer = context.writer();
+    for object in written {
+        if text(&object, "/kind") == names::CRD_KIND {
+            let conversion = conversion(&object);
+            writer
+                .apply_as(names::CONVERSION_MANAGER, &actor, &conversion)
+                .await?;
+        } else {
+            writer.apply(&actor, &named(object, csv)).await?;
+        }
+    }
+    for object in deleted {
+        writer.delete(&actor, object).await?;
+    }
+    Ok(())
+}
+
+/// An object whose name the API server would choose, with a name that follows from its owner: written twice it is one.
+fn named(mut object: Value, csv: &ClusterServiceVersion) -> Value {
+    let generated = text(&object, "/metadata/generateName").to_owned();
+    if generated.is_empty() || !text(&object, "/metadata/name").is_empty() {
+        return object;
+    }
+    let owner = format!("{}/{}", csv.metadata.namespace, csv.metadata.name);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("generateName");
+        let name = format!("{generated}{}", hash::fnv(&owner));
+        metadata.insert("name".to_owned(), name.into());
+    }
+    object
+}
+
+/// The conversion of a CustomResourceDefinition alone: the rest of it is not ours.
+pub(super) fn conversion(definition: &Value) -> Value {
+    json!({
+        "apiVersion": definition.get("apiVersion"), "kind": names::CRD_KIND,
+        "metadata": {"name": text(definition, "/metadata/name")},
+        "spec": {"conversion": definition.pointer("/spec/conversion")},
+    })
+}
+
+/// What passes change of the metadata.
+fn marks(csv: &Value) -> [Option<&Value>; 2] {
+    [
+        csv.pointer("/metadata/annotations"),
+        csv.pointer("/metadata/labels"),
+    ]
+}
+
+fn with_status_of(object: &Value, other: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        match other.get("status") {
+            Some(status) => fields.insert("status".to_owned(), status.clone()),
+            None => fields.remove("status"),
+        };
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_name_follows_from_the_owner() {
+        let csv = |name: &str| {
+            let csv = json!({"metadata": {"name": name, "namespace": "n"}});
+            ClusterServiceVersion::read(&csv).unwrap()
+        };
+        let object = json!({"metadata": {"generateName": "w-"}});
+        let first = named(object.clone(), &csv("a"));
+        assert_eq!(first, named(object.clone(), &csv("a")));
+        assert_ne!(first, named(object, &csv("b")));
+        assert!(first["metadata"].get("generateName").is_none());
+        let kept = json!({"metadata": {"generateName": "w-", "name": "w-x"}});
+        assert_eq!(named(kept.clone(), &csv("a")), kept);
+    }
+
+    #[test]
+    fn only_the_conversion_of_a_definition_is_written() {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "metadata": {"name": "d", "uid": "u"},
+            "spec": {"versions": [], "conversion": {"strategy": "None"}},
+        });
+        let written = conversion(&definition);
+        assert_eq!(written["metadata"], json!({"name": "d"}));
+        assert_eq!(written["spec"], json!({"conversion": {"strategy": "None"}}));
+    }
+
+    #[test]
+    fn missing_rights_are_told_apart_from_what_passes() {
+        let refusal = |kind, code| {
+            let failure = Failure {
+                code,
+                ..Failure::new(kind, "m".to_owned())
+            };
+            match Refusal::from(failure) {
+                Refusal::Rights(_) => "rights",
+                Refusal::Other(_) => "other",
+                Refusal::Passing(_) => "passing",
+            }
+        };
+        assert_eq!(refusal(FailureKind::Forbidden, 403), "rights");
+        assert_eq!(refusal(FailureKind::Invalid, 422), "other");
+        assert_eq!(refusal(FailureKind::Transient, 500), "other");
+        assert_eq!(refusal(FailureKind::Transient, 0), "passing");
+        assert_eq!(refusal(FailureKind::Conflict, 409), "passing");
+    }
+}

@@ -1,0 +1,214 @@
+//! The deletion of a ClusterServiceVersion: what the garbage collector does not find is deleted before the finalizer goes.
+//!
+//! That is done under the account of the namespace, and never holds the deletion up: where the account is gone or lacks the
+//! rights, an event says what stays.
+
+use olm_classic::cluster::{Cluster, items, label, text};
+use olm_classic::csv::ClusterServiceVersion;
+use olm_classic::install::{is_of, serving};
+use olm_classic::names;
+use olm_platform::events::Notice;
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::{Value, json};
+
+use super::super::context::Context;
+use super::act::conversion;
+use crate::objects::write::Actor;
+
+/// Kinds at cluster scope that are found by their labels.
+const KINDS: [&str; 5] = [
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    names::API_SERVICE_KIND,
+    "ClusterRoleBinding",
+    "ClusterRole",
+];
+const SYSTEM: &str = "kube-system";
+
+/// Deletes what belongs to a ClusterServiceVersion that is being deleted, then removes the finalizer.
+///
+/// # Errors
+/// Something passing keeps it from being done.
+pub async fn remove(
+    context: &Context,
+    object: &Value,
+    csv: &ClusterServiceVersion,
+) -> Result<Outcome, Failure> {
+    if !items(object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
+        return Ok(Outcome::Done);
+    }
+    let cluster = context.snapshot();
+    let left = clean(context, &cluster, csv).await?;
+    if !left.is_empty() {
+        let note = format!("cannot delete what it has installed: {}", left.join("; "));
+        tracing::warn!(
+            csv = csv.metadata.name,
+            namespace = csv.metadata.namespace,
+            "{note}"
+        );
+        let notice = Notice {
+            is_fault: true,
+            reason: "CleanupIncomplete".to_owned(),
+            note,
+        };
+        context.publish(object, vec![notice]);
+    }
+    let mut wanted = object.clone();
+    if let Some(list) = wanted
+        .pointer_mut("/metadata/finalizers")
+        .and_then(Value::as_array_mut)
+    {
+        list.retain(|found| found != names::CLEANUP_FINALIZER);
+    }
+    context.writer().write(&Actor::Own, &wanted).await?;
+    Ok(Outcome::Done)
+}
+
+/// Deletes what is found by its labels; what could not be deleted, and why.
+async fn clean(
+    context: &Context,
+    cluster: &Cluster,
+    csv: &ClusterServiceVersion,
+) -> Result<Vec<String>, Failure> {
+    let found = leftovers(cluster, csv);
+    let conversions = conversions(cluster, csv);
+    if found.is_empty() && conversions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let actor = match context.account(cluster, &csv.metadata.namespace) {
+        Ok(actor) => actor,
+        Err(error) => return Ok(vec![error]),
+    };
+    let mut left = Vec::new();
+    let mut note = |object: &Value, result: Result<(), Failure>| match result {
+        Err(failure) if failure.kind == FailureKind::Forbidden || failure.kind == FailureKind::Invalid => {
+            left.push(format!(
+                "{} {}: {}",
+                text(object, "/kind"),
+                text(object, "/metadata/name"),
+                failure.message
+            ));
+            Ok(())
+        }
+        Err(failure) if failure.kind != FailureKind::MissingNamespace => Err(failure),
+        _ => Ok(()),
+    };
+    for object in found {
+        let result = context.writer().delete(&actor, object).await;
+        note(object, result)?;
+    }
+    for object in conversions {
+        let result = context
+            .writer()
+            .apply_as(names::CONVERSION_MANAGER, &actor, &object)
+            .await;
+        note(&object, result.map(drop))?;
+    }
+    Ok(left)
+}
+
+/// The objects that nobody else deletes.
+fn leftovers<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a Value> {
+    let place = csv.metadata.namespace.as_str();
+    let labelled = KINDS
+        .iter()
+        .flat_map(|kind| cluster.of_kind(kind))
+        .filter(|found| is_of(found, csv) && text(found, "/metadata/deletionTimestamp").is_empty());
+    // Its name has no namespace in it, and several versions of an operator share it.
+    let readers = serving::called(csv).into_iter().filter_map(|deployment| {
+        let name = format!("{}-auth-reader", serving::service_name(deployment));
+        let found = cluster.get("RoleBinding", SYSTEM, &name)?;
+        let is_of_namespace = items(found, "/subjects").any(|subject| text(subject, "/namespace") == place);
+        let is_managed = label(found, names::MANAGED_LABEL) == "true";
+        (is_of_namespace && is_managed && !is_used(cluster, csv, deployment)).then_some(found)
+    });
+    labelled.chain(readers).collect()
+}
+
+/// Whether another ClusterServiceVersion of the namespace brings a Deployment of this name that is called.
+fn is_used(cluster: &Cluster, csv: &ClusterServiceVersion, deployment: &str) -> bool {
+    living(cluster, csv).any(|other| serving::called(&other).contains(deployment))
+}
+
+fn living<'a>(
+    cluster: &'a Cluster,
+    csv: &'a ClusterServiceVersion,
+) -> impl Iterator<Item = ClusterServiceVersion> + 'a {
+    cluster
+        .in_namespace(names::CSV_KIND, &csv.metadata.namespace)
+        .filter_map(|other| ClusterServiceVersion::read(other).ok())
+        .filter(|other| {
+            other.metadata.name != csv.metadata.name && other.metadata.deletion_timestamp.is_none()
+        })
+}
+
+/// The CustomResourceDefinitions that are converted by its webhooks, without conversion, unless another one replaces it.
+fn conversions(cluster: &Cluster, csv: &ClusterServiceVersion) -> Vec<Value> {
+    if living(cluster, csv).any(|other| other.spec.replaces == csv.metadata.name) {
+        return Vec::new();
+    }
+    let webhooks = csv.spec.webhook_definitions.iter();
+    webhooks
+        .filter(|webhook| text(webhook, "/type") == "ConversionWebhook")
+        .flat_map(|webhook| items(webhook, "/conversionCRDs"))
+        .filter_map(|name| cluster.get(names::CRD_KIND, "", name.as_str()?))
+        .filter(|found| {
+            text(found, "/spec/conversion/webhook/clientConfig/service/namespace") == csv.metadata.namespace
+        })
+        .map(|found| {
+            let mut body = conversion(found);
+            if let Some(conversion) = body.pointer_mut("/spec/conversion") {
+                *conversion = json!({"strategy": "None"});
+            }
+            body
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csv() -> ClusterServiceVersion {
+        let csv = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"webhookdefinitions": [
+            {"type": "ConversionWebhook", "deploymentName": "d", "conversionCRDs": ["x"]},
+        ]}});
+        ClusterServiceVersion::read(&csv).unwrap()
+    }
+
+    fn binding(namespace: &str) -> Value {
+        json!({
+            "kind": "RoleBinding",
+            "metadata": {"name": "d-service-auth-reader", "namespace": SYSTEM, "labels": {"olm.managed": "true"}},
+            "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": namespace}],
+        })
+    }
+
+    #[test]
+    fn a_binding_that_others_use_stays() {
+        let other = json!({
+            "kind": names::CSV_KIND, "metadata": {"name": "e", "namespace": "n"},
+            "spec": {"webhookdefinitions": [{"deploymentName": "d"}]},
+        });
+        let count = |objects: Vec<Value>| leftovers(&objects.into_iter().collect(), &csv()).len();
+        assert_eq!(count(vec![binding("n")]), 1);
+        assert_eq!(count(vec![binding("m")]), 0);
+        assert_eq!(count(vec![binding("n"), other]), 0);
+    }
+
+    #[test]
+    fn a_conversion_ends_with_the_last_version() {
+        let definition = json!({
+            "kind": names::CRD_KIND, "metadata": {"name": "x"},
+            "spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"namespace": "n"}}}}},
+        });
+        let successor = json!({
+            "kind": names::CSV_KIND, "metadata": {"name": "e", "namespace": "n"}, "spec": {"replaces": "c"},
+        });
+        let of = |objects: Vec<Value>| conversions(&objects.into_iter().collect(), &csv());
+        let ended = of(vec![definition.clone()]);
+        assert_eq!(ended[0]["spec"]["conversion"], json!({"strategy": "None"}));
+        assert!(of(vec![definition, successor]).is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! OperatorGroups, and the labels of the namespaces that they select.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use olm_classic::cluster::{Cluster, label, text};
+use olm_classic::names;
+use olm_classic::operator_group::labels::labelled;
+use olm_classic::operator_group::pass::{PassError, pass};
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::Value;
+
+use super::context::Context;
+use super::work::{Name, Work};
+use crate::objects::write::Actor;
+
+/// The pause until the newer version of an object is here.
+const STALE: Duration = Duration::from_millis(200);
+
+/// Makes a pass over an OperatorGroup; removes the roles of one that is gone.
+pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
+    let cluster = context.snapshot();
+    let found = cluster.get(names::OPERATOR_GROUP_KIND, &name.namespace, &name.name);
+    let is_living = found.is_some_and(|found| text(found, "/metadata/deletionTimestamp").is_empty());
+    let result = if is_living {
+        write(context, name, &cluster).await
+    } else {
+        remove_roles(context, name, &cluster).await
+    };
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(failure) => after("OperatorGroup", &name.to_string(), &failure),
+    }
+}
+
+/// What follows from a failure to write one of our records.
+pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
+    match failure.kind {
+        FailureKind::Conflict => Outcome::After(STALE),
+        // It is gone, and what it needs goes with it.
+        FailureKind::MissingNamespace => Outcome::Done,
+        _ => {
+            tracing::warn!(
+                name,
+                error = failure.message,
+                "cannot reconcile {kind}; will try again"
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), Failure> {
+    let outcome = pass(&name.namespace, &name.name, cluster, Timestamp::now());
+    // The label on its service account serves nobody, and the program writes no accounts.
+    let is_ours = |object: &&Value| text(object, "/kind") != "ServiceAccount";
+    for object in outcome.written.iter().filter(is_ours) {
+        context.writer().write(&Actor::Own, object).await?;
+    }
+    for namespace in outcome.namespaces {
+        context.queue.add(Work::Namespace(namespace));
+    }
+    for (namespace, csv) in outcome.csvs {
+        context
+            .queue
+            .add_patiently(Work::Csv(Name::new(&namespace, &csv)));
+    }
+    match outcome.error {
+        // The status says so, and the account wakes it.
+        Some(PassError::Account(_)) | None => {}
+        Some(error) => tracing::warn!(%name, %error, "cannot reconcile OperatorGroup"),
+    }
+    Ok(())
+}
+
+async fn remove_roles(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), Failure> {
+    let owner = [
+        (names::OWNER_KIND_LABEL, names::OPERATOR_GROUP_KIND),
+        (names::OWNER_LABEL, name.name.as_str()),
+        (names::OWNER_NAMESPACE_LABEL, name.namespace.as_str()),
+        (names::MANAGED_LABEL, "true"),
+    ];
+    for role in cluster.of_kind("ClusterRole") {
+        if owner.iter().all(|(key, value)| label(role, key) == *value) {
+            context.writer().delete(&Actor::Own, role).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the labels of a namespace.
+pub async fn label_namespace(context: &Context, name: &str) -> Outcome {
+    let cluster = context.snapshot();
+    let Some(namespace) = cluster.get("Namespace", "", name) else {
+        return Outcome::Done;
+    };
+    if !text(namespace, "/metadata/deletionTimestamp").is_empty() {
+        return Outcome::Done;
+    }
+    let Some(wanted) = labelled(namespace, &cluster) else {
+        return Outcome::Done;
+    };
+    match context.writer().write(&Actor::Own, &wanted).await {
+        Ok(_) => Outcome::Done,
+        Err(failure) => after("Namespace", name, &failure),
+    }
+}

@@ -1,0 +1,295 @@
+//! What there is to do after a change: everything that waits for the changed object is looked at.
+
+use std::collections::BTreeSet;
+
+use olm_classic::cluster::{Cluster, items, label, text};
+use olm_classic::names;
+use serde_json::Value;
+
+use super::work::{Name, Work};
+use crate::objects::store::Change;
+
+mod rights;
+
+/// How soon something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Not before its time when it failed: the change may be its own.
+    Patient,
+    /// At once.
+    Now,
+}
+
+/// What there is to do.
+pub type Tasks = BTreeSet<(Work, Urgency)>;
+
+/// What there is to do after a change. `cluster` has the objects after it.
+pub fn tasks(change: &Change, cluster: &Cluster) -> Tasks {
+    let mut wake = Wake {
+        cluster,
+        tasks: Tasks::new(),
+    };
+    for version in [change.before.as_deref(), change.now.as_deref()]
+        .into_iter()
+        .flatten()
+    {
+        wake.owners(version);
+        wake.by_kind(change, version);
+    }
+    wake.tasks
+}
+
+/// What there is to do at the start.
+pub fn all(cluster: &Cluster) -> Tasks {
+    let mut tasks = Tasks::new();
+    for csv in cluster.of_kind(names::CSV_KIND) {
+        let name = Name::of(csv);
+        let works = [
+            Work::Csv(name.clone()),
+            Work::Copies(name.clone()),
+            Work::Condition(name),
+        ];
+        tasks.extend(works.map(|work| (work, Urgency::Now)));
+    }
+    let mut add = |work| tasks.insert((work, Urgency::Now));
+    for group in cluster.of_kind(names::OPERATOR_GROUP_KIND) {
+        add(Work::Group(Name::of(group)));
+    }
+    for namespace in cluster.of_kind("Namespace") {
+        add(Work::Namespace(text(namespace, "/metadata/name").to_owned()));
+    }
+    for config in cluster.of_kind("OLMConfig") {
+        add(Work::Config(text(config, "/metadata/name").to_owned()));
+    }
+    // Roles of OperatorGroups that went while nobody looked.
+    for role in cluster.of_kind("ClusterRole") {
+        if label(role, names::OWNER_KIND_LABEL) == names::OPERATOR_GROUP_KIND {
+            add(Work::Group(labelled_owner(role)));
+        }
+    }
+    tasks
+}
+
+struct Wake<'a> {
+    cluster: &'a Cluster,
+    tasks: Tasks,
+}
+
+impl Wake<'_> {
+    fn add(&mut self, work: Work) {
+        self.tasks.insert((work, Urgency::Now));
+    }
+
+    fn csv(&mut self, csv: &Value) {
+        self.add(Work::Csv(Name::of(csv)));
+    }
+
+    fn copies(&mut self, originals: Vec<Name>) {
+        let works = originals.into_iter().map(Work::Copies);
+        self.tasks.extend(works.map(|work| (work, Urgency::Now)));
+    }
+
+    /// ClusterServiceVersions of a namespace, or of the whole cluster, for which `is_meant` says so.
+    fn csvs(&mut self, namespace: Option<&str>, is_meant: impl Fn(&Value) -> bool) {
+        let cluster = self.cluster;
+        match namespace {
+            Some(namespace) => {
+                for csv in cluster
+                    .in_namespace(names::CSV_KIND, namespace)
+                    .filter(|csv| is_meant(csv))
+                {
+                    self.csv(csv);
+                }
+            }
+            None => {
+                for csv in cluster.of_kind(names::CSV_KIND).filter(|csv| is_meant(csv)) {
+                    self.csv(csv);
+                }
+            }
+        }
+    }
+
+    fn groups(&mut self, is_meant: impl Fn(&Value) -> bool) {
+        for group in self.cluster.of_kind(names::OPERATOR_GROUP_KIND) {
+            if is_meant(group) {
+                self.add(Work::Group(Name::of(group)));
+            }
+        }
+    }
+
+    /// The ClusterServiceVersion or OperatorGroup that owns an object.
+    fn owners(&mut self, object: &Value) {
+        let namespace = text(object, "/metadata/namespace");
+        let owners = items(object, "/metadata/ownerReferences");
+        let referenced = owners
+            .filter(|owner| text(owner, "/kind") == names::CSV_KIND)
+            .map(|owner| Work::Csv(Name::new(namespace, text(owner, "/name"))));
+        let labelled = match label(object, names::OWNER_KIND_LABEL) {
+            names::CSV_KIND => Some(Work::Csv(labelled_owner(object))),
+            names::OPERATOR_GROUP_KIND => Some(Work::Group(labelled_owner(object))),
+            _ => None,
+        };
+        let works: Vec<Work> = referenced.chain(labelled).collect();
+        self.tasks
+            .extend(works.into_iter().map(|work| (work, Urgency::Patient)));
+    }
+
+    fn by_kind(&mut self, change: &Change, object: &Value) {
+        let name = text(object, "/metadata/name");
+        let namespace = text(object, "/metadata/namespace");
+        match change.kind {
+            names::CSV_KIND => self.of_csv(change, object),
+            names::OPERATOR_GROUP_KIND => self.of_group(object),
+            names::OPERATOR_CONDITION_KIND => {
+                self.add(Work::Condition(Name::new(namespace, name)));
+                self.csvs(Some(namespace), |csv| text(csv, "/spec/replaces") == name);
+            }
+            names::SUBSCRIPTION_KIND => {
+                let installed = text(object, "/status/installedCSV");
+                if !installed.is_empty() {
+                    self.add(Work::Csv(Name::new(namespace, installed)));
+                }
+            }
+            "Namespace" => self.of_namespace(name),
+            "OLMConfig" => {
+                self.add(Work::Config(name.to_owned()));
+                let copied: Vec<Name> = self.cluster.of_kind(names::CSV_KIND).map(Name::of).collect();
+                self.copies(copied);
+            }
+            "ServiceAccount" => {
+                self.groups(|group| {
+                    text(group, "/metadata/namespace") == namespace
+                        && text(group, "/spec/serviceAccountName") == name
+                });
+                self.csvs(Some(namespace), |csv| {
+                    names_account(csv, name) || has_gone_without_rights(csv)
+                });
+            }
+            names::CRD_KIND => self.csvs(None, |csv| {
+                has_api(csv, "customresourcedefinitions", |api| text(api, "/name") == name)
+            }),
+            names::API_SERVICE_KIND => self.csvs(None, |csv| {
+                has_api(csv, "apiservicedefinitions", |api| {
+                    format!("{}.{}", text(api, "/version"), text(api, "/group")) == name
+                })
+            }),
+            "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
+                self.of_rights(change.kind, object);
+            }
+            _ => {}
+        }
+    }
+
+    fn of_csv(&mut self, change: &Change, csv: &Value) {
+        let namespace = text(csv, "/metadata/namespace");
+        let own = Name::of(csv);
+        // A status of its own is no news to it.
+        self.tasks.insert((Work::Csv(own.clone()), Urgency::Patient));
+        self.add(Work::Copies(own.clone()));
+        self.add(Work::Condition(own.clone()));
+        self.groups(|group| text(group, "/metadata/namespace") == namespace);
+        let state = |csv: Option<&Value>| {
+            csv.map(|csv| {
+                (
+                    text(csv, "/status/phase").to_owned(),
+                    text(csv, "/status/reason").to_owned(),
+                    csv.pointer("/metadata/generation").cloned(),
+                    text(csv, "/metadata/deletionTimestamp").to_owned(),
+                )
+            })
+        };
+        if state(change.before.as_deref()) == state(change.now.as_deref()) {
+            return;
+        }
+        // Those before and behind it in the chain, and those that may be in conflict with it.
+        let (name, replaces) = (own.name.as_str(), text(csv, "/spec/replaces"));
+        self.csvs(Some(namespace), |other| {
+            let other_name = text(other, "/metadata/name");
+            other_name != name
+                && (other_name == replaces
+                    || text(other, "/spec/replaces") == name
+                    || text(other, "/status/phase") != "Succeeded")
+        });
+    }
+
+    fn of_group(&mut self, group: &Value) {
+        let namespace = text(group, "/metadata/namespace");
+        self.groups(|other| text(other, "/metadata/namespace") == namespace);
+        self.add(Work::Group(Name::of(group)));
+        self.csvs(Some(namespace), |_| true);
+        let members: Vec<Name> = self
+            .cluster
+            .in_namespace(names::CSV_KIND, namespace)
+            .map(Name::of)
+            .collect();
+        self.copies(members);
+        self.csvs(None, |csv| {
+            matches!(
+                text(csv, "/status/reason"),
+                "InterOperatorGroupOwnerConflict" | "CannotModifyStaticOperatorGroupProvidedAPIs"
+            )
+        });
+        for selected in items(group, "/status/namespaces").filter_map(Value::as_str) {
+            if !selected.is_empty() {
+                self.add(Work::Namespace(selected.to_owned()));
+            }
+        }
+    }
+
+    fn of_namespace(&mut self, name: &str) {
+        self.add(Work::Namespace(name.to_owned()));
+        self.groups(|group| {
+            group
+                .pointer("/spec/selector")
+                .is_some_and(|found| !found.is_null())
+        });
+        // Members whose copies belong there, or do no longer.
+        let selecting: BTreeSet<&str> = self
+            .cluster
+            .of_kind(names::OPERATOR_GROUP_KIND)
+            .filter(|group| {
+                items(group, "/status/namespaces")
+                    .filter_map(Value::as_str)
+                    .any(|selected| selected.is_empty() || selected == name)
+            })
+            .map(|group| text(group, "/metadata/namespace"))
+            .collect();
+        let copied: Vec<Name> = selecting
+            .into_iter()
+            .flat_map(|namespace| self.cluster.in_namespace(names::CSV_KIND, namespace))
+            .map(Name::of)
+            .collect();
+        self.copies(copied);
+    }
+}
+
+/// The owner that the labels of an object name.
+fn labelled_owner(object: &Value) -> Name {
+    Name::new(
+        label(object, names::OWNER_NAMESPACE_LABEL),
+        label(object, names::OWNER_LABEL),
+    )
+}
+
+/// Whether a ClusterServiceVersion brings or needs such an API.
+fn has_api(csv: &Value, definitions: &str, is_meant: impl Fn(&Value) -> bool) -> bool {
+    ["owned", "required"]
+        .iter()
+        .any(|key| items(csv, &format!("/spec/{definitions}/{key}")).any(&is_meant))
+}
+
+/// Whether a ClusterServiceVersion gives rights to this account.
+fn names_account(csv: &Value, account: &str) -> bool {
+    ["permissions", "clusterPermissions"].iter().any(|key| {
+        items(csv, &format!("/spec/install/spec/{key}"))
+            .any(|entry| text(entry, "/serviceAccountName") == account)
+    })
+}
+
+/// Whether a ClusterServiceVersion waits for the rights of the account that installs it.
+fn has_gone_without_rights(csv: &Value) -> bool {
+    text(csv, "/status/reason") == "InstallComponentFailedNoRetry"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What is known of each source between passes, and what of it outlives the process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::Key;
+use super::catalog::StoredCatalog;
+use super::listener::Listener;
+use super::pull::Puller;
+
+/// The file with what outlives the process.
+const FILE: &str = "sources.json";
+
+/// Content that a source was given.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    /// What the source asked for: the reference of an image, or the ConfigMap.
+    pub(super) wanted: String,
+    /// The rights that it was given with.
+    pub(super) puller: Puller,
+    /// The content.
+    pub(super) content: Arc<StoredCatalog>,
+    /// Its name in the store.
+    pub(super) name: String,
+    /// Whether the registry said so in this process.
+    pub(super) is_confirmed: bool,
+}
+
+/// What is known of a source.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The UID of the source; another object of the same name starts anew.
+    pub(super) uid: String,
+    /// Where it is served.
+    pub(super) listener: Option<Listener>,
+    /// What it serves.
+    pub(super) given: Option<Given>,
+    /// Why it does not serve what it asks for.
+    pub(super) fault: Option<String>,
+    /// Content that cannot be used, by its name in the store, and why.
+    pub(super) refused: Option<(String, String)>,
+    /// When its registry was asked last.
+    pub(super) asked: Option<Timestamp>,
+    /// The state of the connection that was published last.
+    pub(super) connection: String,
+}
+
+/// What of a source outlives the process: the content that its credentials were accepted for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) uid: String,
+    pub(super) wanted: String,
+    pub(super) secrets: Vec<String>,
+    pub(super) name: String,
+}
+
+/// What is known of all sources.
+#[derive(Default)]
+pub(super) struct Memories {
+    known: Mutex<BTreeMap<Key, Memory>>,
+    kept: Mutex<BTreeMap<String, Kept>>,
+    file: Option<PathBuf>,
+}
+
+impl Memories {
+    /// Reads what outlived the process in the cache directory.
+    pub(super) fn open(directory: &Path) -> Self {
+        let file = directory.join(FILE);
+        let text = std::fs::read(&file).unwrap_or_default();
+        Self {
+            known: Mutex::default(),
+            // A file that cannot be read costs a pull.
+            kept: Mutex::new(serde_json::from_slice(&text).unwrap_or_default()),
+            file: Some(file),
+        }
+    }
+
+    /// Reads or changes what is known of a source. Nothing is waited for meanwhile.
+    pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut Memory) -> T) -> T {
+        change(self.known.lock().entry(key.clone()).or_default())
+    }
+
+    /// What is known of a source, if anything is.
+    pub(super) fn read<T>(&self, key: &Key, read: impl FnOnce(&Memory) -> T) -> Option<T> {
+        self.known.lock().get(key).map(read)
+    }
+
+    /// Forgets a source; whether it was known.
+    pub(super) fn forget(&self, key: &Key) -> bool {
+        let forgotten = self.known.lock().remove(key);
+        self.kept.lock().remove(&name(key));
+        forgotten.is_some()
+    }
+
+    /// Everything that is served.
+    pub(super) fn contents(&self) -> Vec<Arc<StoredCatalog>> {
+        let known = self.known.lock();
+        let given = known.values().filter_map(|memory| memory.given.as_ref());
+        given.map(|given| Arc::clone(&given.content)).collect()
+    }
+
+    /// What was kept of a source.
+    pub(super) fn kept(&self, key: &Key) -> Option<Kept> {
+        self.kept.lock().get(&name(key)).cloned()
+    }
+
+    /// Keeps what a source was given.
+    pub(super) fn keep(&self, key: &Key, kept: Kept) {
+        let text = {
+            let mut all = self.kept.lock();
+            if all.get(&name(key)) == Some(&kept) {
+                return;
+            }
+            all.insert(name(key), kept);
+            serde_json::to_vec(&*all).unwrap_or_default()
+        };
+        let Some(file) = self.file.clone() else { return };
+        tokio::task::spawn_blocking(move || {
+            let new = file.with_extension("new");
+            let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
+            if let Err(error) = written {
+                tracing::warn!(%error, "cannot keep what CatalogSources were given; a restart pulls it again");
+            }
+        });
+    }
+}
+
+fn name((namespace, name): &Key) -> String {
+    format!("{namespace}/{name}")
+}

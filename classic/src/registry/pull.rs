@@ -1,0 +1,313 @@
+//! From the image of a CatalogSource to stored content, which sources with the same digest share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use jiff::Timestamp;
+use kube::Client;
+use olm_image::{
+    Access, Credentials, CredentialsError, Images, Options, Pinned, PullError, Reference, ReferenceError,
+    Settings, SettingsError,
+};
+use olm_platform::pull_secrets::{PullSecrets, ReadError};
+use olm_serve::{
+    CatalogImages, Commit, Destination, Findings, ImageKind, Origin, Store, StoreError, StoreLimits,
+    UnpackError,
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::catalog::StoredCatalog;
+use crate::args::CatalogArgs;
+
+/// The service account of a namespace whose pull secrets its sources use, too.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// A failure to fetch or store content.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentError {
+    /// The reference is no fully qualified image reference.
+    #[error("cannot read the image reference {reference:?}")]
+    Reference {
+        /// The reference.
+        reference: String,
+        /// Why.
+        #[source]
+        source: ReferenceError,
+    },
+    /// A pull secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] ReadError),
+    /// A pull secret is invalid.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The configuration of registries or signatures cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The image cannot be asked for.
+    #[error(transparent)]
+    Pull(Box<PullError>),
+    /// It cannot be pulled, is no catalog, or is not stored.
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+    /// The store refuses the content of a ConfigMap.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The same content was refused before.
+    #[error("{0}")]
+    Refused(String),
+    /// The process ends.
+    #[error("the program stops")]
+    Stopped,
+}
+
+impl ContentError {
+    /// Whether the image itself is at fault: the same digest always fails in the same way.
+    pub fn is_about_content(&self) -> bool {
+        matches!(self, Self::Unpack(error) if error.is_about_content())
+    }
+
+    /// Whether it is an image with a database, which only its own program can serve.
+    pub fn is_about_database(&self) -> bool {
+        matches!(self, Self::Unpack(UnpackError::Label(ImageKind::Database)))
+    }
+}
+
+impl From<PullError> for ContentError {
+    fn from(error: PullError) -> Self {
+        Self::Pull(Box::new(error))
+    }
+}
+
+/// The rights with which the image of a source is pulled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Puller {
+    /// The namespace of the source.
+    pub namespace: String,
+    /// The names of its pull secrets.
+    pub secrets: Vec<String>,
+}
+
+/// The content of all sources.
+pub struct Contents {
+    client: Client,
+    store: Arc<Store>,
+    images: CatalogImages,
+    settings: Settings,
+    global_secret: Option<(String, String)>,
+    /// Open catalogs by their name in the store. Sources hold them.
+    open: Mutex<BTreeMap<String, Weak<StoredCatalog>>>,
+    /// Names that are being fetched.
+    fetching: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    stop: CancellationToken,
+}
+
+impl Contents {
+    /// Opens the cache directory.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or a flag cannot be read.
+    pub fn open(client: Client, args: &CatalogArgs, stop: CancellationToken) -> anyhow::Result<Self> {
+        let (common, registry) = (&args.classic.common, &args.registry);
+        let store = Arc::new(Store::open(
+            &registry.cache_dir.join("catalogs"),
+            StoreLimits::default(),
+        )?);
+        let spool: PathBuf = registry.cache_dir.join("unpack");
+        std::fs::create_dir_all(&spool)?;
+        let settings = Settings {
+            registries: common.registries_file(),
+            policy: common.policy_file(),
+            plain_http: registry.plain_http_registries.clone(),
+        };
+        settings.announce();
+        let images = Images::new(Options {
+            authorities: (!common.pull_cas_dir.is_empty()).then(|| common.pull_cas_dir.clone().into()),
+            authorities_setting: "--pull-cas-dir",
+            token_services: common.registry_token_services.clone(),
+            ..Options::new(concat!("catalog-operator/", env!("CARGO_PKG_VERSION")))
+        });
+        let limits = olm_image::Limits::catalog().with(registry.limits.given());
+        Ok(Self {
+            client,
+            images: CatalogImages::new(Arc::clone(&store), images, limits, spool),
+            store,
+            settings,
+            global_secret: common.pull_secret()?,
+            open: Mutex::default(),
+            fetching: Mutex::default(),
+            stop,
+        })
+    }
+
+    /// The digest of a reference now, pulled with these rights.
+    ///
+    /// # Errors
+    /// The registry does not say, or what it needs cannot be read.
+    pub async fn resolve(&self, reference: &str, puller: &Puller) -> Result<Resolved, ContentError> {
+        let parsed = Reference::parse(reference).map_err(|source| ContentError::Reference {
+            reference: reference.to_owned(),
+            source,
+        })?;
+        let access = self.access(puller).await?;
+        let pinned = self.images.images().resolve(&parsed, &access).await?;
+        Ok(Resolved { pinned, access })
+    }
+
+    /// The content of an image. What another source has stored already is shared once the registry has shown the image to
+    /// this source's own credentials.
+    ///
+    /// # Errors
+    /// The image cannot be pulled, is no catalog, or is not stored.
+    pub async fn fetch(
+        &self,
+        reference: &str,
+        resolved: &Resolved,
+    ) -> Result<Arc<StoredCatalog>, ContentError> {
+        let name = store_name(&resolved.pinned);
+        let turn = {
+            let mut fetching = self.fetching.lock();
+            fetching.retain(|_, turn| turn.strong_count() > 0);
+            let known = fetching.get(&name).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let turn = Arc::default();
+                fetching.insert(name.clone(), Arc::downgrade(&turn));
+                turn
+            })
+        };
+        let _turn = turn.lock().await;
+        if let Some(found) = self.stored(&name) {
+            let images = &self.images;
+            images
+                .images()
+                .image(&resolved.pinned, &resolved.access, images.limits())
+                .await?;
+            return Ok(found);
+        }
+        let destination = Destination {
+            catalog: name.clone(),
+            origin: Origin {
+                requested: reference.to_owned(),
+                resolved: resolved.pinned.to_string(),
+            },
+            modified: None,
+        };
+        let (snapshot, pull) = self
+            .images
+            .fetch(&resolved.pinned, &resolved.access, destination, &self.stop)
+            .await?;
+        let record = snapshot.record();
+        tracing::info!(
+            image = record.origin.resolved,
+            bytes = record.bytes,
+            blobs = record.blobs,
+            findings = record.findings.total,
+            took = ?pull.took,
+            "a catalog is here"
+        );
+        self.stored(&name).ok_or(ContentError::Stopped)
+    }
+
+    /// The content that was stored under this name before, for a source that was allowed to have it.
+    pub fn stored(&self, name: &str) -> Option<Arc<StoredCatalog>> {
+        let mut open = self.open.lock();
+        open.retain(|_, catalog| catalog.strong_count() > 0);
+        if let Some(found) = open.get(name).and_then(Weak::upgrade) {
+            return Some(found);
+        }
+        let found = Arc::new(StoredCatalog::new(self.store.snapshot(name)?));
+        open.insert(name.to_owned(), Arc::downgrade(&found));
+        Some(found)
+    }
+
+    /// Stores the blobs of a ConfigMap.
+    ///
+    /// # Errors
+    /// The store refuses them.
+    pub async fn put(&self, name: &str, blobs: Vec<Value>) -> Result<Arc<StoredCatalog>, ContentError> {
+        if let Some(found) = self.stored(name) {
+            return Ok(found);
+        }
+        let (store, stored) = (Arc::clone(&self.store), name.to_owned());
+        let writing = tokio::task::spawn_blocking(move || write(&store, &stored, &blobs));
+        writing.await.map_err(|_| ContentError::Stopped)??;
+        self.stored(name).ok_or(ContentError::Stopped)
+    }
+
+    /// Removes what no source holds.
+    pub async fn sweep(self: &Arc<Self>) {
+        let contents = Arc::clone(self);
+        let sweeping = tokio::task::spawn_blocking(move || {
+            let is_held = |name: &str| {
+                let held =
+                    |map: &BTreeMap<String, Weak<_>>| map.get(name).is_some_and(|of| of.strong_count() > 0);
+                held(&contents.open.lock()) || {
+                    let fetching = contents.fetching.lock();
+                    fetching.get(name).is_some_and(|of| of.strong_count() > 0)
+                }
+            };
+            contents.store.retain(is_held)
+        });
+        for catalog in sweeping.await.unwrap_or_default() {
+            tracing::info!(catalog, "content that no CatalogSource uses is removed");
+        }
+    }
+
+    /// The credentials and settings for pulls of a source, as they are now.
+    async fn access(&self, puller: &Puller) -> Result<Access, ContentError> {
+        let account = (puller.namespace.clone(), DEFAULT_ACCOUNT.to_owned());
+        let named = puller
+            .secrets
+            .iter()
+            .map(|name| (puller.namespace.clone(), name.clone()));
+        let global = self.global_secret.clone();
+        let secrets = PullSecrets::new(self.client.clone(), global, Some(account)).and(named);
+        let secrets = secrets.read().await?;
+        let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
+        let credentials = Arc::new(Credentials::from_secrets(secrets)?);
+        let settings = self.settings.clone();
+        let reading = tokio::task::spawn_blocking(move || settings.read());
+        let (registries, policy) = reading.await.map_err(|_| ContentError::Stopped)??;
+        Ok(Access {
+            credentials,
+            registries,
+            policy,
+        })
+    }
+}
+
+/// An image by digest, and the rights that it was asked for with.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The image.
+    pub pinned: Pinned,
+    access: Access,
+}
+
+/// The name of an image's content in the store.
+pub fn store_name(pinned: &Pinned) -> String {
+    pinned.digest().to_string().replace(':', "-")
+}
+
+fn write(store: &Arc<Store>, name: &str, blobs: &[Value]) -> Result<(), StoreError> {
+    let text = |blob: &Value, key: &str| {
+        let found = blob.get(key).and_then(Value::as_str);
+        found.unwrap_or_default().to_owned()
+    };
+    let mut writer = store.begin(name)?;
+    for blob in blobs {
+        let keys = ["schema", "package", "name"].map(|key| text(blob, key));
+        let [schema, package, name] = &keys;
+        writer.push(schema, package, name, blob.to_string().as_bytes())?;
+    }
+    let now = Timestamp::now();
+    writer.commit(Commit {
+        origin: Origin::default(),
+        findings: Findings::default(),
+        modified: now,
+        now,
+    })?;
+    Ok(())
+}

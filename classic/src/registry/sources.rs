@@ -1,0 +1,259 @@
+//! The CatalogSource controller, and what it knows of catalogs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use olm_classic::catalog_source::Source;
+use olm_classic::cluster::{items, text};
+use olm_classic::names;
+use olm_classic::registry::BundleMessage;
+use olm_classic::resolve::CatalogContent;
+use olm_platform::log::chain;
+use olm_platform::queue::{Queue, on_its_own};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+use super::Key;
+use super::context::Context;
+use super::pass::pass;
+use super::pull::Contents;
+use crate::args::CatalogArgs;
+use crate::objects::kinds::{self, Kind};
+use crate::objects::store::Change;
+use crate::run::Base;
+
+/// The kinds that the controller reads. Its caller follows them.
+pub const KINDS: &[Kind] = &[
+    kinds::CATALOG_SOURCE,
+    kinds::SERVICE,
+    kinds::ENDPOINT_SLICE,
+    kinds::POD,
+];
+
+/// Sources worked on at once: most of them only wait for a registry.
+const AT_ONCE: usize = 64;
+/// How long what resolutions read of a catalog is kept after the last one.
+const LISTING_TIME: Duration = Duration::from_mins(2);
+/// The time between two removals of content that no source uses, and from the start to the first.
+const SWEEP_TIME: Duration = Duration::from_mins(30);
+
+/// The CatalogSource controller, and what it knows of catalogs.
+pub struct Sources {
+    context: Arc<Context>,
+    args: CatalogArgs,
+    queue: Queue<Key>,
+}
+
+impl Sources {
+    /// Nothing is opened yet.
+    pub fn new(base: Arc<Base>, args: &CatalogArgs) -> Arc<Self> {
+        let queue = Queue::default();
+        queue.report_to(&base.metrics, "catalogsource");
+        Arc::new(Self {
+            context: Arc::new(Context::new(base, &args.registry)),
+            args: args.clone(),
+            queue,
+        })
+    }
+
+    /// Works on CatalogSources until the process ends. Their kinds, [`KINDS`], are followed already.
+    pub async fn run(self: Arc<Self>) {
+        let (client, args, stop) = (
+            self.context.base.writer.own().clone(),
+            self.args.clone(),
+            self.context.base.shutdown.token(),
+        );
+        let token = stop.clone();
+        let opening = tokio::task::spawn_blocking(move || Contents::open(client, &args, token)).await;
+        match opening {
+            Ok(Ok(contents)) => {
+                self.context.open(Arc::new(contents));
+            }
+            Ok(Err(error)) => {
+                tracing::error!(
+                    error = format!("{error:#}"),
+                    "cannot open the cache directory: set `--cache-dir` to a directory that can be written"
+                );
+                self.context.base.shutdown.stop();
+                return;
+            }
+            Err(_) => return,
+        }
+        let changes = self.context.base.store.subscribe();
+        for source in self
+            .context
+            .base
+            .store
+            .snapshot()
+            .of_kind(names::CATALOG_SOURCE_KIND)
+        {
+            self.queue.add(key(source));
+        }
+        let queue = self.queue.clone();
+        let work = |key: Key| {
+            let context = Arc::clone(&self.context);
+            on_its_own(async move { pass(&context, &key).await })
+        };
+        tokio::select! {
+            () = queue.run(AT_ONCE, stop, work) => {}
+            () = self.follow(changes) => {}
+            () = self.tidy() => {}
+        }
+    }
+
+    /// The catalogs that Subscriptions of the namespace see: those of the namespace and of the global namespace. The bundles
+    /// carry neither manifests nor `olm.csv.metadata`.
+    pub async fn catalogs(&self, namespace: &str, global: &str) -> Vec<CatalogContent> {
+        let cluster = self.context.base.store.snapshot();
+        let mut visible: Vec<&Value> = cluster
+            .in_namespace(names::CATALOG_SOURCE_KIND, namespace)
+            .collect();
+        if global != namespace {
+            visible.extend(cluster.in_namespace(names::CATALOG_SOURCE_KIND, global));
+        }
+        visible.retain(|object| {
+            let source = Source {
+                object,
+                cluster: &cluster,
+            };
+            source.source_kind().is_ok() && text(object, "/metadata/deletionTimestamp").is_empty()
+        });
+        let reading = visible.into_iter().map(|source| self.catalog(source));
+        futures::future::join_all(reading).await
+    }
+
+    /// The whole bundle message, with the manifests where the catalog has them inline.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn bundle(
+        &self,
+        namespace: &str,
+        source: &str,
+        package: &str,
+        channel: &str,
+        csv: &str,
+    ) -> Result<BundleMessage, String> {
+        let key = (namespace.to_owned(), source.to_owned());
+        let content = self.context.content(&key)?;
+        let [package, channel, csv] = [package, channel, csv].map(str::to_owned);
+        let asking = tokio::task::spawn_blocking(move || content.get_bundle(&package, &channel, &csv));
+        let answer = asking.await.map_err(|_| "the program stops".to_owned())?;
+        answer.map_err(|error| chain(&error))
+    }
+
+    /// Sources, by namespace and name, whose content or connection changed.
+    pub fn subscribe(&self) -> UnboundedReceiver<Key> {
+        self.context.subscribe()
+    }
+
+    async fn catalog(&self, source: &Value) -> CatalogContent {
+        let key = key(source);
+        let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
+        let content = match self.context.content(&key) {
+            Ok(content) => {
+                let reading = tokio::task::spawn_blocking(move || content.listing());
+                match reading.await {
+                    Ok(Ok(content)) => Ok(content),
+                    Ok(Err(error)) => Err(format!("failed to list bundles: {}", chain(&error))),
+                    Err(_) => Err("the program stops".to_owned()),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        self.context.metrics.snapshot(&key);
+        CatalogContent {
+            name: key.1,
+            namespace: key.0,
+            priority: priority.unwrap_or_default(),
+            content,
+        }
+    }
+
+    /// Wakes sources when they, or what leads to them, change.
+    async fn follow(&self, mut changes: UnboundedReceiver<Change>) {
+        while let Some(change) = changes.recv().await {
+            let object = change.object();
+            if change.kind == names::CATALOG_SOURCE_KIND {
+                if is_own_news(&change) {
+                    self.queue.add_patiently(key(object));
+                } else {
+                    self.queue.add(key(object));
+                }
+                continue;
+            }
+            let owners = items(object, "/metadata/ownerReferences")
+                .filter(|owner| text(owner, "/kind") == names::CATALOG_SOURCE_KIND);
+            for owner in owners {
+                let namespace = text(object, "/metadata/namespace").to_owned();
+                self.queue
+                    .add_patiently((namespace, text(owner, "/name").to_owned()));
+            }
+        }
+    }
+
+    /// Gives back what is no longer used.
+    async fn tidy(&self) {
+        let mut swept = Instant::now();
+        loop {
+            tokio::time::sleep(LISTING_TIME / 2).await;
+            let now = Instant::now();
+            if let Some(since) = now.checked_sub(LISTING_TIME) {
+                for content in self.context.memories.contents() {
+                    content.forget_listing(since);
+                }
+            }
+            if let Some(contents) = self
+                .context
+                .contents()
+                .filter(|_| now.duration_since(swept) > SWEEP_TIME)
+            {
+                contents.sweep().await;
+                swept = now;
+            }
+        }
+    }
+}
+
+/// Whether a change of a source is no more than what a pass writes: its status.
+fn is_own_news(change: &Change) -> bool {
+    let (Some(before), Some(now)) = (&change.before, &change.now) else {
+        return false;
+    };
+    let same = |pointer: &str| before.pointer(pointer) == now.pointer(pointer);
+    same("/spec")
+        && same("/metadata/annotations")
+        && same("/metadata/uid")
+        && same("/metadata/deletionTimestamp")
+}
+
+fn key(source: &Value) -> Key {
+    let part = |pointer: &str| text(source, pointer).to_owned();
+    (part("/metadata/namespace"), part("/metadata/name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_does_not_wake_itself() {
+        let object = |image: &str, state: &str| {
+            Arc::new(json!({
+                "metadata": {"name": "c", "uid": "u"}, "spec": {"image": image}, "status": {"reason": state},
+            }))
+        };
+        let change = |before: &Arc<Value>, now: &Arc<Value>| Change {
+            kind: names::CATALOG_SOURCE_KIND,
+            before: Some(Arc::clone(before)),
+            now: Some(Arc::clone(now)),
+        };
+        let (old, reported, edited) = (object("a", ""), object("a", "x"), object("b", ""));
+        assert!(is_own_news(&change(&old, &reported)));
+        assert!(!is_own_news(&change(&old, &edited)));
+        assert_eq!(key(&old), (String::new(), "c".to_owned()));
+    }
+}

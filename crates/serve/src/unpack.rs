@@ -1,0 +1,7 @@
+//! From files, or the image that holds them, into the store.
+
+mod image;
+mod ingest;
+
+pub use image::{CONFIGS_LABEL, CatalogImages, Destination, ImageKind, Pull, UnpackError};
+pub use ingest::{IngestError, ingest};
