@@ -14,14 +14,14 @@ URL ?= https://releases.olm.example
 # tuned to the GNU C Library. CROSS adds what Cargo must know of a target.
 DIST_TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-gnu
 PROGRAMS_FOR_x86_64-unknown-linux-musl := -p olm
-PROGRAMS_FOR_aarch64-unknown-linux-gnu := -p olm -p catalogd -p operator-controller
+PROGRAMS_FOR_aarch64-unknown-linux-gnu := -p olm -p catalogd -p operator-controller -p classic
 CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static'
 # Where the images are: the registry and the path above their names. There is no default.
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ help: ## list the verbs
 run: ## a throwaway cluster, a registry, both managers and an installed extension; stays up until Ctrl-C
 	$(PROGRAMS)
 	$(OLM_TEST) run
+
+run-classic: ## the same by OLM classic: a CatalogSource and a Subscription
+	$(PROGRAMS)
+	$(OLM_TEST) run --classic
 
 test: ## everything that needs no root: unit, property and control-plane tests
 	$(PROGRAMS)
@@ -111,7 +115,7 @@ crds: ## generate manifests/crds from the types, and the pages of docs/reference
 docs: ## the documentation as a site in dist/book; needs mdbook (cargo install mdbook)
 	mdbook build docs
 
-images: ## both managers as OCI archives in dist/, without a container engine
+images: ## the programs on the cluster as OCI archives in dist/, without a container engine
 	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
 

@@ -3,6 +3,7 @@
 //! One story in steps; each prints like a test, and what follows a failed step counts as failed too.
 
 mod backup;
+mod classic;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -40,6 +41,9 @@ const STEPS: &[&str] = &[
     "an operator holds its own upgrade back",
     "the API server calls webhooks of all kinds and an aggregated API, before and after their certificate is renewed",
     "the extension is removed and nothing is left",
+    "the programs of OLM classic become available from the shipped manifests",
+    "a Subscription installs the operator, which works, and its package is listed",
+    "the Subscription is removed, and of the operator only its data is left",
 ];
 
 /// Runs the story with the images in `archives` (`make images` puts them there). Returns whether all of it passed.
@@ -122,6 +126,9 @@ impl Story {
             Some(6) => self.hold_back().await,
             Some(7) => self.call_webhook().await,
             Some(8) => self.uninstall().await,
+            Some(9) => self.deploy_classic().await,
+            Some(10) => self.subscribe().await,
+            Some(11) => self.unsubscribe().await,
             _ => bail!("no such step"),
         }
     }
@@ -564,6 +571,15 @@ impl Story {
         let mut out = std::io::stdout();
         for arguments in [
             vec!["get", "pods", "-A", "-o", "wide"],
+            vec![
+                "logs",
+                "-n",
+                "olm",
+                "-l",
+                "app.kubernetes.io/part-of=olm-classic",
+                "--tail=60",
+                "--prefix",
+            ],
             vec!["get", "events", "-A", "--sort-by=.lastTimestamp"],
             vec![
                 "logs",

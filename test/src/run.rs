@@ -1,5 +1,7 @@
 //! `olm-test run`: the main job, to look at and to type along with.
 
+pub mod classic;
+
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use olm_api::conditions;
 use serde_json::json;
 
 use crate::samples;
-use crate::world::{Options, World};
+use crate::world::{Lab, Options, World};
 
 /// Starts everything, installs the sample operator, says how to go on, and stays up until SIGINT or SIGTERM.
 ///
@@ -56,24 +58,7 @@ pub async fn run() -> Result<()> {
         "{}",
         world.kubectl(&["get", "clusterextensions,clusterobjectsets,clustercatalogs"])?
     )?;
-    let info = world.cluster.info();
-    let programs = info
-        .path
-        .split(':')
-        .next()
-        .context("the cluster has no programs")?;
-    writeln!(out, "In another terminal:\n")?;
-    // `olm` lies beside this program.
-    let here = std::env::current_exe()?;
-    let here = here.parent().context("this program lies nowhere")?;
-    writeln!(
-        out,
-        "  export KUBECONFIG={} PATH={programs}:{}:$PATH REGISTRY={} CA_DIR={}",
-        info.kubeconfig.display(),
-        here.display(),
-        world.registry()?,
-        world.authorities().display()
-    )?;
+    writeln!(out, "In another terminal:\n\n  {}", Shell::of(&world)?.export())?;
     writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
     writeln!(
         out,
@@ -94,6 +79,47 @@ pub async fn run() -> Result<()> {
         "controller logs     {}",
         world.operator_controller.log.display()
     )?;
+    until_interrupted().await
+}
+
+/// What another terminal needs to work on a cluster.
+struct Shell {
+    kubeconfig: String,
+    path: String,
+    registry: String,
+    authorities: String,
+}
+
+impl Shell {
+    fn of(lab: &Lab) -> Result<Self> {
+        let info = lab.cluster.info();
+        let programs = info
+            .path
+            .split(':')
+            .next()
+            .context("the cluster has no programs")?;
+        // `olm` lies beside this program.
+        let here = std::env::current_exe()?;
+        let here = here.parent().context("this program lies nowhere")?;
+        Ok(Self {
+            kubeconfig: info.kubeconfig.display().to_string(),
+            path: format!("{programs}:{}", here.display()),
+            registry: lab.registry()?.to_owned(),
+            authorities: lab.authorities().display().to_string(),
+        })
+    }
+
+    fn export(&self) -> String {
+        format!(
+            "export KUBECONFIG={} PATH={}:$PATH REGISTRY={} CA_DIR={}",
+            self.kubeconfig, self.path, self.registry, self.authorities
+        )
+    }
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn until_interrupted() -> Result<()> {
+    let mut out = std::io::stderr();
     writeln!(out, "\nUp until Ctrl-C.")?;
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! { _ = tokio::signal::ctrl_c() => {}, _ = terminate.recv() => {} }

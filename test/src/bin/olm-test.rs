@@ -32,7 +32,11 @@ enum Verb {
     #[command(subcommand)]
     Dist(DistCommand),
     /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
-    Run,
+    Run {
+        /// Install the sample operator by OLM classic: a CatalogSource and a Subscription.
+        #[arg(long)]
+        classic: bool,
+    },
     /// The managers as Pods on a real node, from the shipped manifests. Needs root.
     E2e {
         /// Folder with the images as OCI archives.
@@ -99,7 +103,12 @@ fn main() -> ExitCode {
         Verb::Cluster(command) => wait_for(run(command)),
         Verb::Images(command) => wait_for(images::run(command)),
         Verb::Dist(command) => dist::run(command).map(|()| ExitCode::SUCCESS),
-        Verb::Run => wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) }),
+        Verb::Run { classic: false } => {
+            wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) })
+        }
+        Verb::Run { classic: true } => {
+            wait_for(async { olm_test::run::classic::run().await.map(|()| ExitCode::SUCCESS) })
+        }
         // It moves threads into the node's network before they become a runtime.
         Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
         Verb::Crds { root } => write_definitions(&root).map(|()| ExitCode::SUCCESS),

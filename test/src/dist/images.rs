@@ -1,4 +1,4 @@
-//! `olm-test images …`: the managers' images, made without a container engine and without a base image.
+//! `olm-test images …`: the images of the programs on the cluster, made without a container engine and without a base image.
 //!
 //! An image holds its program, the libraries that the program is linked with, the certificate authorities of this
 //! machine and a user without rights. Equal programs and libraries give equal bytes, hence equal digests.
@@ -21,7 +21,7 @@ use tracing::info;
 pub use self::libraries::libraries;
 
 /// The programs that become images.
-pub const PROGRAMS: [&str; 2] = ["catalogd", "operator-controller"];
+pub const PROGRAMS: [&str; 3] = ["catalogd", "operator-controller", "classic"];
 /// What the shipped manifests call the images, before the slash.
 const REPOSITORY: &str = "olmv1";
 /// The user the managers run as: neither root nor a user of the node.
@@ -47,7 +47,7 @@ pub const HEAPS: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_T
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the arguments are described where they are defined")]
 pub enum ImagesCommand {
-    /// Write both managers as OCI archives, from the programs beside this one.
+    /// Write the programs on the cluster as OCI archives, from the programs beside this one.
     Build {
         /// The folder to write `NAME.tar` to.
         #[arg(long, default_value = "dist")]
@@ -55,7 +55,7 @@ pub enum ImagesCommand {
         #[command(flatten)]
         source: Source,
     },
-    /// Push both managers to a registry.
+    /// Push them to a registry.
     Push {
         /// Registry and path above the images' names, for example `localhost:5000/olmv1`.
         prefix: String,
@@ -114,7 +114,7 @@ pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes an archive per manager and returns their paths.
+/// Writes an archive per program and returns their paths.
 ///
 /// # Errors
 /// When a program is missing or an archive cannot be written.
@@ -145,7 +145,7 @@ pub fn write_archive(out: &Path, name: &str, source: &Source) -> Result<PathBuf>
     Ok(archive)
 }
 
-/// Pushes both managers and returns what they are now.
+/// Pushes the images and returns their references by digest.
 ///
 /// # Errors
 /// When a program is missing or the registry does not take an image.

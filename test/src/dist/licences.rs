@@ -14,7 +14,7 @@ use super::SYSTEMS;
 mod expression;
 
 /// The programs whose dependencies count.
-const PROGRAMS: [&str; 3] = ["olm", "catalogd", "operator-controller"];
+const PROGRAMS: [&str; 4] = ["olm", "catalogd", "operator-controller", "classic"];
 /// How the names of files with licences begin, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 /// The largest file that is taken for a licence, in bytes.
