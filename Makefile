@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
+.PHONY: run-classic minors rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,14 @@ test-rest:
 	$(CARGO) test $(RELEASE) --workspace --no-fail-fast --lib --bins $(REST:%=--test %)
 	$(CARGO) test $(RELEASE) --workspace --doc
 
+# A life of an extension, and what the API server checks by itself: policies in CEL, and definitions of two versions.
+MINORS ?= 1.35 1.34
+ON_A_MINOR := --test commands --test approval --test managers -- lifecycle:: own_upgrade:: admission::
+
+minors: ## a life of an extension on API servers of the older minor versions MINORS, built from their Go modules
+	$(PROGRAMS)
+	$(foreach minor,$(MINORS),OLM_KUBERNETES=$(minor) $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(ON_A_MINOR) &&) true
+
 SECONDS_EACH ?= 60
 
 fuzz: ## coverage-guided search for bytes that break a reader, SECONDS_EACH for each
@@ -71,7 +79,7 @@ schemathesis: ## the HTTP server against its own description; installs Schemathe
 	test/schemathesis.sh $${CARGO_TARGET_DIR:-target}/release/olm
 
 # The pages of `olm ui`, on a throwaway cluster.
-BROWSER_UI := test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm ui $(CARGO) test $(RELEASE) -p olm-test --test approval ui:: -- --nocapture
+BROWSER_UI := test/browser.sh $${CARGO_TARGET_DIR:-target}/release/olm ui $(CARGO) test $(RELEASE) --workspace --test approval ui:: -- --nocapture
 
 browser: ## the pages in a real browser: journeys, accessibility, hostile catalogs; needs node, npm and Debian's chromium
 	$(PROGRAMS)

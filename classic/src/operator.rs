@@ -3,13 +3,20 @@
 //! - [`wake`] says what there is to do after a change, as keys of one queue ([`work`]);
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
+//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of them;
+//! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;
 //! - [`metrics`] counts.
 
 pub mod certificates;
+pub mod component;
+pub mod condition;
+pub mod config;
 pub mod context;
+pub mod copies;
 pub mod csv;
 pub mod group;
+pub mod known;
 pub mod metrics;
 pub mod wake;
 pub mod work;
@@ -37,6 +44,8 @@ const KINDS: &[Kind] = &[
     kinds::OPERATOR,
     kinds::OLM_CONFIG,
     kinds::SUBSCRIPTION,
+    kinds::INSTALL_PLAN.stripped(kinds::strip_to_conditions),
+    kinds::CONFIG_MAP.stripped(kinds::strip_to_conditions),
     kinds::NAMESPACE,
     kinds::DEPLOYMENT,
     kinds::SERVICE,
@@ -59,6 +68,7 @@ pub async fn run(base: Arc<Base>, args: OperatorArgs) {
     let concurrency = base.concurrency;
     let changes = base.store.subscribe();
     let context = Arc::new(Context::new(base, args));
+    follow_copies(&context).await;
     let cluster = context.snapshot();
     show_all(&context, &cluster);
     add(&context, wake::all(&cluster));
@@ -77,7 +87,34 @@ async fn reconcile(context: Arc<Context>, work: Work) -> Outcome {
         Work::Csv(name) => csv::reconcile(&context, &name).await,
         Work::Group(name) => group::reconcile(&context, &name).await,
         Work::Namespace(name) => group::label_namespace(&context, &name).await,
-        Work::Copies(_) | Work::Condition(_) | Work::Component(_) | Work::Config(_) => Outcome::Done,
+        Work::Copies(name) => copies::reconcile(&context, &name).await,
+        Work::Condition(name) => condition::reconcile(&context, &name).await,
+        Work::Subscription(name) => component::label_subscription(&context, &name).await,
+        Work::Owned(name) => component::label_owned(&context, &name).await,
+        Work::Component(name) => component::reconcile(&context, &name).await,
+        Work::Config(name) => config::reconcile(&context, &name).await,
+    }
+}
+
+/// Follows the copies until the process ends, and waits until they are listed.
+async fn follow_copies(context: &Arc<Context>) {
+    let (copies, shared) = (Arc::clone(&context.copies), Arc::clone(context));
+    let stop = context.base.shutdown.token();
+    context.base.shutdown.spawn("copies", async move {
+        let wake = |original: Name| {
+            shared.queue.add(Work::Copies(original.clone()));
+            // A new copy owns rights in its namespace.
+            shared.queue.add_patiently(Work::Csv(original));
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = copies.follow(shared.writer().own().clone(), wake) => {}
+        }
+    });
+    let stop = context.base.shutdown.token();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = context.copies.wait_until_listed() => {}
     }
 }
 

@@ -11,16 +11,14 @@
 //! and an EndpointSlice in the namespace of the source lead clients to the port. Start reading at [`sources`].
 
 pub mod catalog;
-pub mod listener;
+pub mod client;
+pub mod endpoint;
 pub mod messages;
 pub mod pull;
-pub mod service;
+pub mod server;
 pub mod sources;
 
-mod context;
-mod memory;
-mod metrics;
-mod pass;
+mod controller;
 
 /// A CatalogSource, by namespace and name.
 pub type Key = (String, String);

@@ -10,11 +10,11 @@ use olm_api::text::escape;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
-use olm_serve::PackageSummary;
+use olm_serve::{PackageSummary, SearchPlace};
 use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
-use crate::extension::cluster::Cluster;
+use crate::extension::cluster::{Cluster, WholeCatalog};
 use crate::hint::Hint;
 use crate::output::table::table;
 use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
@@ -34,7 +34,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    fn load(&self) -> anyhow::Result<Vec<(String, Catalog)>> {
+    fn load(&self) -> anyhow::Result<Vec<WholeCatalog>> {
         if self.catalogs.is_empty() {
             let found = Cluster::reach(&self.cluster)?.whole_catalogs(&self.registry)?;
             if found.is_empty() {
@@ -48,7 +48,11 @@ impl Sources {
             .map(|argument| {
                 let (name, source) = named_source(argument)?;
                 let catalog = load_catalog(&source, &self.registry, Unshaped::LeftOut)?;
-                Ok((name, catalog))
+                Ok(WholeCatalog {
+                    name,
+                    priority: 0,
+                    catalog,
+                })
             })
             .collect()
     }
@@ -60,7 +64,8 @@ impl Sources {
 )]
 pub(crate) struct SearchArguments {
     /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have them
-    /// all. The most relevant package comes first
+    /// all. The most relevant package comes first; of equally relevant ones, that of the catalog with the higher
+    /// `spec.priority`
     #[arg(required = true)]
     words: Vec<String>,
     #[command(flatten)]
@@ -273,40 +278,42 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// The packages that have all words, with the names of their catalogs, in the order of the catalog server's search: the
-/// most relevant first.
-fn ranked(words: &[String], catalogs: &[(String, Catalog)]) -> Vec<(String, About)> {
+/// The packages that have all words, with the names of their catalogs, in the order of the catalog server's search.
+fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, About)> {
     let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
     let words: Vec<&str> = words.iter().flat_map(|words| words.split_whitespace()).collect();
     let mut found = Vec::new();
-    for (name, catalog) in catalogs {
-        let summaries = PackageSummary::of_catalog(catalog).into_iter();
+    for catalog in catalogs {
+        let summaries = PackageSummary::of_catalog(&catalog.catalog).into_iter();
         let ranks: HashMap<String, u32> = summaries
             .filter_map(|facts| Some((facts.relevance(words.iter().copied())?, facts.name)))
             .map(|(rank, package)| (package, rank))
             .collect();
-        let packages = packages(catalog).into_iter();
-        found
-            .extend(packages.filter_map(|package| Some((*ranks.get(&package.name)?, name.clone(), package))));
+        let packages = packages(&catalog.catalog).into_iter();
+        found.extend(packages.filter_map(|package| Some((*ranks.get(&package.name)?, catalog, package))));
     }
-    found.sort_by(|left, right| (left.0, &left.2.name, &left.1).cmp(&(right.0, &right.2.name, &right.1)));
+    found.sort_by(|left, right| place(left).cmp(&place(right)));
+    let found = found.into_iter();
     found
-        .into_iter()
-        .map(|(_, catalog, package)| (catalog, package))
+        .map(|(_, catalog, package)| (catalog.name.clone(), package))
         .collect()
+}
+
+fn place<'a>((rank, catalog, package): &'a (u32, &WholeCatalog, About)) -> SearchPlace<'a> {
+    SearchPlace::new(*rank, &package.name, &catalog.name, catalog.priority)
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
     let mut found = Vec::new();
     let catalogs = arguments.sources.load()?;
-    for (name, catalog) in &catalogs {
-        let package = packages(catalog)
+    for catalog in &catalogs {
+        let package = packages(&catalog.catalog)
             .into_iter()
             .find(|package| package.name == arguments.package);
-        found.extend(package.map(|package| (name.clone(), package)));
+        found.extend(package.map(|package| (catalog.name.clone(), package)));
     }
     if found.is_empty() {
-        let searched: Vec<&str> = catalogs.iter().map(|(name, _)| name.as_str()).collect();
+        let searched: Vec<&str> = catalogs.iter().map(|catalog| catalog.name.as_str()).collect();
         return Err(no_package(
             &arguments.package,
             &searched.join(", "),
@@ -333,8 +340,8 @@ pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
 }
 
 /// The names of all packages.
-fn names(catalogs: &[(String, Catalog)]) -> impl Iterator<Item = &str> + Clone {
-    let packages = catalogs.iter().flat_map(|(_, catalog)| &catalog.packages);
+fn names(catalogs: &[WholeCatalog]) -> impl Iterator<Item = &str> + Clone {
+    let packages = catalogs.iter().flat_map(|catalog| &catalog.catalog.packages);
     packages.map(|package| package.name.as_str())
 }
 

@@ -20,35 +20,35 @@ use pulls::{Pending, Pulled, Pulls};
 /// Why a bundle could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The catalog names something that is no image reference.
+    /// The catalog has an invalid image reference.
     #[error("error parsing image reference {reference:?}")]
     Reference {
-        /// What the catalog names.
+        /// The reference.
         reference: String,
-        /// Why it is none.
+        /// The fault.
         #[source]
         source: ReferenceError,
     },
     /// The pull secrets cannot be read.
     #[error("cannot read pull secrets")]
     Credentials(#[from] CredentialsError),
-    /// What says where images come from, and which may be used, cannot be read.
+    /// The configuration of registries or the signature policy cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The tag does not lead to a digest.
+    /// The tag cannot be resolved to a digest.
     #[error(transparent)]
     Resolve(Box<PullError>),
     /// The image cannot be pulled.
     #[error(transparent)]
     Pull(Arc<PullError>),
-    /// The registry has not answered yet. The extension is worked on again when it has.
+    /// The registry has not answered yet. The extension is reconciled when it does.
     #[error("{}", pending(reference, registry, *.state))]
     Pending {
         /// The image.
         reference: String,
         /// Its registry.
         registry: String,
-        /// Why there is no answer yet.
+        /// The state of the request.
         state: Pending,
     },
 }
@@ -63,45 +63,45 @@ fn pending(reference: &str, registry: &str, state: Pending) -> String {
     }
 }
 
-/// Fetches bundles and keeps them by digest. No call waits for a slow registry; see [`Pulls`].
+/// Fetches bundles and caches them by digest. No call waits for a slow registry; see [`Pulls`].
 pub struct Bundles {
     registries: Arc<Registries>,
     pins: Pulls<Result<Pinned, FetchError>>,
     pulls: Pulls<Result<Arc<olm_image::Contents>, FetchError>>,
 }
 
-/// What registries are asked with.
+/// The clients of registries.
 struct Registries {
     images: Images,
     places: olm_image::Settings,
     limits: Limits,
     secrets: PullSecrets,
-    /// Fetched since bundles were forgotten last.
+    /// Images fetched since the last [`Bundles::prune`].
     recent: Mutex<BTreeSet<Digest>>,
 }
 
-/// How bundles are fetched.
+/// The settings of bundle fetches.
 pub struct Settings {
     /// A directory of PEM files with authorities of registries.
     pub authorities: Option<PathBuf>,
     /// Hosts of token services that registries of other sites may use.
     pub token_services: Vec<String>,
-    /// Where bundles are kept.
+    /// The cache of bundles.
     pub cache: PathBuf,
-    /// Where images come from, and which may be used.
+    /// The configuration of registries and the signature policy.
     pub places: olm_image::Settings,
-    /// What a bundle's image may cost.
+    /// The limits of a bundle's image.
     pub limits: Limits,
-    /// Where credentials come from.
+    /// The source of credentials.
     pub secrets: PullSecrets,
     /// How many images are pulled at once.
     pub bounds: Bounds,
-    /// The queue of extensions, for those that wait for an image.
+    /// The queue of extensions, to wake those that wait for an image.
     pub wake: Queue<String>,
 }
 
 impl Bundles {
-    /// Nothing is read or fetched yet.
+    /// A fetcher that has not read anything yet.
     pub fn new(settings: Settings) -> Self {
         let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
         options.authorities = settings.authorities;
@@ -124,7 +124,7 @@ impl Bundles {
         }
     }
 
-    /// The image of an extension by digest. A reference by digest is not asked for.
+    /// The image of an extension by digest. A reference by digest needs no request.
     pub async fn pin(&self, extension: &str, reference: &str) -> Result<Pinned, FetchError> {
         let parsed = Reference::parse(reference).map_err(|source| FetchError::Reference {
             reference: reference.to_owned(),
@@ -155,14 +155,14 @@ impl Bundles {
         unless_pending(answer, &what, registry)
     }
 
-    /// Forgets what is under way for an extension.
+    /// Drops the requests of an extension.
     pub fn forget(&self, extension: &str) {
         self.pins.forget(extension);
         self.pulls.forget(extension);
     }
 
-    /// Forgets answers that no caller collected, and kept bundles but those named here, by reference, and those fetched since
-    /// the last time.
+    /// Drops answers that no caller collected, and cached bundles except those named here, by reference, and those
+    /// fetched since the last call.
     pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
         self.pins.tidy();
         self.pulls.tidy();
@@ -201,7 +201,7 @@ impl Registries {
         pulled.map_err(FetchError::Pull)
     }
 
-    /// Drops the kept credentials after a refusal: the pull secrets may have changed since they were kept.
+    /// Drops the cached credentials after a refusal, because the pull secrets may have changed.
     async fn forget_after_refusal(&self, error: Option<&PullError>) {
         if error.is_some_and(PullError::is_refusal) {
             self.secrets.forget().await;
@@ -222,7 +222,7 @@ impl Registries {
         let credentials = self.secrets.read().await?;
         let places = self.places.clone();
         let read = tokio::task::spawn_blocking(move || places.read()).await;
-        // Reading is only prevented when everything ends.
+        // Reading fails only at shutdown.
         let (registries, policy) = read.unwrap_or_else(|_| self.places.read())?;
         Ok(Access {
             credentials,

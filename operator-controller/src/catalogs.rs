@@ -1,7 +1,7 @@
-//! What the catalogs say about a package.
+//! The content of catalogs about a package.
 //!
-//! [`client`] asks catalogd, [`content`] reads its answers, [`search`] finds providers of missing requirements, [`trust`]
-//! says which certificate authorities are trusted. An answer is kept and asked for again by its entity tag.
+//! [`client`] sends requests to catalogd, [`content`] reads the answers, [`search`] finds providers of missing
+//! requirements, [`trust`] loads certificate authorities. Answers are cached and revalidated by their ETag.
 
 pub mod client;
 pub mod content;

@@ -1,15 +1,15 @@
-//! Certificates for operators that the API server calls, where no other provider does.
+//! Certificates that OLM creates for webhooks and aggregated APIs of operators, if there is no other provider.
 //!
 //! ```text
 //! annotated Service ─► Secret: authority + certificate ─► caBundle of webhook configurations, CRDs and APIServices
 //! ```
 //!
-//! [`olm_rollout::certificates`] says where a revision needs them and who trusts them; [`choose`] says who provides them,
-//! and [`secret`] makes ours. They are written under the account with a field manager of their own. What is needed follows
-//! from the content, what is due from the Secrets: nothing is lost with the process.
+//! [`olm_rollout::certificates`] decides where a revision needs them and which objects trust them, [`choose`] selects
+//! the provider, and [`secret`] creates ours. They are written under the account with a field manager of their own. The
+//! content of the revision and the Secrets are the only state.
 //!
-//! [`olm_platform::tls::issue`] says when something is renewed, and makes it. Deleting a Secret has all of it made anew;
-//! authorities that are still trusted stay trusted until what they signed has expired.
+//! [`olm_platform::tls::issue`] decides when a certificate is renewed, and creates it. If a Secret is deleted,
+//! everything in it is created again; trusted authorities stay trusted until their certificates have expired.
 
 pub mod choose;
 pub mod secret;

@@ -1,9 +1,9 @@
-//! OperatorConditions: the channel by which an operator says that it must not be upgraded now.
+//! OperatorConditions, with which an operator can block its upgrade.
 //!
-//! Every bundle gets an OperatorCondition of its name and reads that name from an environment variable, from the first
-//! revision of a bundle on: content that is there already is never changed for it. The OperatorCondition and the binding
-//! that lets the operator write it are our own records. While the installed bundle's says `Upgradeable=False`, no other
-//! bundle takes its place. Where OLM classic has brought the kind, it is used as it is.
+//! Every bundle gets an OperatorCondition with its name, and reads the name from an environment variable. This holds
+//! from the first revision of a bundle on; installed content is never changed for it. OLM writes the OperatorCondition
+//! and the binding for the operator with its own rights. While the OperatorCondition of the installed bundle says
+//! `Upgradeable=False`, no other bundle replaces it. If OLM classic has installed the CRD, it is used as it is.
 
 pub mod definition;
 pub mod gate;

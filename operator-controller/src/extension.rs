@@ -6,11 +6,11 @@
 //!                     there is   bundle     objects   to do   begin       safe         records and events
 //! ```
 //!
-//! [`reconcile`] is that line. Every stage is a folder whose file of the same name holds its entry; it takes the type of
-//! the stage before it (`Observed → Resolved → Rendered → Plan → Checked → Applied → Run`) and has an error enum of its
-//! own, which knows its severity. Imports point one way along the line. Nothing before [`act`] writes to the cluster,
-//! and `act` takes only what is checked. [`delete`] is the line of a deletion. What is applied to the cluster is the
-//! matter of [`crate::object_set`].
+//! [`reconcile`] calls the stages in this order. Every stage is a folder, and the file of the same name is its entry. A
+//! stage takes the type of the one before (`Observed → Resolved → Rendered → Plan → Checked → Applied → Run`), imports
+//! only earlier stages, and has an error enum with severities. Apart from status and events, only [`act`] writes to the
+//! cluster, and it takes only checked plans. [`delete`] does the same for a deletion. [`crate::object_set`] applies the
+//! objects.
 
 pub mod act;
 pub mod approval;

@@ -1,4 +1,4 @@
-//! operator-controller: installs the extensions that ClusterExtensions ask for and keeps them as they should be.
+//! operator-controller: installs the extensions in ClusterExtensions and keeps them up to date.
 //!
 //! ```text
 //! catalogs ─┐
@@ -7,8 +7,9 @@
 //!              which objects                   taken down       account
 //! ```
 //!
-//! [`certificates`] belongs to both: who provides them is chosen with the bundle, ours are made with its objects.
-//! [`conditions`] lets operators hold their upgrade back. [`openshift`] stands aside and only looks. [`run`](run::run) wires everything; start reading at [`extension`].
+//! [`certificates`] belongs to both: the provider is chosen with the bundle, and our certificates are created with its
+//! objects. [`conditions`] lets operators block their upgrade. [`openshift`] is independent of both. [`run`](run::run)
+//! connects everything; start reading at [`extension`].
 
 pub mod args;
 pub mod bundles;

@@ -1,4 +1,4 @@
-//! `operator-controller`: installs extensions and keeps them as they should be.
+//! `operator-controller`: installs extensions and keeps them as their specs ask.
 
 use clap::Parser as _;
 use operator_controller::args::Args;

@@ -1,4 +1,4 @@
-//! The metrics of operator-controller: what the extensions are like, and what the work on them took.
+//! The metrics of operator-controller: the state of extensions, and the work on them.
 
 pub mod collector;
 pub mod counters;

@@ -1,5 +1,5 @@
-//! The ClusterObjectSet controller: gathers what a set holds, asks [`olm_rollout`] what follows, makes its requests under the
-//! account, and writes the status.
+//! The ClusterObjectSet controller: reads the content of a set, calls the engine of [`olm_rollout`], makes its requests
+//! under the account, and writes the status.
 //!
 //! ```text
 //! ClusterObjectSet ─► gather ─► olm_rollout ─► executor ─► status
@@ -25,7 +25,7 @@ pub use observe::{gather, store};
 pub use olm_rollout::{canonical, content, policy, status};
 pub use records::teardown_records;
 
-/// The engine's words.
+/// The types of the engine.
 pub mod engine {
     pub use olm_rollout::engine::rollout;
     pub use olm_rollout::failure::{Failure, FailureKind};

@@ -1,8 +1,8 @@
-//! The OpenShift gate: holds a minor update of the cluster back while an installed bundle does not support the next
+//! The OpenShift gate: blocks a minor update of the cluster while an installed bundle does not support the next
 //! version.
 //!
-//! [`verdict`] is the rules and touches nothing, versions are read by [`olm_bundle::openshift`]; [`controller`] runs only where the API group
-//! `config.openshift.io` is served, and writes nothing but the condition `Upgradeable` of the ClusterOperator `olm`.
+//! [`verdict`] is the pure rule, [`olm_bundle::openshift`] reads versions, [`controller`] runs only if the API group
+//! `config.openshift.io` is served, and writes only the condition `Upgradeable` of the ClusterOperator `olm`.
 
 pub mod controller;
 pub mod verdict;

@@ -1,4 +1,4 @@
-//! Wiring: the parts, and how they are connected.
+//! Wiring of all parts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,26 +49,26 @@ use olm_cluster::discover::Discovery;
 use olm_cluster::identity::Accounts;
 use olm_cluster::permissions::Reviews;
 
-/// The metrics port when no flag names one.
+/// The default metrics address.
 const METRICS_ADDRESS: &str = ":8443";
-/// The name of the controller of extensions in metrics, as the reference calls it.
+/// The name of the extension controller in metrics, the same as in the reference implementation.
 const CONTROLLER: &str = "controller-operator-cluster-extension-controller";
-/// How often kept answers and bundles that nothing uses are forgotten.
+/// The interval at which unused answers and bundles are dropped.
 const FORGET: Duration = Duration::from_mins(10);
 
-/// Runs operator-controller until it is asked to stop.
+/// Runs operator-controller until it receives a signal.
 ///
 /// # Errors
-/// When it cannot start, or has lost the lease that allowed it to write.
+/// It cannot start, or has lost the lease.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let shutdown = Shutdown::on_signals()?;
     run_until(args, shutdown).await
 }
 
-/// Runs operator-controller until `shutdown` says so.
+/// Runs operator-controller until `shutdown`.
 ///
 /// # Errors
-/// When it cannot start, or has lost the lease that allowed it to write.
+/// It cannot start, or has lost the lease.
 pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let common = &args.common;
     let (gates, settings) = args.gates();
@@ -170,7 +170,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(run_until_end(own, election, lead, &shutdown).await?)
 }
 
-/// Where bundle images come from.
+/// The fetcher of bundle images.
 fn bundles(args: &Args, secrets: PullSecrets, queue: &Queue<String>) -> Bundles {
     Bundles::new(Settings {
         authorities: args.registry_authorities(),
@@ -184,7 +184,7 @@ fn bundles(args: &Args, secrets: PullSecrets, queue: &Queue<String>) -> Bundles 
     })
 }
 
-/// How revisions are worked on.
+/// The settings of the ClusterObjectSet controller.
 fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::controller::Options {
     object_set::controller::Options {
         system_namespace: namespace.to_owned(),
@@ -195,7 +195,7 @@ fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::con
     }
 }
 
-/// How catalogs read the release field of a bundle.
+/// Whether the release field of a bundle is used.
 fn release_field(gates: Gates) -> ReleaseField {
     if gates.releases {
         ReleaseField::Counts
@@ -204,7 +204,7 @@ fn release_field(gates: Gates) -> ReleaseField {
     }
 }
 
-/// What is done while leading.
+/// The work of the leader.
 struct Work {
     context: Arc<Context>,
     writers: Writers,
@@ -218,7 +218,7 @@ struct Work {
 async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdown, started: Arc<AtomicBool>) {
     let stop = shutdown.token();
     if !*leading.borrow() {
-        // Waiting for one's turn is as ready as a replica that does not lead can be.
+        // A replica without leadership is ready while it waits.
         started.store(true, Ordering::Release);
     }
     tokio::select! {
@@ -296,7 +296,7 @@ async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     tokio::select! { () = stop.cancelled() => {}, () = task => {} }
 }
 
-/// Forgets kept answers and bundles that nothing uses, again and again.
+/// Drops unused answers and bundles periodically.
 async fn forget(context: Arc<Context>) {
     loop {
         tokio::time::sleep(FORGET).await;

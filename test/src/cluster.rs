@@ -31,6 +31,7 @@ pub mod command;
 mod control_plane;
 mod definitions;
 pub(crate) mod instance;
+mod minors;
 mod node;
 pub mod objects;
 pub mod oci;

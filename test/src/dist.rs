@@ -131,13 +131,17 @@ pub fn write(release: &Release) -> Result<()> {
     files.extend(archives.iter().map(|(_, name)| name.clone()));
     files.extend(managers(release)?);
 
-    for (name, folder) in manifests::folders(root)? {
-        let text = manifests::render(kubectl, &root.join(folder))?;
+    let folders = manifests::folders(root)?.into_iter().map(|(name, folder)| {
         let file = if name == "base" {
             "olm.yaml".to_owned()
         } else {
             format!("olm-{name}.yaml")
         };
+        (file, folder)
+    });
+    let classic = manifests::CLASSIC.map(|(file, folder)| (file.to_owned(), folder.to_owned()));
+    for (file, folder) in folders.chain(classic) {
+        let text = manifests::render(kubectl, &root.join(folder))?;
         std::fs::write(out.join(&file), text)?;
         files.push(file);
     }

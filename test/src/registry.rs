@@ -2,6 +2,7 @@
 //! and with TLS and a password. A cluster brings one along; [`Server::start`] gives one without a cluster.
 
 pub mod front;
+mod referrers;
 pub mod signatures;
 pub mod tokens;
 

@@ -12,7 +12,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use olm_api::names;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::lab::Lab;
@@ -23,7 +22,12 @@ use crate::cluster::Cluster;
 pub use crate::cluster::free_address;
 
 /// Kinds in the manifests that only Pods need; here the managers are processes.
-const ONLY_FOR_PODS: &[&str] = &["Deployment", "NetworkPolicy", "PodDisruptionBudget"];
+const ONLY_FOR_PODS: &[&str] = &[
+    "ClusterServiceVersion",
+    "Deployment",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+];
 
 /// How much longer than the time for all looks together one of them may take.
 const LAST_LOOK: Duration = Duration::from_secs(30);
@@ -183,34 +187,30 @@ pub fn binary(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{name} is not built: run `cargo build --release -p {name}` first"))
 }
 
+/// Definitions come first: other objects may be of their kinds.
 fn apply_manifests(cluster: &Cluster, folder: &str) -> Result<()> {
     let folder = repository().join(folder).display().to_string();
     let text = kubectl(cluster, &["kustomize", &folder], None)?;
-    let objects: String = text
+    let is_of = |object: &str, kind: &str| object.lines().any(|line| line == format!("kind: {kind}"));
+    let objects = text
         .split("\n---\n")
-        .filter(|object| {
-            !ONLY_FOR_PODS
-                .iter()
-                .any(|kind| object.lines().any(|line| line == format!("kind: {kind}")))
-        })
-        .collect::<Vec<_>>()
-        .join("\n---\n");
-    kubectl(cluster, &["apply", "--server-side", "-f", "-"], Some(&objects))?;
-    let crds = "clustercatalogs,clusterextensions,clusterobjectsets"
-        .split(',')
-        .map(|plural| format!("crd/{plural}.{}", names::GROUP));
-    let mut arguments = vec![
-        "wait".to_owned(),
-        "--for=condition=Established".to_owned(),
-        "--timeout=30s".to_owned(),
+        .filter(|object| !ONLY_FOR_PODS.iter().any(|kind| is_of(object, kind)));
+    let (definitions, others): (Vec<&str>, Vec<&str>) =
+        objects.partition(|object| is_of(object, "CustomResourceDefinition"));
+    let apply = |objects: &[&str]| {
+        let text = objects.join("\n---\n");
+        kubectl(cluster, &["apply", "--server-side", "-f", "-"], Some(&text)).map(drop)
+    };
+    apply(&definitions)?;
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd",
+        "--all",
     ];
-    arguments.extend(crds);
-    kubectl(
-        cluster,
-        &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
-        None,
-    )
-    .map(drop)
+    kubectl(cluster, &established, None)?;
+    apply(&others)
 }
 
 /// Runs kubectl with an administrator's rights.

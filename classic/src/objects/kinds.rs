@@ -50,7 +50,9 @@ impl Kind {
         Self { selector, ..self }
     }
 
-    const fn stripped(self, strip: fn(&mut Value)) -> Self {
+    /// The kind, of whose objects less is kept.
+    #[must_use]
+    pub const fn stripped(self, strip: fn(&mut Value)) -> Self {
         Self { strip, ..self }
     }
 
@@ -279,6 +281,17 @@ fn keep(_: &mut Value) {}
 fn strip_secrets(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("secrets");
+    }
+}
+
+/// Keeps of an object only its metadata and the conditions of its status.
+pub fn strip_to_conditions(object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
+    if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
+        status.retain(|key, _| key == "conditions");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Follows objects and hands out snapshots of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,9 +42,38 @@ impl Change {
 pub struct Store {
     cluster: RwLock<Cluster>,
     subscribers: Mutex<Vec<UnboundedSender<Change>>>,
+    gone: Mutex<Gone>,
     /// How many announced kinds have objects that are not listed yet.
     unlisted: AtomicUsize,
     listed: Notify,
+}
+
+/// Objects that are gone, with the version of their deletion: an answer to a write that comes in after the deletion was seen
+/// must not bring them back.
+#[derive(Default)]
+struct Gone(VecDeque<((&'static str, String, String), u64)>);
+
+/// How many deletions are remembered. Answers are late by as many at most.
+const MAX_GONE: usize = 512;
+
+impl Gone {
+    fn note(&mut self, kind: &'static str, namespace: &str, name: &str, version: u64) {
+        if self.0.len() >= MAX_GONE {
+            self.0.pop_front();
+        }
+        let key = (kind, namespace.to_owned(), name.to_owned());
+        self.0.push_back((key, version));
+    }
+
+    fn covers(&self, kind: &str, object: &Value) -> bool {
+        let (namespace, name) = (
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+        );
+        let mut newest_first = self.0.iter().rev();
+        let found = newest_first.find(|((known, at, of), _)| *known == kind && at == namespace && of == name);
+        found.is_some_and(|(_, deleted)| *deleted >= version(object))
+    }
 }
 
 impl Store {
@@ -88,7 +117,13 @@ impl Store {
 
     /// Takes an object that was just written, so that the next pass does not read an older one.
     pub fn take(&self, kind: &Kind, object: Value) {
-        if matches_selector(kind.selector, &object) {
+        if is_gone(&object) {
+            self.forget(
+                kind,
+                text(&object, "/metadata/namespace"),
+                text(&object, "/metadata/name"),
+            );
+        } else if matches_selector(kind.selector, &object) {
             self.put(kind, object);
         }
     }
@@ -96,8 +131,11 @@ impl Store {
     /// Forgets an object that was just deleted.
     pub fn forget(&self, kind: &Kind, namespace: &str, name: &str) {
         let before = self.cluster.write().remove(kind.kind, namespace, name);
-        if before.is_some() {
-            self.publish(kind.kind, before, None);
+        if let Some(before) = before {
+            self.gone
+                .lock()
+                .note(kind.kind, namespace, name, version(&before));
+            self.publish(kind.kind, Some(before), None);
         }
     }
 
@@ -166,7 +204,9 @@ impl Store {
             text(&object, "/metadata/namespace"),
             text(&object, "/metadata/name"),
         );
-        if known.is_some_and(|known| version(known) >= version(&object)) {
+        if known.is_some_and(|known| version(known) >= version(&object))
+            || known.is_none() && self.gone.lock().covers(kind.kind, &object)
+        {
             return;
         }
         let now = Arc::new(object);
@@ -178,8 +218,10 @@ impl Store {
     /// Removes an object unless it is known in a newer version: it may have been made anew.
     fn remove(&self, kind: &Kind, namespace: &str, name: &str, resource_version: &str) {
         let mut cluster = self.cluster.write();
+        let deleted = number(resource_version);
+        self.gone.lock().note(kind.kind, namespace, name, deleted);
         let known = cluster.get(kind.kind, namespace, name);
-        if known.is_none_or(|known| version(known) > number(resource_version)) {
+        if known.is_none_or(|known| version(known) > deleted) {
             return;
         }
         let before = cluster.remove(kind.kind, namespace, name);
@@ -209,6 +251,21 @@ impl Store {
             .lock()
             .retain(|subscriber| subscriber.send(change.clone()).is_ok());
     }
+}
+
+/// Whether an answer shows an object that nothing holds any longer.
+fn is_gone(object: &Value) -> bool {
+    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let seconds = object
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+        && finalizers.is_none_or(Vec::is_empty)
+        && object
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+        && seconds.unwrap_or_default() == 0
 }
 
 fn version(object: &Value) -> u64 {
@@ -258,6 +315,22 @@ mod tests {
         assert!(changes.try_recv().unwrap().before.is_none());
         assert!(changes.try_recv().unwrap().now.is_none());
         assert!(changes.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_an_object_back() {
+        let store = Store::default();
+        let managed = json!({"olm.managed": "true"});
+        store.take(&kinds::SECRET, secret(3, &managed));
+        store.remove(&kinds::SECRET, "n", "s", "5");
+        store.take(&kinds::SECRET, secret(4, &managed));
+        assert_eq!(store.snapshot().of_kind("Secret").count(), 0);
+        store.take(&kinds::SECRET, secret(6, &managed));
+        assert_eq!(store.snapshot().of_kind("Secret").count(), 1);
+        let mut last = secret(7, &managed);
+        last["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        store.take(&kinds::SECRET, last);
+        assert_eq!(store.snapshot().of_kind("Secret").count(), 0);
     }
 
     #[test]

@@ -282,6 +282,27 @@ impl Writer {
         Ok(applied)
     }
 
+    /// A merge patch of an object that is known.
+    ///
+    /// # Errors
+    /// [`FailureKind::MissingNamespace`] when it is gone; others as the server says.
+    pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(object, "/apiVersion"), text(object, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(object, "/metadata/namespace"),
+            name: text(object, "/metadata/name"),
+        };
+        let merged = target.merge(patch).await?;
+        self.take(&merged);
+        Ok(merged)
+    }
+
     /// Deletes an object as it is known, in the background. One that is gone already is no failure.
     ///
     /// # Errors

@@ -15,8 +15,9 @@ use olm_rollout::failure::Failure;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::known::Known;
 use super::metrics::Metrics;
-use super::work::Work;
+use super::work::{Name, Work};
 use crate::args::OperatorArgs;
 use crate::objects::account::account;
 use crate::objects::write::{Actor, Writer};
@@ -35,6 +36,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// Namespaces that keep copies where copies are switched off.
     pub protected: BTreeSet<String>,
+    /// What is known of copies.
+    pub copies: Arc<Known>,
+    /// Operators of which an event says that they are not copied.
+    pub told: Mutex<BTreeSet<Name>>,
     version: Mutex<Option<(Instant, String)>>,
 }
 
@@ -48,6 +53,8 @@ impl Context {
             metrics: Metrics::register(&base.metrics),
             queue,
             protected: protected.filter(|name| !name.is_empty()).collect(),
+            copies: Arc::default(),
+            told: Mutex::default(),
             version: Mutex::default(),
             base,
         }

@@ -5,6 +5,7 @@
 
 mod act;
 mod clean;
+mod rights;
 mod settle;
 
 pub use clean::remove;
@@ -141,6 +142,9 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
         return Ok(Outcome::Done);
     }
     let written = settle::settle(context, &stored, &current).await?;
+    if rights::give(context, &written, &context.snapshot()).await? == rights::Given::NotAll {
+        return Ok(Outcome::Failed);
+    }
     Ok(next(&written, end, error.is_some(), now))
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use olm_classic::cluster::{Cluster, items, label, text};
 use olm_classic::names;
+use olm_classic::operator::{KIND, named_by};
 use serde_json::Value;
 
 use super::work::{Name, Work};
@@ -34,6 +35,7 @@ pub fn tasks(change: &Change, cluster: &Cluster) -> Tasks {
         .flatten()
     {
         wake.owners(version);
+        wake.components(version);
         wake.by_kind(change, version);
     }
     wake.tasks
@@ -47,6 +49,7 @@ pub fn all(cluster: &Cluster) -> Tasks {
         let works = [
             Work::Csv(name.clone()),
             Work::Copies(name.clone()),
+            Work::Owned(name.clone()),
             Work::Condition(name),
         ];
         tasks.extend(works.map(|work| (work, Urgency::Now)));
@@ -57,6 +60,12 @@ pub fn all(cluster: &Cluster) -> Tasks {
     }
     for namespace in cluster.of_kind("Namespace") {
         add(Work::Namespace(text(namespace, "/metadata/name").to_owned()));
+    }
+    for subscription in cluster.of_kind(names::SUBSCRIPTION_KIND) {
+        add(Work::Subscription(Name::of(subscription)));
+    }
+    for operator in cluster.of_kind(KIND) {
+        add(Work::Component(text(operator, "/metadata/name").to_owned()));
     }
     for config in cluster.of_kind("OLMConfig") {
         add(Work::Config(text(config, "/metadata/name").to_owned()));
@@ -130,8 +139,23 @@ impl Wake<'_> {
             _ => None,
         };
         let works: Vec<Work> = referenced.chain(labelled).collect();
-        self.tasks
-            .extend(works.into_iter().map(|work| (work, Urgency::Patient)));
+        for work in works {
+            if let Work::Csv(name) = &work {
+                self.add(Work::Owned(name.clone()));
+            }
+            self.tasks.insert((work, Urgency::Patient));
+        }
+        for owner in items(object, "/metadata/ownerReferences") {
+            if text(owner, "/kind") == names::OPERATOR_CONDITION_KIND {
+                self.add(Work::Condition(Name::new(namespace, text(owner, "/name"))));
+            }
+        }
+    }
+
+    /// The Operators that an object belongs to.
+    fn components(&mut self, object: &Value) {
+        let operators = named_by(object).into_iter().map(Work::Component);
+        self.tasks.extend(operators.map(|work| (work, Urgency::Patient)));
     }
 
     fn by_kind(&mut self, change: &Change, object: &Value) {
@@ -145,12 +169,14 @@ impl Wake<'_> {
                 self.csvs(Some(namespace), |csv| text(csv, "/spec/replaces") == name);
             }
             names::SUBSCRIPTION_KIND => {
+                self.add(Work::Subscription(Name::new(namespace, name)));
                 let installed = text(object, "/status/installedCSV");
                 if !installed.is_empty() {
                     self.add(Work::Csv(Name::new(namespace, installed)));
                 }
             }
             "Namespace" => self.of_namespace(name),
+            KIND => self.add(Work::Component(name.to_owned())),
             "OLMConfig" => {
                 self.add(Work::Config(name.to_owned()));
                 let copied: Vec<Name> = self.cluster.of_kind(names::CSV_KIND).map(Name::of).collect();
@@ -165,9 +191,15 @@ impl Wake<'_> {
                     names_account(csv, name) || has_gone_without_rights(csv)
                 });
             }
-            names::CRD_KIND => self.csvs(None, |csv| {
-                has_api(csv, "customresourcedefinitions", |api| text(api, "/name") == name)
-            }),
+            names::CRD_KIND => {
+                let is_meant =
+                    |csv: &Value| has_api(csv, "customresourcedefinitions", |api| text(api, "/name") == name);
+                self.csvs(None, is_meant);
+                let labelled = self.cluster.of_kind(names::CSV_KIND).filter(|csv| is_meant(csv));
+                let works: Vec<Work> = labelled.map(|csv| Work::Owned(Name::of(csv))).collect();
+                self.tasks
+                    .extend(works.into_iter().map(|work| (work, Urgency::Now)));
+            }
             names::API_SERVICE_KIND => self.csvs(None, |csv| {
                 has_api(csv, "apiservicedefinitions", |api| {
                     format!("{}.{}", text(api, "/version"), text(api, "/group")) == name
@@ -187,6 +219,12 @@ impl Wake<'_> {
         self.tasks.insert((Work::Csv(own.clone()), Urgency::Patient));
         self.add(Work::Copies(own.clone()));
         self.add(Work::Condition(own.clone()));
+        self.add(Work::Owned(own.clone()));
+        for subscription in self.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
+            if text(subscription, "/status/installedCSV") == own.name {
+                self.add(Work::Subscription(Name::of(subscription)));
+            }
+        }
         self.groups(|group| text(group, "/metadata/namespace") == namespace);
         let state = |csv: Option<&Value>| {
             csv.map(|csv| {

@@ -50,6 +50,10 @@ pub enum Work {
     Copies(Name),
     /// The OperatorCondition of a ClusterServiceVersion.
     Condition(Name),
+    /// The label of what a Subscription has installed.
+    Subscription(Name),
+    /// The labels of what a ClusterServiceVersion owns.
+    Owned(Name),
     /// An Operator.
     Component(String),
     /// An OLMConfig.

@@ -338,3 +338,83 @@ impl Read for Pieces<'_> {
         self.piece.read(into)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use olm_classic::resolve::Entry;
+    use olm_serve::{Commit, Findings, Origin, Store, StoreLimits};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A package with a bundle that has an image and one that has its manifests inline.
+    fn stored(folder: &std::path::Path) -> StoredCatalog {
+        let metadata = json!({"type": "olm.csv.metadata", "value": {"displayName": "Db"}});
+        let version = |version: &str| json!({"type": "olm.package", "value": {"packageName": "db", "version": version}});
+        let blobs = [
+            json!({"schema": "olm.package", "name": "db", "defaultChannel": "a"}),
+            json!({"schema": "olm.channel", "package": "db", "name": "a", "entries": [
+                {"name": "db.v1"}, {"name": "db.v2", "replaces": "db.v1"},
+            ]}),
+            json!({"schema": "olm.bundle", "package": "db", "name": "db.v1", "image": "r.example/db:1",
+                   "properties": [version("1.0.0"), metadata]}),
+            json!({"schema": "olm.bundle", "package": "db", "name": "db.v2", "properties": [version("2.0.0"), metadata]}),
+        ];
+        let store = Arc::new(Store::open(folder, StoreLimits::default()).unwrap());
+        let mut writer = store.begin("db").unwrap();
+        for blob in blobs {
+            let [schema, package, name] =
+                ["schema", "package", "name"].map(|key| blob[key].as_str().unwrap_or_default());
+            writer
+                .push(schema, package, name, blob.to_string().as_bytes())
+                .unwrap();
+        }
+        let snapshot = writer.commit(Commit {
+            origin: Origin::default(),
+            findings: Findings::default(),
+            modified: Timestamp::UNIX_EPOCH,
+            now: Timestamp::UNIX_EPOCH,
+        });
+        StoredCatalog::new(snapshot.unwrap())
+    }
+
+    #[test]
+    fn bundles_have_manifests_where_they_are_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = stored(folder.path());
+        let sizes = |bundles: &[BundleMessage]| -> Vec<usize> {
+            bundles.iter().map(|found| found.csv_json.len()).collect()
+        };
+        let listed = catalog.list_bundles("db").unwrap();
+        assert!(
+            matches!(sizes(&listed)[..], [0, inline] if inline > 0),
+            "{listed:?}"
+        );
+        let listing = catalog.listing().unwrap();
+        let inline = |entry: &Entry| entry.inline.as_ref().map(|bundle| bundle.csv_json.len());
+        let inline: Vec<Option<usize>> = listing.entries().iter().map(inline).collect();
+        assert_eq!(inline, [None, Some(0)]);
+        assert!(listing.entries().iter().all(|entry| entry.is_default_channel));
+        for name in ["db.v1", "db.v2"] {
+            let whole = catalog.get_bundle("db", "a", name).unwrap();
+            assert!(
+                whole.csv_json.contains("\"displayName\":\"Db\""),
+                "{}",
+                whole.csv_json
+            );
+        }
+    }
+
+    #[test]
+    fn what_resolutions_read_is_kept_until_none_asks_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = stored(folder.path());
+        let first = catalog.listing().unwrap();
+        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap()));
+        catalog.forget_listing(Instant::now() - std::time::Duration::from_mins(1));
+        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap()));
+        catalog.forget_listing(Instant::now());
+        assert!(!Arc::ptr_eq(&first, &catalog.listing().unwrap()));
+    }
+}

@@ -82,7 +82,7 @@ impl From<PullError> for ContentError {
 }
 
 /// The rights with which the image of a source is pulled.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Puller {
     /// The namespace of the source.
     pub namespace: String,

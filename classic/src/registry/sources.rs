@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use olm_classic::catalog_source::Source;
-use olm_classic::cluster::{items, text};
+use olm_classic::cluster::{items, label, text};
 use olm_classic::names;
 use olm_classic::registry::BundleMessage;
-use olm_classic::resolve::CatalogContent;
+use olm_classic::resolve::{self, CatalogContent};
 use olm_platform::log::chain;
-use olm_platform::queue::{Queue, on_its_own};
+use olm_platform::queue::on_its_own;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use super::Key;
-use super::context::Context;
-use super::pass::pass;
+use super::controller::{Content, Context, pass};
 use super::pull::Contents;
 use crate::args::CatalogArgs;
 use crate::objects::kinds::{self, Kind};
@@ -41,27 +41,21 @@ const SWEEP_TIME: Duration = Duration::from_mins(30);
 /// The CatalogSource controller, and what it knows of catalogs.
 pub struct Sources {
     context: Arc<Context>,
-    args: CatalogArgs,
-    queue: Queue<Key>,
 }
 
 impl Sources {
     /// Nothing is opened yet.
     pub fn new(base: Arc<Base>, args: &CatalogArgs) -> Arc<Self> {
-        let queue = Queue::default();
-        queue.report_to(&base.metrics, "catalogsource");
         Arc::new(Self {
-            context: Arc::new(Context::new(base, &args.registry)),
-            args: args.clone(),
-            queue,
+            context: Arc::new(Context::new(base, args)),
         })
     }
 
     /// Works on CatalogSources until the process ends. Their kinds, [`KINDS`], are followed already.
     pub async fn run(self: Arc<Self>) {
         let (client, args, stop) = (
-            self.context.base.writer.own().clone(),
-            self.args.clone(),
+            self.context.writer().own().clone(),
+            self.context.args.clone(),
             self.context.base.shutdown.token(),
         );
         let token = stop.clone();
@@ -88,9 +82,9 @@ impl Sources {
             .snapshot()
             .of_kind(names::CATALOG_SOURCE_KIND)
         {
-            self.queue.add(key(source));
+            self.context.queue.add(key(source));
         }
-        let queue = self.queue.clone();
+        let queue = self.context.queue.clone();
         let work = |key: Key| {
             let context = Arc::clone(&self.context);
             on_its_own(async move { pass(&context, &key).await })
@@ -119,7 +113,8 @@ impl Sources {
             };
             source.source_kind().is_ok() && text(object, "/metadata/deletionTimestamp").is_empty()
         });
-        let reading = visible.into_iter().map(|source| self.catalog(source));
+        // Boxed: the compiler does not see that the joined future may move between threads.
+        let reading = visible.into_iter().map(|source| self.catalog(source).boxed());
         futures::future::join_all(reading).await
     }
 
@@ -135,12 +130,16 @@ impl Sources {
         channel: &str,
         csv: &str,
     ) -> Result<BundleMessage, String> {
-        let key = (namespace.to_owned(), source.to_owned());
-        let content = self.context.content(&key)?;
-        let [package, channel, csv] = [package, channel, csv].map(str::to_owned);
-        let asking = tokio::task::spawn_blocking(move || content.get_bundle(&package, &channel, &csv));
-        let answer = asking.await.map_err(|_| "the program stops".to_owned())?;
-        answer.map_err(|error| chain(&error))
+        match self.context.content(&(namespace.to_owned(), source.to_owned()))? {
+            Content::Remote(remote) => remote.bundle(package, channel, csv).await,
+            Content::Stored(content) => {
+                let [package, channel, csv] = [package, channel, csv].map(str::to_owned);
+                let asking = move || content.get_bundle(&package, &channel, &csv);
+                let answer = tokio::task::spawn_blocking(asking).await;
+                let answer = answer.map_err(|_| "the program stops".to_owned())?;
+                answer.map_err(|error| chain(&error))
+            }
+        }
     }
 
     /// Sources, by namespace and name, whose content or connection changed.
@@ -153,16 +152,12 @@ impl Sources {
         let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
         let content = match self.context.content(&key) {
             Ok(content) => {
-                let reading = tokio::task::spawn_blocking(move || content.listing());
-                match reading.await {
-                    Ok(Ok(content)) => Ok(content),
-                    Ok(Err(error)) => Err(format!("failed to list bundles: {}", chain(&error))),
-                    Err(_) => Err("the program stops".to_owned()),
-                }
+                self.context.metrics.snapshot(&key);
+                let listing = listing(content).await;
+                listing.map_err(|error| format!("failed to list bundles: {error}"))
             }
             Err(error) => Err(error),
         };
-        self.context.metrics.snapshot(&key);
         CatalogContent {
             name: key.1,
             namespace: key.0,
@@ -177,9 +172,9 @@ impl Sources {
             let object = change.object();
             if change.kind == names::CATALOG_SOURCE_KIND {
                 if is_own_news(&change) {
-                    self.queue.add_patiently(key(object));
+                    self.context.queue.add_patiently(key(object));
                 } else {
-                    self.queue.add(key(object));
+                    self.context.queue.add(key(object));
                 }
                 continue;
             }
@@ -187,8 +182,29 @@ impl Sources {
                 .filter(|owner| text(owner, "/kind") == names::CATALOG_SOURCE_KIND);
             for owner in owners {
                 let namespace = text(object, "/metadata/namespace").to_owned();
-                self.queue
+                self.context
+                    .queue
                     .add_patiently((namespace, text(owner, "/name").to_owned()));
+            }
+            self.wake_of_service(object);
+        }
+    }
+
+    /// Wakes the sources whose Service an EndpointSlice is of: slices of Pods belong to the Service.
+    fn wake_of_service(&self, slice: &Value) {
+        let service = label(slice, names::SERVICE_NAME_LABEL);
+        if service.is_empty() {
+            return;
+        }
+        let cluster = self.context.base.store.snapshot();
+        let namespace = text(slice, "/metadata/namespace");
+        for object in cluster.in_namespace(names::CATALOG_SOURCE_KIND, namespace) {
+            let source = Source {
+                object,
+                cluster: &cluster,
+            };
+            if source.service_name() == service {
+                self.context.queue.add_patiently(key(object));
             }
         }
     }
@@ -199,9 +215,14 @@ impl Sources {
         loop {
             tokio::time::sleep(LISTING_TIME / 2).await;
             let now = Instant::now();
-            if let Some(since) = now.checked_sub(LISTING_TIME) {
-                for content in self.context.memories.contents() {
-                    content.forget_listing(since);
+            for content in self.context.memories.contents() {
+                match content {
+                    Content::Remote(remote) => remote.forget_listing(now),
+                    Content::Stored(content) => {
+                        if let Some(since) = now.checked_sub(LISTING_TIME) {
+                            content.forget_listing(since);
+                        }
+                    }
                 }
             }
             if let Some(contents) = self
@@ -212,6 +233,18 @@ impl Sources {
                 contents.sweep().await;
                 swept = now;
             }
+        }
+    }
+}
+
+/// What a resolution needs of content.
+async fn listing(content: Content) -> Result<Arc<resolve::Content>, String> {
+    match content {
+        Content::Remote(remote) => remote.listing().await,
+        Content::Stored(content) => {
+            let reading = tokio::task::spawn_blocking(move || content.listing()).await;
+            let listing = reading.map_err(|_| "the program stops".to_owned())?;
+            listing.map_err(|error| chain(&error))
         }
     }
 }

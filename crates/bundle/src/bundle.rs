@@ -1,4 +1,4 @@
-//! A bundle that has been read.
+//! A parsed bundle.
 
 use olm_api::names::annotation::PROPERTIES;
 use olm_api::names::property::MAX_OPENSHIFT_VERSION;
@@ -11,9 +11,9 @@ use crate::names::go_json;
 /// A registry+v1 bundle: one version of an operator.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    /// What it says about itself.
+    /// Its annotations.
     pub(crate) annotations: Annotations,
-    /// The ClusterServiceVersion, as far as it is read; properties are merged into its annotations.
+    /// The ClusterServiceVersion, as far as it is typed. The properties of all files are merged into its annotations.
     pub(crate) csv: ClusterServiceVersion,
     /// The custom resource definitions, in the order of the files.
     pub(crate) definitions: Vec<Value>,
@@ -21,7 +21,7 @@ pub struct Bundle {
     pub(crate) others: Vec<Value>,
     /// All properties of the ClusterServiceVersion's annotation and of `metadata/properties.yaml`.
     pub(crate) properties: Vec<Property>,
-    /// What it needs from other bundles.
+    /// Its dependencies on other bundles.
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -38,13 +38,13 @@ impl Bundle {
         self.annotations.package()
     }
 
-    /// What the bundle says about itself outside its manifests.
+    /// The annotations of the bundle.
     #[must_use]
     pub fn annotations(&self) -> &Annotations {
         &self.annotations
     }
 
-    /// The ClusterServiceVersion, as far as it is read.
+    /// The ClusterServiceVersion, as far as it is typed.
     #[must_use]
     pub fn csv(&self) -> &ClusterServiceVersion {
         &self.csv
@@ -62,20 +62,20 @@ impl Bundle {
         &self.properties
     }
 
-    /// The properties of the files as the JSON text that revisions carry in the annotation `olm.properties`.
+    /// The properties of the files as JSON text, as in the annotation `olm.properties` of revisions.
     #[must_use]
     pub fn properties_text(&self) -> Option<&str> {
         self.csv.metadata.annotations.get(PROPERTIES).map(String::as_str)
     }
 
-    /// What the bundle needs from other bundles.
+    /// The dependencies on other bundles.
     #[must_use]
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
 
-    /// The properties, and those that follow from the rest of the bundle as catalogs show them: `olm.gvk` for what it
-    /// provides, and what it requires. Each once.
+    /// The declared properties, and those that catalogs derive from the rest of the bundle: `olm.gvk` for provided
+    /// APIs, and the requirements. Each once.
     #[must_use]
     pub fn all_properties(&self) -> Vec<Property> {
         let mut all = self.provided_properties();
@@ -85,8 +85,7 @@ impl Bundle {
         all
     }
 
-    /// [`Bundle::all_properties`] without what the bundle requires by its files: what it asks of others is not what it
-    /// has to offer.
+    /// [`Bundle::all_properties`] without requirements in the files.
     #[must_use]
     pub fn provided_properties(&self) -> Vec<Property> {
         let mut all = self.properties.clone();
@@ -99,8 +98,8 @@ impl Bundle {
         all
     }
 
-    /// What [`Bundle::properties_text`] lacks of [`Bundle::all_properties`] and of those that the catalog adds, as
-    /// JSON text; `None` when that is nothing. Of the highest OpenShift version the bundle's own word counts.
+    /// The properties in [`Bundle::all_properties`] and of the catalog that [`Bundle::properties_text`] lacks, as JSON
+    /// text; `None` if there are none. The bundle, not the catalog, decides on the highest OpenShift version.
     #[must_use]
     pub fn further_properties(&self, declared: &[(String, Value)]) -> Option<String> {
         let mut all = self.all_properties();

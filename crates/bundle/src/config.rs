@@ -1,7 +1,7 @@
 //! The user's configuration of a bundle: `spec.config.inline`.
 //!
-//! [`schema`] makes a JSON schema from the install modes that a bundle supports, [`check`] holds a configuration
-//! against it and says in words what is wrong, all of it at once.
+//! [`schema`] makes a JSON schema from the install modes of a bundle, [`check`] validates a configuration and lists all
+//! faults in words.
 
 mod advice;
 mod deployment;
@@ -22,7 +22,7 @@ const SINGLE_NAMESPACE_FORMAT: &str = "singleNamespaceInstallMode";
 /// Whether `deploymentConfig` is part of the configuration (feature gate `DeploymentConfig`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeploymentConfiguration {
-    /// It is.
+    /// It is allowed.
     #[default]
     Allowed,
     /// It is an unknown field.
@@ -32,29 +32,29 @@ pub enum DeploymentConfiguration {
 /// A checked configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
-    /// The namespace to watch; `None` leaves it to the install modes.
+    /// The namespace to watch; `None` for the default of the install modes.
     pub watch_namespace: Option<String>,
-    /// What to change about the operator's Deployments.
+    /// The changes to the operator's Deployments.
     pub deployment: Option<DeploymentConfig>,
 }
 
-/// A configuration is not one that the bundle accepts.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is no YAML or JSON text.
+    /// The text is neither YAML nor JSON.
     #[error("invalid configuration: {}", .0.kind)]
     Text(olm_yaml::Error),
-    /// It does not fit the schema; what is wrong, in a fixed order.
+    /// It does not match the schema, with all faults in a fixed order.
     #[error("invalid configuration: {}", one_or_several(.0))]
     Schema(Vec<String>),
-    /// There is no schema, and it is not even an object.
+    /// It is not an object, and there is no schema.
     #[error("invalid configuration: error unmarshalling configuration: input is not a valid JSON object")]
     NotAnObject,
     /// `deploymentConfig` has fields of wrong types.
     #[error("invalid deploymentConfig: {0}")]
     Deployment(#[from] DeploymentConfigError),
-    /// The schema itself is not one; a fault of the bundle, not of the user.
+    /// The schema is invalid, which is a fault of the bundle.
     #[error("failed to compile schema: {0}")]
     BadSchema(String),
 }
@@ -104,7 +104,7 @@ pub fn schema(modes: &InstallModes, deployment: DeploymentConfiguration) -> Valu
     schema
 }
 
-/// What a watch namespace may be; `None` where it cannot be chosen.
+/// The schema of the watch namespace; `None` if it cannot be chosen.
 fn watch_namespace(modes: &InstallModes) -> Option<Value> {
     let format = match (
         modes.contains(InstallMode::OwnNamespace),
@@ -122,7 +122,7 @@ fn watch_namespace(modes: &InstallModes) -> Option<Value> {
     Some(name)
 }
 
-/// What may be meant, or done, where [`check`] finds a field that the bundle does not have, or misses the namespace.
+/// Advice where [`check`] finds an unknown field or misses the namespace.
 #[must_use]
 pub fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     advice::advice(schema, config, modes)
@@ -136,10 +136,10 @@ pub fn from_text(text: &str) -> Result<Value, ConfigError> {
     olm_yaml::to_json(text).map_err(ConfigError::Text)
 }
 
-/// Checks a configuration. None is the empty one; without a schema everything that is an object is accepted.
+/// Validates a configuration. An absent one is empty. Without a schema every object is valid.
 ///
 /// # Errors
-/// When the configuration does not fit the schema, or the schema is not one.
+/// The configuration does not match the schema, or the schema is invalid.
 pub fn check(
     schema: Option<&Value>,
     config: Option<&Value>,

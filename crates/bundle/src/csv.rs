@@ -1,8 +1,8 @@
-//! The parts of a ClusterServiceVersion that decide which objects are installed.
+//! The parts of a ClusterServiceVersion from which objects are rendered.
 //!
-//! Only these are typed. What is copied into objects (pod specifications, webhook rules, selectors) stays as JSON
-//! values: a typed round trip would drop what newer Kubernetes versions know. Every field has a default, as the decoders of
-//! Kubernetes have it.
+//! Only these are typed. Values that are copied into objects (pod specifications, webhook rules, selectors) stay JSON,
+//! because types would drop fields of newer Kubernetes versions. Every field has a default, as in the decoders of
+//! Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::install_modes::InstallModes;
 
-/// A ClusterServiceVersion as far as rendering reads it.
+/// A ClusterServiceVersion, as far as it is typed.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct ClusterServiceVersion {
-    /// Name, annotations.
+    /// Name, annotations and labels.
     pub metadata: Metadata,
-    /// What it says.
+    /// The specification.
     pub spec: Spec,
 }
 
@@ -27,9 +27,9 @@ pub struct ClusterServiceVersion {
 pub struct Metadata {
     /// The bundle's name, `etcdoperator.v0.9.2` for example.
     pub name: String,
-    /// Annotations; all of them are copied to the pod templates.
+    /// Annotations. All of them are copied to the pod templates.
     pub annotations: BTreeMap<String, String>,
-    /// Labels; some name the processor architectures that the operator runs on.
+    /// Labels. Some name the processor architectures of the operator.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -37,18 +37,19 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// The version as written; the catalog's `olm.package` property is what counts. Empty when it does not say.
+    /// The version as written; empty if absent. The version that counts is that of the catalog's `olm.package`
+    /// property.
     pub version: String,
-    /// The oldest version of Kubernetes that the operator runs on; empty when it does not say.
+    /// The oldest version of Kubernetes that the operator supports; empty if absent.
     #[serde(rename = "minKubeVersion")]
     pub min_kube_version: String,
-    /// APIs that the cluster has to serve of its own.
+    /// APIs that the cluster must serve natively.
     #[serde(rename = "nativeAPIs")]
     pub native_apis: Vec<ApiDescription>,
     /// Which sets of namespaces the operator can watch.
     #[serde(rename = "installModes")]
     pub install_modes: Vec<InstallModeEntry>,
-    /// How the operator is run.
+    /// The install strategy.
     pub install: InstallStrategy,
     /// Custom resource definitions owned and required.
     #[serde(rename = "customresourcedefinitions")]
@@ -111,7 +112,7 @@ pub struct StrategyDeployment {
 pub struct StrategyPermissions {
     /// The service account; empty means `default`.
     pub service_account_name: String,
-    /// The rules; `None` where the field is absent, which the generated names tell apart from an empty list.
+    /// The rules; `None` if the field is absent. The generated names depend on the difference from an empty list.
     pub rules: Option<Vec<PolicyRule>>,
 }
 
@@ -119,7 +120,7 @@ pub struct StrategyPermissions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PolicyRule {
-    /// Verbs; `None` where the field is absent.
+    /// Verbs; `None` if the field is absent.
     pub verbs: Option<Vec<String>>,
     /// API groups.
     pub api_groups: Vec<String>,
@@ -162,7 +163,7 @@ pub struct ApiDescription {
     pub container_port: i32,
 }
 
-/// The port that Services of webhooks and aggregated APIs have when nothing else is said.
+/// The default port of Services of webhooks and aggregated APIs.
 const SERVICE_PORT: i32 = 443;
 
 impl ApiDescription {
@@ -187,7 +188,7 @@ impl ApiDescription {
     }
 }
 
-/// What a webhook does.
+/// The kind of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WebhookKind {
     /// Converts custom resources between versions.
@@ -213,7 +214,7 @@ pub struct WebhookDefinition {
     pub container_port: i32,
     /// The container's port, a number or a name.
     pub target_port: Option<Value>,
-    /// What the API server asks about.
+    /// The requests for which the API server calls the webhook.
     pub rules: Option<Vec<Value>>,
     /// Copied.
     pub failure_policy: Option<Value>,
@@ -250,8 +251,8 @@ impl WebhookDefinition {
 
     /// The port of the Service, which is also the one the API server calls.
     ///
-    /// The reference writes 0 into webhook configurations where the bundle names no port, because the default of
-    /// 443 is one that only the API server of ClusterServiceVersions knew.
+    /// Without a port in the bundle the reference implementation writes 0 into webhook configurations, because only the
+    /// CRD of ClusterServiceVersions has the default of 443.
     #[must_use]
     pub(crate) fn service_port(&self) -> i32 {
         if self.container_port == 0 {
@@ -263,7 +264,7 @@ impl WebhookDefinition {
 }
 
 impl PolicyRule {
-    /// What the verbs are limited to, field by field.
+    /// The lists that limit the verbs, by field.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&'static str, &Vec<String>)> {
         let fields = [
             ("apiGroups", &self.api_groups),
@@ -294,7 +295,7 @@ impl ClusterServiceVersion {
         owned.map(|definition| definition.name.as_str())
     }
 
-    /// Whether the API server calls what the deployment serves, so that it needs a certificate.
+    /// Whether the API server calls the deployment, which then needs a certificate.
     #[must_use]
     pub fn is_called(&self, deployment: &str) -> bool {
         let webhooks = self.spec.webhook_definitions.iter().map(|w| &w.deployment_name);

@@ -1,18 +1,18 @@
-//! The files of a bundle, and where in it they are.
+//! The files of a bundle and their paths.
 
 use std::collections::BTreeMap;
 
 /// The files of a bundle: path relative to the bundle's root, with `/` between the parts, to content.
 pub type BundleFiles = BTreeMap<String, Vec<u8>>;
 
-/// The directories of a bundle image that mean something.
+/// The directories of a bundle image.
 pub const DIRECTORIES: [&str; 2] = ["manifests", "metadata"];
 
-/// What the bundle says about itself.
+/// The file with the annotations.
 pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
-/// Facts about the bundle.
+/// The file with the properties.
 pub(crate) const PROPERTIES: &str = "metadata/properties.yaml";
-/// What the bundle needs from others.
+/// The file with the dependencies.
 pub(crate) const DEPENDENCIES: &str = "metadata/dependencies.yaml";
-/// The directory of the objects.
+/// The directory with the manifests.
 pub(crate) const MANIFESTS: &str = "manifests/";

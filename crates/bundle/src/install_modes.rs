@@ -63,7 +63,7 @@ impl FromStr for InstallMode {
     }
 }
 
-/// The install modes an operator supports. Displayed as `AllNamespaces OwnNamespace`, sorted by name.
+/// The install modes of an operator. Displayed as `AllNamespaces OwnNamespace`, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstallModes(BTreeSet<InstallMode>);
 
@@ -93,26 +93,26 @@ impl fmt::Display for InstallModes {
     }
 }
 
-/// The namespaces cannot be watched by this operator.
+/// The operator cannot watch the namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid option(s): invalid target namespaces [{namespaces}]: {reason}")]
 pub struct TargetError {
-    /// The namespaces asked for, separated by blanks.
+    /// The requested namespaces, separated by blanks.
     pub namespaces: String,
-    /// Why they cannot be.
+    /// The reason.
     pub reason: String,
 }
 
-/// The namespaces to watch, known to fit the install modes. All namespaces are the one entry `""`.
+/// The namespaces to watch, which match the install modes. All namespaces are the single entry `""`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetNamespaces(Vec<String>);
 
 impl TargetNamespaces {
-    /// Takes what was asked for, or all namespaces where nothing was and the operator supports that, and checks it
-    /// against the install modes.
+    /// Checks the requested namespaces against the install modes. Without a request, all namespaces are chosen if the
+    /// operator supports that.
     ///
     /// # Errors
-    /// When no namespace is named and there is no default, or when the modes do not allow those named.
+    /// No namespace is requested and there is no default, or the modes do not allow the requested ones.
     pub fn choose(
         modes: &InstallModes,
         install_namespace: &str,
@@ -144,13 +144,13 @@ impl TargetNamespaces {
         matches!(self.0.as_slice(), [only] if only.is_empty())
     }
 
-    /// The namespaces separated by commas, as the annotation `olm.targetNamespaces` wants them.
+    /// The namespaces separated by commas, as in the annotation `olm.targetNamespaces`.
     #[must_use]
     pub fn joined(&self) -> String {
         self.0.join(",")
     }
 
-    /// Targets taken as they are, for rendering a single part of a bundle outside an installation.
+    /// Unchecked targets, to render a part of a bundle outside an installation.
     #[must_use]
     pub fn unchecked(namespaces: Vec<String>) -> Self {
         Self(namespaces)

@@ -1,15 +1,15 @@
 //! registry+v1 bundles: from the files of a bundle to the objects that are applied.
 //!
-//! The way through the crate is the way of a bundle:
+//! The steps:
 //!
 //! 1. [`parse`] reads the files into a [`Bundle`]: annotations, the one ClusterServiceVersion, the custom resource
 //!    definitions, everything else.
-//! 2. [`Bundle::check_support`] says what in it cannot be installed by us, all of it at once.
+//! 2. [`Bundle::check_support`] lists all features that this installation does not support.
 //! 3. [`config`] checks the user's `spec.config.inline` against the schema that follows from the install modes.
 //! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
 //!
-//! [`prepare`] does the four in a row and is what a controller calls. Nothing here touches the file system: a
-//! bundle is a map from path to bytes. Objects stay dynamic, so that no field is lost.
+//! Controllers call [`prepare`], which makes all four. Nothing here touches the file system: a bundle is a map from
+//! path to bytes. Objects stay dynamic, so that no field is lost.
 //!
 //! The tools of authors (lint of a bundle that is not published yet, drafts, entries of catalogs) are in `olm-author`.
 

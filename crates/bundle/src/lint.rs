@@ -1,5 +1,5 @@
-//! Lint: what keeps a bundle from being installed. [`violations`] lists the rules of registry+v1 bundles that a bundle breaks,
-//! [`support`] what this installation does not support.
+//! Lint: the reasons why a bundle cannot be installed. [`violations`] lists the violated rules of registry+v1 bundles,
+//! [`support`] the features that this installation does not support.
 
 mod objects;
 pub mod support;
@@ -9,36 +9,36 @@ use olm_api::text::escape;
 
 use crate::bundle::Bundle;
 
-/// One rule. The order of the variants is the order in which faults are listed.
+/// A rule. Faults are listed in the order of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// Deployments have names of their own.
+    /// Names of deployments are unique.
     DeploymentUniqueness,
     /// Deployment names are DNS-1123 subdomains.
     DeploymentName,
-    /// Custom resource definitions have names of their own.
+    /// Names of custom resource definitions are unique.
     DefinitionUniqueness,
     /// Every owned custom resource definition is in the bundle.
     OwnedDefinitionExists,
     /// The package has a name.
     PackageName,
-    /// Conversion webhooks come only with operators that watch all namespaces and can do nothing else.
+    /// Only operators that support no other mode than all namespaces have conversion webhooks.
     ConversionScope,
     /// Webhooks are served by deployments that exist.
     WebhookDeployment,
-    /// Webhooks of one type have names of their own.
+    /// Names of webhooks of one type are unique.
     WebhookUniqueness,
     /// Webhook names are DNS-1123 subdomains.
     WebhookName,
-    /// A custom resource definition is converted by one webhook.
+    /// At most one webhook converts a custom resource definition.
     ConversionUniqueness,
     /// Converted custom resource definitions are owned.
     ConversionOwned,
-    /// Admission webhooks keep away from everything at once, from our own API and from webhook configurations.
+    /// Admission webhooks do not select all groups, our own API or webhook configurations.
     WebhookRules,
-    /// Additional objects are of a kind that is supported.
+    /// Additional objects are of supported kinds.
     ObjectKind,
-    /// Aggregated APIs have a group and a version, names of their own, and are served by deployments that exist.
+    /// Aggregated APIs have a group, a version and a unique name, and an existing deployment serves them.
     ApiServices,
 }
 
@@ -61,7 +61,7 @@ impl Rule {
         Self::ApiServices,
     ];
 
-    /// Where the bundle breaks this rule.
+    /// The places where the bundle violates the rule.
     #[must_use]
     pub fn check(self, bundle: &Bundle) -> Vec<RuleViolation> {
         let messages = match self {
@@ -90,17 +90,17 @@ impl Rule {
     }
 }
 
-/// A rule is broken.
+/// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RuleViolation {
     /// The rule.
     pub rule: Rule,
-    /// Where and how.
+    /// The place and the fault.
     pub message: String,
 }
 
-/// Every place where the bundle breaks a rule, in the order of the rules; empty when it is sound.
+/// All violations, in the order of the rules; empty for a valid bundle.
 #[must_use]
 pub fn violations(bundle: &Bundle) -> Vec<RuleViolation> {
     Rule::ALL

@@ -1,4 +1,4 @@
-//! What a bundle says about itself beside its manifests: the files in `metadata`, and the labels of its image.
+//! Metadata of a bundle besides its manifests: the files in `metadata`, and the labels of its image.
 
 mod annotations;
 pub(crate) mod dependencies;

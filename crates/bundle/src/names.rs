@@ -1,23 +1,23 @@
 //! Names of generated objects.
 //!
-//! They are part of the contract: a cluster that moves over from the reference implementation must find its
-//! objects again under the very same names, off-by-one included.
+//! They are part of the contract: a cluster that moves over from the reference implementation must find its objects
+//! under the same names, including its off-by-one.
 
 use olm_fbc::check::label::is_label;
 use sha2::{Digest as _, Sha224};
 
 use crate::csv::{PolicyRule, StrategyPermissions};
 
-/// The longest name that the truncation aims at.
+/// The intended maximum length of a name.
 const MAX_NAME: usize = 63;
-/// The longest name that a Service may have.
+/// The maximum length of a Service's name.
 const MAX_SERVICE_NAME: usize = 63;
 const SERVICE_SUFFIX: &str = "service";
 
-/// `base-suffix`, with the base cut where the two would be longer than 63 together.
+/// `base-suffix`, with a shortened base if both together are longer than 63.
 ///
-/// The hyphen is not counted when deciding, so that a base and suffix of exactly 63 give a name of 64. A trailing
-/// `.` or `-` of the cut base stays. Both are so in every cluster that exists.
+/// The hyphen is not counted, so a base and suffix of exactly 63 give a name of 64. A trailing `.` or `-` of the
+/// shortened base stays. Both hold in every existing cluster.
 #[must_use]
 pub(crate) fn join_name(base: &str, suffix: &str) -> String {
     let base = if base.len() + suffix.len() > MAX_NAME {
@@ -34,8 +34,8 @@ pub(crate) fn join_name(base: &str, suffix: &str) -> String {
 
 /// The name of the Service in front of a deployment's webhooks and aggregated APIs.
 ///
-/// Where the reference makes a name that no Service can have (64 characters, or a digit in front), ours is changed as
-/// little as it takes.
+/// If the reference implementation makes an invalid name (64 characters, or a digit in front), ours has the smallest
+/// possible change.
 #[must_use]
 pub fn service_name(deployment: &str) -> String {
     let base = deployment.replace('.', "-");
@@ -50,7 +50,7 @@ pub fn service_name(deployment: &str) -> String {
     format!("{}-{SERVICE_SUFFIX}", base.trim_end_matches('-'))
 }
 
-/// The name of the role and binding made for a permission: the base and a hash of the permission.
+/// The name of the role and binding for a permission: the base and a hash of the permission.
 #[must_use]
 pub fn permission_name(base: &str, permission: &StrategyPermissions) -> String {
     join_name(base, &permission_hash(permission))
@@ -129,7 +129,7 @@ fn base36(bytes: &[u8]) -> String {
     digits.iter().rev().collect()
 }
 
-/// What keeps a text from being a DNS-1123 subdomain, in Kubernetes' words and order; empty when it is one.
+/// Why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
 #[must_use]
 pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
@@ -176,7 +176,7 @@ mod tests {
         );
     }
 
-    /// The name shows the account that every namespace has, the hash is over the permission as the bundle has it.
+    /// The name contains `default`, but the hash covers the permission as written.
     #[test]
     fn the_hash_of_a_permission_without_an_account_is_over_an_empty_name() {
         let rules = r#"[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]"#;

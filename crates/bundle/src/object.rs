@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The items of a list, which lend their kind and version from it where they have none; otherwise the object.
+/// The items of a list, otherwise the object. Items without kind and version take them from the list.
 pub fn flatten(mut value: Value) -> Vec<Value> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let Some(Value::Array(_)) = value.get("items") else {
@@ -29,7 +29,7 @@ pub fn flatten(mut value: Value) -> Vec<Value> {
     items
 }
 
-/// The object's `metadata.name`, or the empty text.
+/// The object's `metadata.name`; empty if absent.
 pub fn object_name(object: &Value) -> &str {
     object
         .pointer("/metadata/name")
@@ -37,12 +37,12 @@ pub fn object_name(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// The string at a JSON pointer; empty where there is none.
+/// The string at a JSON pointer; empty if absent.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The elements of the list at a JSON pointer; none where there is no list.
+/// The list at a JSON pointer; empty if absent.
 pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value
         .pointer(pointer)
@@ -54,16 +54,16 @@ pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 /// Whether objects of a kind live in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// They do, and are put into the install namespace.
+    /// Objects have a namespace, and are put into the install namespace.
     Namespaced,
-    /// They do not, and are left as they are.
+    /// Objects have no namespace, and stay as they are.
     Cluster,
 }
 
-/// The scope of a supported kind; `None` for a kind that a bundle may not bring.
+/// The scope of a supported kind; `None` for a kind that bundles may not contain.
 ///
-/// A VerticalPodAutoscaler is namespaced. The reference takes it for cluster-scoped and applies it to whatever
-/// namespace the author happened to write.
+/// A VerticalPodAutoscaler is namespaced. The reference implementation treats it as cluster-scoped and applies it to
+/// the namespace in the manifest.
 #[must_use]
 pub fn scope(kind: &str) -> Option<Scope> {
     match kind {

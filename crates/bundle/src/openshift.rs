@@ -1,4 +1,4 @@
-//! Minor versions of OpenShift, and how a bundle says the latest one it works on.
+//! Minor versions of OpenShift, and the latest one that a bundle supports.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use olm_version::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A minor version of OpenShift: patch and pre-release never count.
+/// A minor version of OpenShift, without patch and pre-release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MinorVersion {
     /// The number before the dot.
@@ -43,8 +43,8 @@ impl MinorVersion {
         }
     }
 
-    /// The minor version that a cluster of this one updates to. 4.23 and 5.0 are sibling releases: both are
-    /// followed by 5.1.
+    /// The minor version to which a cluster of this version updates. 4.23 and 5.0 are sibling releases: 5.1 follows
+    /// both.
     #[must_use]
     pub fn next(self) -> Self {
         match (self.major, self.minor) {
@@ -56,42 +56,42 @@ impl MinorVersion {
         }
     }
 
-    /// Whether a bundle whose maximum is this one lets the cluster update to `next`.
+    /// Whether a bundle with this maximum allows the cluster to update to `next`.
     pub fn allows(self, next: Self) -> bool {
         next <= self
     }
 }
 
-/// A bundle's maximum cannot be read (reported, never taken for "no limit").
+/// A bundle's maximum cannot be read. This is reported and never treated as unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaximumError {
-    /// A JSON number that is not two numbers around a dot.
+    /// A JSON number that is not `MAJOR.MINOR`.
     #[error("the number {0} is not of the form MAJOR.MINOR")]
     Number(String),
-    /// A JSON string that is not of that form.
+    /// A JSON string that is not `MAJOR.MINOR`.
     #[error("{0:?} is not of the form MAJOR.MINOR or MAJOR.MINOR.PATCH")]
     Text(String),
-    /// Neither a number nor a string.
+    /// Another JSON type.
     #[error("{0} is neither a version in quotes nor a number")]
     Kind(String),
 }
 
-/// Why a bundle's properties do not say it.
+/// Why the maximum cannot be read from a bundle's properties.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
-    /// They are no list of properties.
+    /// They are not a list of properties.
     #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
     Shape(serde_json::Error),
-    /// The one is no version.
+    /// The value is not a version.
     #[error("olm.maxOpenShiftVersion: {0}")]
     Value(MaximumError),
 }
 
-/// The minor versions that a bundle's properties, a JSON list, name as the latest that it works on, highest first; the
-/// first counts. None when it does not say.
+/// The latest supported minor versions in a bundle's properties, a JSON list, highest first. The first counts. Empty if
+/// there are none.
 ///
 /// # Errors
-/// When one of them, or the list, cannot be read.
+/// One of them, or the list, cannot be read.
 pub fn maxima(properties: &str) -> Result<Vec<MinorVersion>, PropertiesError> {
     #[derive(Deserialize)]
     struct Property {
@@ -99,7 +99,7 @@ pub fn maxima(properties: &str) -> Result<Vec<MinorVersion>, PropertiesError> {
         property_type: String,
         value: Option<Box<RawValue>>,
     }
-    // `null` is what a file without properties makes of the list.
+    // A file without properties yields `null`.
     let list: Option<Vec<Property>> = serde_json::from_str(properties).map_err(PropertiesError::Shape)?;
     let absent = || PropertiesError::Value(MaximumError::Kind("null".to_owned()));
     let mut maxima = Vec::new();
@@ -113,11 +113,11 @@ pub fn maxima(properties: &str) -> Result<Vec<MinorVersion>, PropertiesError> {
     Ok(maxima)
 }
 
-/// Reads the value of a property `olm.maxOpenShiftVersion` from its JSON text. The text counts, not the number it
-/// stands for: 4.10 is not 4.1.
+/// Reads the value of a property `olm.maxOpenShiftVersion` from its JSON text. The text matters, not the number: 4.10
+/// is not 4.1.
 ///
-/// A string may be surrounded by blanks and its numbers may have leading zeros; a patch number is read and does not
-/// count. A number may have neither.
+/// A string may have blanks around it and leading zeros in its numbers; a patch number is ignored. A number may have
+/// neither.
 pub fn parse_maximum(raw: &RawValue) -> Result<MinorVersion, MaximumError> {
     let text = raw.get();
     match text.as_bytes().first() {

@@ -18,26 +18,26 @@ use crate::names::go_json;
 use crate::object::{flatten, object_name};
 use crate::reader;
 
-/// Objects of one bundle beyond which it is refused.
+/// The most objects of one bundle.
 const MAX_OBJECTS: usize = 10_000;
 
-/// A bundle cannot be read.
+/// Why a bundle cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// A file or directory that every bundle has is absent.
+    /// A required file or directory is absent.
     #[error("open {0}: file does not exist")]
     Missing(&'static str),
     /// `metadata/annotations.yaml` is not YAML.
     #[error("{ANNOTATIONS} cannot be read")]
     Annotations(#[source] olm_yaml::Error),
-    /// `metadata/annotations.yaml` is not a mapping of annotations.
+    /// `metadata/annotations.yaml` has no mapping of annotations.
     #[error("{ANNOTATIONS} is not a mapping of annotations")]
     NoAnnotations,
-    /// The bundle is of another format.
+    /// The bundle has another format.
     #[error("{0} are not supported, only bundles of media type {REGISTRY_V1:?} are")]
     MediaType(Format),
-    /// `manifests` has directories.
+    /// `manifests` has subdirectories.
     #[error(
         "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: \
          found {0:?}"
@@ -48,51 +48,51 @@ pub enum ParseError {
     Manifest {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         source: olm_yaml::Error,
     },
-    /// A manifest holds something that is no Kubernetes object.
+    /// A manifest is not a Kubernetes object.
     #[error("error parsing objects in {path:?}: {fault}")]
     Object {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// There are more objects than any operator has.
+    /// There are too many objects.
     #[error("the bundle has more than {MAX_OBJECTS} objects")]
     TooManyObjects,
     /// There is no ClusterServiceVersion.
     #[error("no ClusterServiceVersion found in \"manifests\"")]
     NoClusterServiceVersion,
-    /// There are several, and which one counts would be a guess.
+    /// There are several ClusterServiceVersions.
     #[error("a bundle has exactly one ClusterServiceVersion, found {}: {}", .0.len(), escape(&.0.join(", ")))]
     SeveralClusterServiceVersions(Vec<String>),
-    /// Fields of the ClusterServiceVersion have values that they cannot have: which, and what is wrong.
+    /// Fields of the ClusterServiceVersion have invalid values, with all faults.
     #[error("the ClusterServiceVersion cannot be read: {}", escape(&.0.join("; ")))]
     ClusterServiceVersion(Vec<String>),
     /// The annotation `olm.properties` is not JSON.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]
     PropertiesAnnotation(serde_json::Error),
-    /// The annotation `olm.properties` is no list of properties.
+    /// The annotation `olm.properties` is not a list of properties.
     #[error("failed to unmarshal csv.metadata.annotations['olm.properties']: {0}")]
     PropertiesAnnotationContent(PropertyError),
     /// `metadata/properties.yaml` is not YAML.
     #[error("failed to unmarshal {PROPERTIES}: {0}")]
     Properties(olm_yaml::Error),
-    /// `metadata/properties.yaml` is no list of properties.
+    /// `metadata/properties.yaml` is not a list of properties.
     #[error("failed to unmarshal {PROPERTIES}: {0}")]
     PropertiesContent(PropertyError),
-    /// `metadata/dependencies.yaml` is not YAML, so that what the bundle needs is unknown.
+    /// `metadata/dependencies.yaml` is not YAML, so the dependencies are unknown.
     #[error("{DEPENDENCIES} cannot be read: {0}")]
     Dependencies(olm_yaml::Error),
-    /// `metadata/dependencies.yaml` is no list of dependencies.
+    /// `metadata/dependencies.yaml` is not a list of dependencies.
     #[error("{DEPENDENCIES} cannot be read: {0}")]
     DependenciesContent(DependencyError),
 }
 
 impl ParseError {
-    /// The file of the metadata that is no YAML, and why.
+    /// The metadata file that is not YAML, with the error.
     #[must_use]
     pub fn unreadable(&self) -> Option<(&'static str, &olm_yaml::Error)> {
         match self {
@@ -103,7 +103,7 @@ impl ParseError {
         }
     }
 
-    /// A stable name of the reason, for counting.
+    /// The name of the reason in metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -125,11 +125,10 @@ impl ParseError {
     }
 }
 
-/// Reads the files of a bundle. `labels` are those of the image; they fill in what `metadata/annotations.yaml` leaves
-/// out.
+/// Reads the files of a bundle. `labels` are those of the image, which complete `metadata/annotations.yaml`.
 ///
 /// # Errors
-/// When the files are not one registry+v1 bundle.
+/// The files are not exactly one registry+v1 bundle.
 pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<Bundle, ParseError> {
     let annotations = read_annotations(files, labels)?;
     let Objects {
@@ -151,7 +150,7 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
             let list = match &document {
                 Value::Object(fields) => member(fields, "properties").unwrap_or(&Value::Null),
                 Value::Null => &Value::Null,
-                // A list that is not called `properties` must not be lost.
+                // A list under another name than `properties` must not be ignored.
                 _ => return Err(ParseError::PropertiesContent(PropertyError::NotAList)),
             };
             Some(read_properties(list).map_err(ParseError::PropertiesContent)?)
@@ -166,10 +165,10 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
 }
 
 impl Bundle {
-    /// A bundle of objects that are already parsed.
+    /// A bundle from parsed objects.
     ///
     /// # Errors
-    /// When the ClusterServiceVersion has fields of wrong types or an unreadable `olm.properties` annotation.
+    /// The ClusterServiceVersion has fields of wrong types or an unreadable `olm.properties` annotation.
     pub fn from_objects(
         annotations: Annotations,
         csv: &Value,
@@ -208,9 +207,9 @@ impl Bundle {
     }
 }
 
-/// Appends the file's properties to those of the annotation and writes all of them back into the annotation. Without a
-/// file the annotation stays as it is, and without a property it is `null`, to the letter as in the operators that the
-/// reference has installed: another annotation of their Pods would restart them when they are taken over.
+/// Appends the file's properties to those of the annotation and writes all into the annotation. Without a file the
+/// annotation stays; without a property it becomes `null`, exactly as in the operators that the reference
+/// implementation has installed. Another annotation would restart their Pods when they are taken over.
 fn merge_properties(
     csv: &mut ClusterServiceVersion,
     from_file: Option<Vec<Property>>,
@@ -296,7 +295,7 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
         let document = document.map_err(unreadable)?;
         let line = document.line;
         let value = document.into_value().map_err(unreadable)?;
-        // Text between two separators may be nothing but comments.
+        // A document between two separators may consist of comments.
         if value.is_null() {
             continue;
         }
@@ -321,7 +320,7 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
     Ok(())
 }
 
-/// What keeps a document from being an object that could be applied.
+/// Why a document is not an object that can be applied.
 fn object_fault(object: &Value) -> Option<String> {
     let field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let kind = field("kind");

@@ -1,4 +1,4 @@
-//! The whole way from files to objects, for a controller.
+//! From files to objects, in one call for controllers.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,30 @@ use crate::lint::support::{Dependencies, Scopes, Support, Unsupported, Webhooks}
 use crate::parse::{ParseError, parse};
 use crate::render::{CertificateProvider, RenderError, Rendered, render_for};
 
-/// What an extension asks for.
+/// The parameters of an installation.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The namespace to install into.
     pub install_namespace: &'a str,
     /// `spec.config.inline`.
     pub config: Option<&'a Value>,
-    /// Provider of the certificates of webhooks and aggregated APIs; bundles with any are refused without.
+    /// Provider of the certificates of webhooks and aggregated APIs. Without one, bundles with webhooks or aggregated
+    /// APIs are refused.
     pub certificates: Option<CertificateProvider>,
-    /// The name of the operator's OperatorCondition, passed to the operator when set.
+    /// The name of the operator's OperatorCondition, which is passed to the operator if set.
     pub operator_condition: Option<&'a str>,
-    /// The bundle after which roles and bindings are named; this one when none is given.
+    /// The bundle after which roles and bindings are named; this bundle if `None`.
     pub roles_named_after: Option<&'a str>,
-    /// Which install modes may be used.
+    /// Which install modes are supported.
     pub scopes: Scopes,
     /// Whether the user may change the operator's deployments.
     pub deployment_configuration: DeploymentConfiguration,
-    /// Whether the caller looks for what the bundle needs from others.
+    /// Whether the caller evaluates dependencies.
     pub dependencies: Dependencies,
 }
 
 impl<'a> Request<'a> {
-    /// An installation into a namespace, with everything on that needs nothing else.
+    /// An installation into a namespace, with all features that need no further parameter.
     #[must_use]
     pub fn new(install_namespace: &'a str) -> Self {
         Self {
@@ -61,25 +62,25 @@ pub struct Prepared {
     pub ignored: Vec<String>,
 }
 
-/// Why a bundle is not installed.
+/// Why a bundle is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// It cannot be read.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// It has what is not supported here; one line each.
+    /// It has unsupported features, one line each.
     #[error("{}", lines(.0))]
     Unsupported(Vec<Unsupported>),
-    /// The user's configuration does not fit it. Only the user can change that.
+    /// The configuration is invalid. Only the user can change that.
     #[error("invalid ClusterExtension configuration: {error}{advice}")]
     Config {
-        /// What is wrong with it.
+        /// The fault.
         error: ConfigError,
-        /// What may be meant, as a sentence that follows; often empty.
+        /// The advice, a sentence; often empty.
         advice: String,
     },
-    /// It is not sound.
+    /// It cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
 }
@@ -90,7 +91,7 @@ fn lines(found: &[Unsupported]) -> String {
 }
 
 impl Refusal {
-    /// A stable name of the reason, for counting. Where there are several, that of the first.
+    /// The name of the reason in metrics. Of several, the first.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -105,7 +106,7 @@ impl Refusal {
 /// Parses, checks and renders a bundle.
 ///
 /// # Errors
-/// When the bundle cannot be installed as asked, with all true reasons of the first stage that found any.
+/// The bundle cannot be installed with this request. The error has all reasons of the first stage that failed.
 pub fn prepare(
     files: &BundleFiles,
     labels: &BTreeMap<String, String>,

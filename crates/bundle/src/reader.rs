@@ -1,4 +1,4 @@
-//! Values as the decoders of Kubernetes read them, and what in them does not fit.
+//! Values read as the decoders of Kubernetes read them, and the faults in them.
 
 pub mod csv;
 mod misfit;

@@ -1,7 +1,7 @@
-//! From a bundle to the objects that are applied.
+//! From a bundle to objects.
 //!
-//! Each submodule makes one sort of object; [`render`] runs them in their order. Everything is made from the bundle and
-//! the [`Options`] alone, so that rendering twice gives the same.
+//! Each submodule makes one kind of object; [`render`] runs them in order. The result depends only on the bundle and
+//! the [`Options`].
 
 mod api_services;
 pub mod certificates;
@@ -25,7 +25,7 @@ use crate::install_modes::{TargetError, TargetNamespaces};
 use crate::lint::{RuleViolation, violations};
 use unify::Origin;
 
-/// What a bundle is rendered for.
+/// The parameters of rendering.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The namespace the operator runs in.
@@ -34,28 +34,28 @@ pub struct Options {
     pub targets: TargetNamespaces,
     /// Provider of the certificates of webhooks and aggregated APIs.
     pub certificates: Option<CertificateProvider>,
-    /// The name of the operator's OperatorCondition, passed to the operator when set.
+    /// The name of the operator's OperatorCondition, which is passed to the operator if set.
     pub operator_condition: Option<String>,
-    /// The bundle after which roles and bindings are named; this one when none is given.
+    /// The bundle after which roles and bindings are named; this bundle if `None`.
     pub roles_named_after: Option<String>,
-    /// What the user changes about the operator's deployments.
+    /// The changes to the operator's Deployments.
     pub deployment_config: Option<DeploymentConfig>,
 }
 
-/// A bundle cannot be rendered.
+/// Why a bundle cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
-    /// The bundle breaks rules; one line each.
+    /// The bundle violates rules, one line each.
     #[error("{}", lines(.0))]
     Invalid(Vec<RuleViolation>),
-    /// The install modes do not allow the namespaces asked for.
+    /// The install modes do not allow the requested namespaces.
     #[error(transparent)]
     Targets(#[from] TargetError),
-    /// A custom resource definition cannot be converted by a webhook.
+    /// The conversion webhook of a custom resource definition is invalid.
     #[error(transparent)]
     Conversion(#[from] definitions::ConversionError),
-    /// An additional object is of a kind that is not supported.
+    /// An additional object is of an unsupported kind.
     #[error("bundle contains unsupported resource: Name: {}, Kind: {}", escape(.name), escape(.kind))]
     UnsupportedObject {
         /// The object's name.
@@ -63,7 +63,7 @@ pub enum RenderError {
         /// Its kind.
         kind: String,
     },
-    /// Two objects are one and say different things.
+    /// Two objects have the same identity and different content.
     #[error("bundle contains {} \"{}\" more than once, with different content", escape(.kind), escape(.name))]
     Conflict {
         /// The object's kind.
@@ -74,7 +74,7 @@ pub enum RenderError {
 }
 
 impl RenderError {
-    /// A stable name of the reason, for counting.
+    /// The name of the reason in metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -115,7 +115,7 @@ impl Rendered {
     }
 }
 
-/// Chooses the namespaces to watch and renders; [`render`] with the targets still to be checked.
+/// Chooses the namespaces to watch, then calls [`render`].
 ///
 /// # Errors
 /// As [`render`], and when the install modes do not allow the namespaces.
@@ -142,10 +142,10 @@ pub fn render_for(
     generate(bundle, &options)
 }
 
-/// Validates the bundle and makes its objects.
+/// Validates the bundle and renders its objects.
 ///
 /// # Errors
-/// When the bundle breaks a rule, or when a custom resource definition cannot be converted as the bundle says.
+/// The bundle violates a rule, or the conversion webhook of a custom resource definition is invalid.
 pub fn render(bundle: &Bundle, options: &Options) -> Result<Rendered, RenderError> {
     check(bundle)?;
     generate(bundle, options)

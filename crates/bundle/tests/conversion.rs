@@ -13,7 +13,7 @@ use olm_bundle::{Request, prepare};
 use serde_json::Value;
 use support::{fixture, with};
 
-/// The definition as it is rendered, or the refusal; `client` is what its own conversion webhook calls.
+/// The rendered definition or the refusal; `client` is its own conversion webhook.
 fn rendered(client: &str) -> Result<Value, String> {
     let conversion = format!(
         "  scope: Namespaced\n  conversion:\n    strategy: Webhook\n    webhook:\n      conversionReviewVersions: \

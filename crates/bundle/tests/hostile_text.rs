@@ -1,4 +1,4 @@
-//! Whatever a bundle says, messages about it hold it without control characters.
+//! Messages about a bundle contain no control characters.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -62,7 +62,7 @@ fn hostile(files: &BundleFiles) -> Vec<(String, BundleFiles)> {
     all
 }
 
-/// Nothing of the hostile text as it is.
+/// The message does not contain the raw text.
 fn check(place: &str, text: &str) {
     let raw = ["\n---", "\napiVersion", "\u{1b}", "\u{202e}"];
     assert!(!raw.iter().any(|raw| text.contains(raw)), "{place}: {text}");

@@ -1,4 +1,4 @@
-//! What bundles are rendered to.
+//! Rendered objects.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -104,7 +104,7 @@ fn an_operator_that_watches_another_namespace_has_roles_there_for_its_account_he
     assert_eq!(annotations["olm.operatorNamespace"], "kitchen");
 }
 
-/// The reference hashes the permission as the bundle has it, and shows the account that every namespace has.
+/// The reference implementation hashes the permission as written, and names the default account.
 #[test]
 fn a_permission_without_an_account_is_for_the_default_one_under_the_name_of_the_reference() {
     let files = with(
@@ -174,7 +174,7 @@ fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
             {"name": "9090", "port": 9090, "targetPort": "webhook"},
         ])
     );
-    // Where a webhook does not say where its port leads to, that Service does.
+    // The bundle's own Service gives the target port of a webhook without one.
     let files = with(
         fixture("sieve"),
         "manifests/service.yaml",
@@ -277,7 +277,7 @@ fn annotations_describe_the_bundle() {
     assert_eq!(said.default_channel(), Some("stable"));
 }
 
-/// What annotations.yaml says beats the labels of the image, which fill in what it leaves out.
+/// annotations.yaml has precedence over the labels of the image, which complete it.
 #[test]
 fn annotations_beat_labels() {
     let label = |key: &str| format!("operators.operatorframework.io.bundle.{key}");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, items, label, put, text};
 use crate::names;
 
+mod config_map;
 mod duration;
 mod listen;
 mod pod;
@@ -13,6 +14,7 @@ mod registry;
 mod template;
 mod update;
 
+pub use config_map::{ConfigMapContent, config_map_content};
 pub use listen::{Listening, Served, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;

@@ -54,6 +54,13 @@ impl Cluster {
         self.shared(kind, namespace, name).map(Arc::as_ref)
     }
 
+    /// The same where a watch shows it: not one that OLM does not manage, of the kinds where it watches its own only.
+    pub fn get_watched(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        let is_filtered = FILTERED_KINDS.contains(&kind);
+        self.get(kind, namespace, name)
+            .filter(|object| !is_filtered || label(object, names::MANAGED_LABEL) == "true")
+    }
+
     /// The same, to be kept.
     pub fn shared(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.kinds
@@ -215,6 +222,9 @@ mod tests {
         let watched = cluster.watched();
         assert_eq!(watched.of_kind("Role").count(), 1);
         assert_eq!(watched.of_kind("Namespace").count(), 1);
+        assert!(cluster.get_watched("Role", "a", "managed").is_some());
+        assert!(cluster.get_watched("Role", "a", "foreign").is_none());
+        assert!(cluster.get_watched("Namespace", "", "a").is_some());
     }
 
     #[test]

@@ -154,12 +154,12 @@ fn orphans(csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<String> {
     let is_orphan = |found: &&Value| {
         let name = text(found, "/metadata/name");
         let mut owners = items(found, "/metadata/ownerReferences");
-        is_of(found, csv)
+        label(found, names::MANAGED_LABEL) == "true"
+            && is_of(found, csv)
             && owners.any(|owner| text(owner, "/uid") == csv.metadata.uid)
             && !strategy.iter().any(|entry| entry.name == name)
     };
-    let watched = cluster.watched();
-    let orphans = watched
+    let orphans = cluster
         .in_namespace(names::DEPLOYMENT_KIND, &csv.metadata.namespace)
         .filter(is_orphan);
     orphans

@@ -5,6 +5,8 @@
 //! - [`csv`] is about ClusterServiceVersions: what they require, and what a pass over one does;
 //! - [`install`] is about the Deployments of their install strategies;
 //! - [`install_plan`] is about InstallPlans: the steps of a bundle, a pass that carries them out;
+//! - [`operator`] is about Operators: which objects belong to one, and what it says of them;
+//! - [`operator_condition`] is about the conditions by which operators say whether they may be replaced;
 //! - [`operator_group`] is about OperatorGroups: the namespaces they select and the APIs that their members provide;
 //! - [`cluster`] holds the objects that a pass reads;
 //! - [`hash`] makes the hashes in names, labels and annotations;
@@ -22,10 +24,11 @@ pub mod catalog_source;
 pub mod cluster;
 pub mod crds;
 pub mod csv;
-pub mod hash;
 pub mod install;
 pub mod install_plan;
 pub mod names;
+pub mod operator;
+pub mod operator_condition;
 pub mod operator_group;
 pub mod package_manifest;
 pub mod properties;
@@ -33,3 +36,5 @@ pub mod registry;
 pub mod resolve;
 pub mod subscription;
 pub mod wire;
+
+pub use wire::hash;

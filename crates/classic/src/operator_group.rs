@@ -5,6 +5,7 @@
 //! - [`labels`] marks the namespaces that OperatorGroups select;
 //! - [`targets`] and [`install_modes`] are about the namespaces of an OperatorGroup and of its members;
 //! - [`roles`] has the ClusterRoles for users, [`copies`] the copies of members in other namespaces;
+//! - [`tenants`] gives members their rights in the namespaces that are selected;
 //! - [`pass`] brings all of it together.
 
 pub mod apis;
@@ -16,10 +17,11 @@ pub mod pass;
 pub mod roles;
 pub mod surface;
 pub mod targets;
+pub mod tenants;
 
 mod model;
 
-pub use apis::{ApiKey, ApiSet, provided_by};
+pub use apis::{ApiKey, ApiSet, provided_by, required_by};
 pub use model::{OperatorGroup, OperatorGroupSpec, OperatorGroupStatus};
 pub use namespaces::NamespaceSet;
 pub use surface::{ApiDecision, Surface};

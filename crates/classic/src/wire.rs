@@ -4,6 +4,7 @@
 use olm_bundle::names::go_json;
 use serde_json::Value;
 
+pub mod hash;
 pub(crate) mod quantity;
 
 /// The type of a value.

@@ -1,4 +1,4 @@
-//! One object: read, apply, dry run, patch, delete.
+//! Requests for one object: read, apply, dry run, patch, delete.
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ use crate::{discover::Resource, identity::IdentityError};
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where an object is, and as whom it is worked on.
+/// The object of a request and the account that makes it.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// Acts as the account.
+    /// A client with the account's token.
     pub client: &'a Client,
     /// The kind.
     pub resource: &'a Resource,
-    /// The namespace; not looked at when the kind has none.
+    /// The namespace; ignored for cluster-scoped kinds.
     pub namespace: &'a str,
     /// The name.
     pub name: &'a str,
 }
 
-/// Whether an apply is meant.
+/// Whether the API server persists an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// It is.
+    /// It does.
     Yes,
-    /// The server only says what it would do.
+    /// A dry run.
     DryRun,
 }
 
@@ -70,8 +70,8 @@ impl Target<'_> {
         }
     }
 
-    /// A server-side apply that takes over the fields of the body from other managers. The body names the resourceVersion on
-    /// which it insists.
+    /// A server-side apply that takes over the fields of the body from other managers. The body contains the
+    /// resourceVersion that it requires.
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
@@ -79,7 +79,7 @@ impl Target<'_> {
         self.apply_as(names::field_manager::OBJECTS, body, commit).await
     }
 
-    /// The same by another field manager.
+    /// A server-side apply with another field manager.
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
@@ -155,7 +155,7 @@ impl Target<'_> {
         self.send(request).await.map_err(misfit)
     }
 
-    /// A merge patch, which names the resourceVersion on which it insists.
+    /// A merge patch. It contains the resourceVersion that it requires.
     ///
     /// # Errors
     /// The object was not changed, or it is not known whether it was.
@@ -168,7 +168,7 @@ impl Target<'_> {
             .await
     }
 
-    /// Deletes the object if it is as the guard says. `None` when it is gone, else the object that finalizers hold.
+    /// Deletes the object if it matches the guard. `None` if it is gone, otherwise the object that finalizers hold.
     ///
     /// # Errors
     /// The object is not as the guard says, or was not deleted.
@@ -225,7 +225,7 @@ fn written(body: &Value) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(body).map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))
 }
 
-/// Whether what the server answered to a deletion is an object that still exists. Some kinds answer with the object
+/// Whether the answer to a deletion is an object that still exists. For some kinds the server returns the object
 /// although nothing holds it.
 fn still_there(answer: &Value) -> bool {
     let seconds = answer.pointer("/metadata/deletionGracePeriodSeconds");
@@ -234,8 +234,8 @@ fn still_there(answer: &Value) -> bool {
             || seconds.and_then(Value::as_i64).is_some_and(|seconds| seconds > 0))
 }
 
-/// What follows from an error of the client. An unknown kind must be confirmed: the server only has no such
-/// path, which may pass.
+/// The failure of an error of the client. An unknown kind must be confirmed: the server only said that the path does
+/// not exist, which may pass.
 pub fn classify(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) => {
@@ -256,7 +256,7 @@ pub fn classify(error: &kube::Error) -> Failure {
     }
 }
 
-/// The failure of an apply, which the server may also refuse because the object does not fit its kind.
+/// The failure of an apply, which the server may also refuse because the object does not match its schema.
 fn misfit(failure: Failure) -> Failure {
     if dry_run::does_not_fit(failure.code, &failure.reason) {
         return Failure {
@@ -270,11 +270,11 @@ fn misfit(failure: Failure) -> Failure {
 fn kind_of(status: &kube::core::Status) -> FailureKind {
     let details = status.details.as_ref();
     match status.code {
-        // The server's own path is missing, not an object.
+        // The path is missing on the server, not an object.
         404 if status.reason != "NotFound" && details.is_none_or(|details| details.name.is_empty()) => {
             FailureKind::UnknownKind
         }
-        // Of an object that is read or deleted: it does not exist. Of one that is applied: its namespace.
+        // For a read or a deletion the object is missing, for an apply its namespace.
         404 => FailureKind::MissingNamespace,
         409 => FailureKind::Conflict,
         403 if details.is_some_and(|d| {
@@ -291,7 +291,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
     }
 }
 
-/// Whether a refused dry run only says that it could not be made.
+/// Whether a refused dry run only means that a dry run was not possible.
 pub fn cannot_dry_run(failure: &Failure) -> bool {
     failure.kind == FailureKind::Invalid
         && failure.fields.is_empty()

@@ -1,8 +1,8 @@
-//! Which kinds the cluster serves.
+//! The kinds that the cluster serves.
 //!
-//! The table is filled with two requests. A kind that it lacks, or that a caller has reason to doubt, is looked
-//! up in the list of one group in one version: the list of everything lags behind, and does not tell
-//! a kind that is gone from one whose server is down.
+//! Two requests fill the table. A kind that is missing in it, or that a caller doubts, is read again from the discovery
+//! of its group and version: aggregated discovery lags behind, and does not distinguish a removed kind from one whose
+//! server is down.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use crate::identity::is_name;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many groups and versions are remembered as asked for before those that are not asked for any more are forgotten.
+/// The most groups and versions that are remembered. Beyond that, those not used any more are forgotten.
 const MAX_DOCUMENTS: usize = 1000;
 
 /// A kind that the cluster serves.
@@ -28,7 +28,7 @@ pub struct Resource {
     pub api: ApiResource,
     /// Whether its objects have a namespace.
     pub scope: Scope,
-    /// Whether it can be listed and watched.
+    /// Whether it supports list and watch.
     pub watchable: bool,
 }
 
@@ -42,7 +42,7 @@ pub enum Scope {
 }
 
 impl Resource {
-    /// The path of the collection that holds objects of that namespace.
+    /// The path of the collection in a namespace.
     pub fn path(&self, namespace: &str) -> String {
         let root = if self.api.group.is_empty() {
             format!("/api/{}", self.api.version)
@@ -78,18 +78,18 @@ type Kinds = HashMap<String, Arc<Resource>>;
 #[derive(Debug, Default)]
 struct Table {
     served: HashMap<GroupVersion, Kinds>,
-    /// Whether the server's whole list was read.
+    /// Whether aggregated discovery was read.
     filled: bool,
 }
 
-/// The last reading of what the server says of one group in one version.
+/// The last discovery of one group in one version.
 #[derive(Debug)]
 struct Reading {
     began: Instant,
     outcome: Result<(), kube::Error>,
 }
 
-/// One reading at a time, and its outcome for the callers that waited meanwhile.
+/// A lock for one read at a time, with its result for callers that waited.
 type SharedReading = Arc<tokio::sync::Mutex<Option<Reading>>>;
 
 /// The kinds that the cluster serves.
@@ -101,7 +101,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Asks with that client, when first needed.
+    /// A discovery that uses this client when it is first needed.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -111,8 +111,8 @@ impl Discovery {
         }
     }
 
-    /// The kind, or `None` when the cluster does not serve it. That it does may be known from earlier; that it does not
-    /// was said by the server after the call.
+    /// The kind, or `None` if the cluster does not serve it. A known kind may come from the cache; `None` always comes
+    /// from a request made after the call.
     ///
     /// # Errors
     /// The server could not be asked, or the server behind it that should answer.
@@ -125,7 +125,7 @@ impl Discovery {
         self.find_since(group, version, kind, Instant::now()).await
     }
 
-    /// The same for a lookup that began earlier: together with others of the same moment it costs one request.
+    /// As [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
     ///
     /// # Errors
     /// The server could not be asked, or the server behind it that should answer.
@@ -143,8 +143,8 @@ impl Discovery {
         }
     }
 
-    /// Asks the server whatever is known. The server's list of everything may lag behind by seconds, and lacks what a
-    /// server behind it that is down would serve; what it says of one group in one version does neither.
+    /// Asks the server even if the kind is known. Aggregated discovery may lag behind by seconds and lacks the kinds of
+    /// a server that is down; discovery of one group in one version does neither.
     ///
     /// # Errors
     /// The server could not be asked, or the server behind it that should answer.
@@ -158,7 +158,7 @@ impl Discovery {
         self.ask(GroupVersion::new(group, version), kind, asked).await
     }
 
-    /// Has the server asked for this kind when it is needed next.
+    /// Makes the next lookup of this kind ask the server.
     pub fn doubt(&self, api: &ApiResource) {
         let key = GroupVersion {
             group: api.group.clone(),
@@ -174,7 +174,7 @@ impl Discovery {
         table.served.get(key)?.get(kind).cloned()
     }
 
-    /// Reads the server's list of everything, once.
+    /// Reads aggregated discovery, once.
     async fn fill(&self) -> Result<(), kube::Error> {
         let filled = || self.table.read().filled;
         if filled() {
@@ -193,7 +193,7 @@ impl Discovery {
         .await?;
         let mut table = write(&self.table);
         for (key, kinds) in listed(&[core, groups]) {
-            // What was asked for directly is newer.
+            // A direct read is newer.
             table.served.entry(key).or_insert(kinds);
         }
         table.filled = true;
@@ -207,7 +207,7 @@ impl Discovery {
         asked: Instant,
     ) -> Result<Option<Arc<Resource>>, kube::Error> {
         if !is_name(&key.version) || !(key.group.is_empty() || is_name(&key.group)) {
-            // No server has such a group or version, and it might lead elsewhere.
+            // No server has such a group or version, and the text could lead to another path.
             return Ok(None);
         }
         let document = self.document(&key);
@@ -249,7 +249,7 @@ impl Discovery {
         };
         let mut table = write(&self.table);
         if kinds.is_empty() && table.filled {
-            // Catalogs name groups that the cluster does not serve; no trace of them is kept.
+            // Catalogs name groups that the cluster does not serve. They are not cached.
             table.served.remove(key);
         } else {
             table.served.insert(key.clone(), kinds);
@@ -269,7 +269,7 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Res
     })
 }
 
-/// A copy of the error for each caller that waited for the same answer.
+/// A copy of the error for each caller that waited for the same request.
 fn same(error: &kube::Error) -> kube::Error {
     match error {
         kube::Error::Api(status) => kube::Error::Api(status.clone()),
@@ -277,7 +277,7 @@ fn same(error: &kube::Error) -> kube::Error {
     }
 }
 
-/// What the server's list of everything says.
+/// The kinds in aggregated discovery.
 fn listed(lists: &[APIGroupDiscoveryList]) -> HashMap<GroupVersion, Kinds> {
     let mut found: HashMap<GroupVersion, Kinds> = HashMap::new();
     for group in lists.iter().flat_map(|list| &list.items) {
@@ -305,7 +305,7 @@ fn listed(lists: &[APIGroupDiscoveryList]) -> HashMap<GroupVersion, Kinds> {
     found
 }
 
-/// What the server says of one group in one version.
+/// The kinds in the discovery of one group in one version.
 fn kinds(key: &GroupVersion, list: &APIResourceList) -> Kinds {
     let mut kinds = Kinds::new();
     let own = list.resources.iter().filter(|entry| !entry.name.contains('/'));
@@ -323,7 +323,7 @@ fn kinds(key: &GroupVersion, list: &APIResourceList) -> Kinds {
 }
 
 impl GroupVersion {
-    /// Some subresources stand in lists like resources, and have no verb to read with: they are none.
+    /// Some lists contain subresources as resources without a verb to read them. They are left out.
     fn resource(&self, kind: &str, plural: &str, scope: Scope, verbs: &[String]) -> Option<Arc<Resource>> {
         let has = |verb: &str| verbs.iter().any(|v| v == verb);
         has("get").then(|| {
@@ -400,7 +400,7 @@ mod tests {
         (Discovery::new(client), asked)
     }
 
-    /// The list of everything, with one group of an aggregated server that is down.
+    /// Aggregated discovery in which one group of an aggregated API is down.
     fn everything() -> serde_json::Value {
         json!({"items": [
             {"metadata": {"name": "x.io"}, "versions": [{"version": "v1", "freshness": "Stale", "resources": []}]},
@@ -444,7 +444,7 @@ mod tests {
             let before = asked.lock().unwrap().len();
             let again = discovery.find("x.io", "v1", "Foo").await;
             let more = asked.lock().unwrap().len() - before;
-            // Only what is served is remembered.
+            // Only served kinds are cached.
             assert_eq!(
                 (again.is_ok(), more),
                 (expected.is_ok(), usize::from(expected != Ok(true)))

@@ -1,4 +1,4 @@
-//! An API server that answers as a test says.
+//! A fake API server with the answers of a test.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +8,7 @@ use std::{
 use kube::{Client, client::Body};
 use serde_json::Value;
 
-/// A status code and a body: text as it is, all else as JSON.
+/// A status code and a body: a string as it is, any other value as JSON.
 pub type Reply = (u16, Value);
 
 /// `METHOD PATH` of each request.

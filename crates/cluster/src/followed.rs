@@ -1,15 +1,15 @@
-//! The changes that a watch brings, lists included, with what changed or went while the watch was broken.
+//! The changes in a watch, including those that happened while the watch was broken.
 
 use std::collections::HashMap;
 
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
-/// The objects of a watch, each with a note of what matters about it.
+/// The objects of a watch, each with a note about it.
 #[derive(Debug)]
 pub struct Followed<N> {
     known: HashMap<String, N>,
-    /// Those of a list that is not complete.
+    /// The objects of an incomplete list.
     listed: HashMap<String, N>,
 }
 
@@ -18,9 +18,9 @@ pub struct Followed<N> {
 pub struct ObjectChange<N> {
     /// Its name, after its namespace and `/` where it has one.
     pub name: String,
-    /// What was noted before; nothing when it was not known.
+    /// The previous note; `None` for a new object.
     pub before: Option<N>,
-    /// What is noted now; nothing when it is gone.
+    /// The current note; `None` for an object that is gone.
     pub now: Option<N>,
 }
 
@@ -34,7 +34,8 @@ impl<N> Default for Followed<N> {
 }
 
 impl<N: Clone> Followed<N> {
-    /// Takes an event. The changes of a list come when it is complete, since only then a store holds them.
+    /// Handles an event. The changes of a list are returned when it is complete, because only then a store contains
+    /// them.
     pub fn take<K: ResourceExt>(&mut self, event: &Event<K>, note: impl Fn(&K) -> N) -> Vec<ObjectChange<N>> {
         match event {
             Event::Init => {

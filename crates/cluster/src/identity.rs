@@ -1,7 +1,7 @@
 //! Clients that act as a service account.
 //!
-//! All of them share one pool of connections, which carries no credentials of its own; each adds a short-lived token of
-//! its account to every request and gets a new one well before the old one expires.
+//! All clients share one pool of connections without credentials. Each adds a short-lived token of its account to every
+//! request and renews it well before it expires.
 
 use std::{
     collections::HashMap,
@@ -21,11 +21,11 @@ pub use olm_api::names::is_name;
 use olm_platform::{client::counted, metrics::Metrics};
 use parking_lot::{Mutex, MutexGuard};
 
-/// For how long tokens are asked for, in seconds.
+/// The requested lifetime of tokens, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
 /// The part of a token's life after which it is renewed.
 const RENEW_AFTER: f64 = 0.75;
-/// For how long no other token is asked for after one could not be had.
+/// The pause after a failed token request.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Names a service account.
@@ -44,7 +44,7 @@ impl fmt::Display for AccountName {
     }
 }
 
-/// A text is not `NAMESPACE/NAME`.
+/// A text is not of the form `NAMESPACE/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" does not name a service account: NAMESPACE/NAME is expected")]
 pub struct AccountNameError(String);
@@ -63,20 +63,20 @@ impl FromStr for AccountName {
     }
 }
 
-/// Why there is no token of an account.
+/// Why an account has no token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IdentityError {
     /// The account does not exist.
     #[error("service account {account} does not exist: create it by `{}`", create_account(.0), account = .0)]
     AccountMissing(AccountName),
-    /// Not even its namespace exists.
+    /// The namespace does not exist either.
     #[error(
         "namespace {namespace} of service account {account} does not exist: create both by `kubectl create namespace \
          {namespace}` and `{}`",
         create_account(.0), namespace = .0.namespace, account = .0
     )]
     NamespaceMissing(AccountName),
-    /// The controller may not have it.
+    /// The controller may not create a token.
     #[error("no token for service account {account}: {message}")]
     Refused {
         /// The account.
@@ -84,12 +84,12 @@ pub enum IdentityError {
         /// The server's message.
         message: String,
     },
-    /// The server could not be asked.
+    /// The server did not answer.
     #[error("cannot get a token for service account {account}: {message}")]
     Unavailable {
         /// The account.
         account: AccountName,
-        /// Why not.
+        /// The error.
         message: String,
     },
 }
@@ -110,8 +110,8 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// `config` says how to reach the API server; its credentials and credentials in its headers are not used. `own` asks
-    /// for the tokens. Requests are counted in `metrics`.
+    /// `config` says how to reach the API server; credentials in it and in its headers are ignored. `own` requests the
+    /// tokens. `metrics` counts requests.
     ///
     /// # Errors
     /// The configuration does not make a client.
@@ -128,10 +128,10 @@ impl Accounts {
         })
     }
 
-    /// A client that acts as the account, with a token at hand.
+    /// A client with a valid token of the account.
     ///
-    /// Made anew each time: the queue inside a client takes some 12 KiB, which hundreds of accounts that have nothing to do
-    /// should not hold. What is worth keeping, the token and the connections, is shared.
+    /// It is created for each call: the queue in a client takes some 12 KiB, which hundreds of idle accounts should not
+    /// hold. The token and the connections are shared.
     ///
     /// # Errors
     /// [`IdentityError`]
@@ -145,14 +145,14 @@ impl Accounts {
         Ok(self.acting(cell))
     }
 
-    /// Has a token asked for anew the next time: the account is gone, and what was granted to it with it.
+    /// Discards the token because the account is gone, and with it all that was granted to it.
     pub async fn forget_token(&self, account: &AccountName) {
         if let Some(cell) = self.cell_of(account) {
             *cell.state.lock().await = TokenState::default();
         }
     }
 
-    /// Has a token asked for at once the next time if none could be had before. Says whether that is so.
+    /// Allows a token request at once if the last one failed. Returns whether it did.
     pub async fn forget_failure(&self, account: &AccountName) -> bool {
         match self.cell_of(account) {
             Some(cell) => cell.state.lock().await.failed.take().is_some(),
@@ -168,7 +168,7 @@ impl Accounts {
         self.known.lock()
     }
 
-    /// Forgets the accounts of which `used` says no.
+    /// Forgets the accounts for which `used` returns false.
     pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
         self.known().retain(|account, _| used(account));
     }
@@ -219,7 +219,7 @@ struct Token {
 }
 
 impl TokenCell {
-    /// The header with a token that is valid for a while yet.
+    /// The header with a token that is valid for some time.
     async fn header(&self) -> Result<HeaderValue, IdentityError> {
         let mut state = self.state.lock().await;
         let now = Instant::now();
@@ -246,7 +246,7 @@ impl TokenCell {
             }
             Err(error) => {
                 state.failed = Some((now, error.clone()));
-                // The old one is good until it expires.
+                // The old token is used until it expires.
                 state
                     .token
                     .as_ref()
@@ -257,7 +257,7 @@ impl TokenCell {
         }
     }
 
-    /// The server did not accept the token: its account was deleted, or made anew.
+    /// The server rejected the token: the account was deleted or created again.
     async fn reject(&self, header: &HeaderValue) {
         let mut state = self.state.lock().await;
         if state.token.as_ref().is_some_and(|token| token.header == *header) {
@@ -278,7 +278,7 @@ impl TokenCell {
             }),
             ..TokenRequest::default()
         };
-        // The server's clock may differ from ours: only how long it grants counts, from the moment of asking.
+        // The clocks may differ, so only the granted lifetime counts, from the moment of the request.
         let asked = Instant::now();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), &account.namespace);
         let answer = match accounts

@@ -1,15 +1,15 @@
-//! What a controller needs of a Kubernetes cluster. Nothing here knows a kind of ours or decides what is done.
+//! Access to a Kubernetes cluster for controllers. Nothing here knows a kind of ours or decides what to do.
 //!
 //! ```text
 //! identity     one client per service account, with tokens that are renewed
 //! discover     which kinds the cluster serves
-//! permissions  what an account may do
+//! permissions  reviews of what an account may do
 //! apply        read, apply, dry run, patch, delete one object under an account
-//! followed     what a watch says of objects, lists included
+//! followed     the changes in a watch, lists included
 //! list         custom resources, page by page
-//! turns        whose turn it is of objects that are read one by one
-//! rights       what an account needs for objects, and lacks
-//! watch        metadata of managed objects, to see drift at once
+//! turns        a rate limit for objects that must be read one by one
+//! rights       the rights that an account needs for objects, and lacks
+//! watch        metadata watches of managed objects, to see drift at once
 //! ```
 
 pub mod apply;

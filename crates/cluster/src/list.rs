@@ -1,4 +1,4 @@
-//! Custom resources of all namespaces, page by page, each of bounded size.
+//! Custom resources of all namespaces in pages of bounded size.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::identity::is_name;
 
 /// The largest page that is read, in bytes.
 const MAX_PAGE: u64 = 8 << 20;
-/// How many objects a page holds; fewer where they are large.
+/// The objects of a page; fewer if they are large.
 const PAGE: u32 = 100;
 
 /// A resource in one version.
@@ -30,7 +30,7 @@ pub struct Collection<'a> {
     pub plural: &'a str,
 }
 
-/// What of objects is wanted.
+/// The part of objects to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The metadata.
@@ -39,14 +39,14 @@ pub enum Detail {
     Whole,
 }
 
-/// How much may be read.
+/// The most that may be read.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Objects.
     pub objects: usize,
     /// Bytes.
     pub bytes: u64,
-    /// Until when.
+    /// The end of the time.
     pub until: Instant,
 }
 
@@ -176,7 +176,7 @@ pub struct Pages<'a> {
     part: Detail,
     budget: Budget,
     size: u32,
-    /// Where to go on; nothing after the last page.
+    /// The token of the next page; `None` after the last one.
     next: Option<String>,
 }
 
@@ -277,7 +277,7 @@ mod tests {
         let page =
             |next: &str| json!({"metadata": {"continue": next, "remainingItemCount": 5}, "items": [{}, {}]});
         assert_eq!(read((200, page("")), 10).await, (2, End::Complete));
-        // The same page comes again and again.
+        // The same page is returned again and again.
         assert_eq!(read((200, page("x")), 5).await, (6, End::Spent("number")));
         let refused = json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
         let (seen, end) = read((403, refused), 5).await;

@@ -1,7 +1,7 @@
-//! What an account may do, as the API server answers the account itself.
+//! Permission reviews: what the API server allows an account.
 //!
-//! Rules are asked for once per account and namespace; where an authorizer cannot list its rules, what they leave open is
-//! asked one by one. All answers are kept for a while: refusals briefly, so that a right that is given soon counts.
+//! Rules are reviewed once per account and namespace. Where an authorizer cannot list its rules, the open accesses are
+//! reviewed one by one. Answers are cached, refusals only briefly so that a granted right counts soon.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,13 +23,13 @@ use parking_lot::Mutex;
 
 use crate::identity::AccountName;
 
-/// How many rights are asked about at the same time.
+/// The most access reviews at the same time.
 const QUESTIONS_AT_ONCE: usize = 8;
-/// How long a granted right counts.
+/// How long a granted right is cached.
 const GRANTED: Duration = Duration::from_mins(10);
-/// How long a refused right counts.
+/// How long a refused right is cached.
 const REFUSED: Duration = Duration::from_secs(10);
-/// Stands for a namespace that cannot exist, in which only rules for the whole cluster hold.
+/// A namespace that cannot exist, in which only rules for the whole cluster apply.
 const NOWHERE: &str = "*";
 
 /// The subject of a review.
@@ -41,7 +41,7 @@ pub enum Viewer {
     Account(AccountName),
 }
 
-/// A right to objects of a kind.
+/// A right on objects of a kind.
 pub fn right(verb: &str, group: &str, resource: &str, namespace: &str) -> Right {
     Right {
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
@@ -69,17 +69,17 @@ impl<T> Cached<T> {
     }
 }
 
-/// The rules that hold in one place.
+/// The rules of one place.
 #[derive(Debug)]
 struct Rules {
     rules: Vec<PolicyRule>,
     complete: Completeness,
 }
 
-/// A viewer and a namespace; none for the whole cluster.
+/// A viewer and a namespace; `None` for the whole cluster.
 type Place = (Viewer, Option<String>);
 
-/// Asks and remembers.
+/// A cache of permission reviews.
 #[derive(Debug, Default)]
 pub struct Reviews {
     rules: Mutex<HashMap<Place, Cached<Arc<Rules>>>>,
@@ -87,7 +87,7 @@ pub struct Reviews {
 }
 
 impl Reviews {
-    /// What the viewer, whose client is given, lacks of the needs.
+    /// The needed rights that the viewer, whose client is given, lacks.
     ///
     /// # Errors
     /// The server could not be asked.
@@ -143,14 +143,14 @@ impl Reviews {
         Ok(false)
     }
 
-    /// Forgets the reviews of an account, because the server has answered otherwise.
+    /// Forgets the reviews of an account, because the server gave another answer.
     pub fn forget(&self, account: &AccountName) {
         let viewer = Viewer::Account(account.clone());
         self.rules.lock().retain(|(known, _), _| *known != viewer);
         self.answers.lock().remove(&viewer);
     }
 
-    /// Forgets the accounts of which `used` says no.
+    /// Forgets the accounts for which `used` returns false.
     pub fn retain(&self, used: impl Fn(&AccountName) -> bool) {
         let wanted = |viewer: &Viewer| match viewer {
             Viewer::Controller => true,
@@ -160,7 +160,7 @@ impl Reviews {
         self.answers.lock().retain(|viewer, _| wanted(viewer));
     }
 
-    /// The rules that hold in a namespace, or with none in the whole cluster, not older than given.
+    /// The rules of a namespace, or of the whole cluster for `None`, not older than given.
     async fn rules(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! What an account needs on this cluster to apply and remove objects, and what it lacks of that.
+//! The rights that an account needs on this cluster to apply and remove objects, and those that it lacks.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::permissions::{Reviews, Viewer};
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What the account, as which the client acts, lacks for applying and removing the objects.
+/// The rights that the account of the client lacks to apply and remove the objects.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -31,7 +31,7 @@ pub async fn lacking(
     let discovered = discovered(discovery, objects).await?;
     let viewer = Viewer::Account(account.clone());
     let mut roles = Vec::new();
-    // Roles that are bound but not brought matter only where the account may not bind whatever it likes.
+    // Roles that are bound but not among the objects matter only if the account may not bind every role.
     loop {
         let needs = needs(&discovered, &roles, objects);
         let missing = reviews.missing(client, &viewer, &needs).await?;
@@ -49,7 +49,7 @@ pub async fn lacking(
     }
 }
 
-/// Everything that an account needs for applying and removing the objects. The client reads the roles that they bind.
+/// The rights that an account needs to apply and remove the objects. The client reads the roles to which they bind.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -73,7 +73,7 @@ fn needs(discovered: &permissions::Discovery, roles: &[Value], objects: &[&Value
     needed(&absent(objects.iter().copied()), &facts)
 }
 
-/// Objects as if none were there yet.
+/// The objects as if none existed.
 pub fn absent<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Planned<'a>> {
     let planned = objects.into_iter().map(|object| Planned {
         object,
@@ -82,7 +82,7 @@ pub fn absent<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Planned<'
     planned.collect()
 }
 
-/// What discovery says of the kinds of the objects.
+/// The resources of the objects' kinds.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -114,7 +114,7 @@ pub async fn discovered(
     Ok(found)
 }
 
-/// The roles on the cluster that bindings among the objects refer to, as far as the account may read them.
+/// The roles on the cluster to which bindings among the objects refer, if the account may read them.
 async fn bound_roles(discovery: &Discovery, client: &Client, objects: &[&Value]) -> Vec<Value> {
     let text = |object: &Value, pointer: &str| {
         object

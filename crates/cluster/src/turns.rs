@@ -1,5 +1,4 @@
-//! Turns for objects that can only be read one by one: of each kind, an account reads a bounded number in a time,
-//! however many callers share it.
+//! A rate limit for objects that must be read one by one. It holds per account and kind, for all callers together.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -9,15 +8,15 @@ use std::time::{Duration, Instant};
 use crate::discover::Resource;
 use crate::identity::AccountName;
 
-/// How many objects of a kind are read as an account in [`WINDOW`].
+/// The most objects of a kind that are read under an account in a [`WINDOW`].
 pub const READS: usize = 100;
-/// The time in which reads are counted, and after which an object is due again where all have a turn.
+/// The window of the limit, and the time after which an object is read again if the limit allows it.
 pub const WINDOW: Duration = Duration::from_secs(100);
 
-/// Objects of a kind that are read as an account.
+/// Objects of a kind that are read under an account.
 type Group = (AccountName, Arc<Resource>);
 
-/// Takes turns.
+/// The rate limit.
 #[derive(Debug, Default)]
 pub struct Turns {
     groups: Mutex<HashMap<Group, Turn>>,
@@ -27,12 +26,12 @@ pub struct Turns {
 struct Turn {
     /// How many objects each user has.
     objects: HashMap<String, usize>,
-    /// When the last ones were read, oldest first.
+    /// The times of the last reads, oldest first.
     reads: VecDeque<Instant>,
 }
 
 impl Turns {
-    /// What a user has read as an account one by one: how many objects of which kinds.
+    /// Sets which objects a user reads one by one under an account: how many of which kinds.
     pub fn want(&self, user: &str, account: Option<&AccountName>, objects: &[(Arc<Resource>, usize)]) {
         let mut groups = self.lock();
         for turn in groups.values_mut() {
@@ -47,7 +46,7 @@ impl Turns {
         groups.retain(|_, turn| !turn.objects.is_empty());
     }
 
-    /// Whether an object is read now that was read `last`; if so, it counts as read.
+    /// Whether an object that was read `last` may be read now. If so, the read counts.
     pub fn take(&self, account: &AccountName, resource: &Arc<Resource>, last: Instant, now: Instant) -> bool {
         let mut groups = self.lock();
         let Some(turn) = groups.get_mut(&(account.clone(), Arc::clone(resource))) else {
@@ -92,7 +91,7 @@ mod tests {
         })
     }
 
-    /// Reads of all users' objects that are looked at again and again: how many in each time, and how often each.
+    /// Simulates reads of all users' objects: how many in each window, and how often each object.
     fn reads(users: usize, each: usize, looks: u32) -> (Vec<usize>, Vec<u32>) {
         let (turns, resource, account) = (Turns::default(), resource(), "n/a".parse().unwrap());
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! Watches of managed objects' metadata, so that drift is seen at once and nothing needs to be read meanwhile.
+//! Metadata watches of managed objects, which show drift at once without reads.
 //!
-//! One watch serves every extension where the controller may watch a kind; never Secrets. Otherwise the extension's
-//! account watches, in the namespaces where its objects are, or lists now and then where it may not watch. Where neither is
-//! possible, [`Look::Unwatched`] says so and the object is read when it is its turn.
+//! Where the controller may watch a kind, one watch serves every extension; it never covers Secrets. Otherwise the
+//! extension's account watches the namespaces of its objects, or lists them periodically if it may not watch. If
+//! neither is allowed, [`Look::Unwatched`] is returned and the object is read within the rate limit of [`Turns`].
 
 pub mod poll;
 
@@ -30,40 +30,40 @@ use crate::{
     turns::Turns,
 };
 
-/// For how long a kind counts as unwatched after its watch was refused.
+/// How long a kind counts as unwatched after a refused watch.
 const REFUSED: Duration = Duration::from_mins(1);
 
-/// What one user wants watched: objects of a kind in some namespaces.
+/// The objects of a kind that a user needs watched.
 #[derive(Debug, Clone)]
 pub struct Need {
     /// The kind.
     pub resource: Arc<Resource>,
-    /// How many objects there are in each namespace; one empty name for kinds without.
+    /// How many objects each namespace has. Cluster-scoped kinds have one entry with an empty name.
     pub namespaces: BTreeMap<String, usize>,
 }
 
 /// How old the known state of an object may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Not older than watches bring it.
+    /// As recent as a watch is.
     Live,
-    /// A minute or two: what is complete is only kept up.
+    /// A minute or two, for revisions that are complete.
     Recent,
 }
 
-/// What a watch knows of an object.
+/// The state of an object according to a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// It is not watched, or its watch has just begun.
+    /// No watch covers it, or the watch has just begun.
     Unwatched,
-    /// It is not there.
+    /// The object does not exist.
     Absent {
         /// When the objects were listed.
         listed: Instant,
         /// The newest resourceVersion that the watch has brought.
         newest: u64,
     },
-    /// It is there.
+    /// The object exists.
     There {
         /// Its UID.
         uid: String,
@@ -75,10 +75,10 @@ pub enum Look {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     resource: Arc<Resource>,
-    /// `None`: all namespaces.
+    /// `None` for all namespaces.
     namespace: Option<String>,
     viewer: Viewer,
-    /// Listed now and then, not watched.
+    /// Whether the objects are listed periodically instead of watched.
     is_polled: bool,
 }
 
@@ -122,11 +122,11 @@ struct State {
 /// The watched objects, and the objects to reconcile when one changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Managed {
-    /// A label that every managed object carries, whatever its value.
+    /// A label of every managed object, with any value.
     pub label: &'static str,
-    /// Group and version of the kind that owns them.
+    /// Group and version of the owners' kind.
     pub api_version: &'static str,
-    /// The kind that owns them.
+    /// The owners' kind.
     pub kind: &'static str,
 }
 
@@ -141,14 +141,14 @@ pub struct Watches {
     turns: Arc<Turns>,
 }
 
-/// A kind in a namespace, or in all of them.
+/// A kind in a namespace, or in all namespaces.
 type Place = (Arc<Resource>, Option<String>);
 
-/// What a user's watches know.
+/// The watches of a user.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     views: HashMap<Place, Arc<RwLock<View>>>,
-    /// Reads objects that are not watched, one by one.
+    /// The account and rate limit for objects that no watch covers.
     reader: Option<(AccountName, Arc<Turns>)>,
 }
 
@@ -165,20 +165,20 @@ impl Coverage {
         seen.unwrap_or(Look::Unwatched)
     }
 
-    /// Whether it is the turn of an object that is not watched, which was read `last`.
+    /// Whether an object that no watch covers may be read now, after it was read `last`.
     pub fn is_due(&self, resource: &Arc<Resource>, last: Instant) -> bool {
         let reader = self.reader.as_ref();
         reader.is_none_or(|(account, turns)| turns.take(account, resource, last, Instant::now()))
     }
 
-    /// Whether one of the kind that owns managed objects is among the owners of an object; `None` when it is not watched.
+    /// Whether an object has an owner of the given name; `None` if no watch covers it.
     pub fn owns(&self, owner: &str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Option<bool> {
         self.view(resource, namespace, name, |seen, _, _| {
             seen.is_some_and(|seen| seen.owners.iter().any(|known| known == owner))
         })
     }
 
-    /// What a watch knows of an object, when the objects were listed, and the newest resourceVersion.
+    /// The state of an object according to a watch, the time of the list, and the newest resourceVersion.
     fn view<T>(
         &self,
         resource: &Arc<Resource>,
@@ -204,7 +204,7 @@ impl Coverage {
 }
 
 impl Watches {
-    /// `wake` is called with the name of each owner whose objects have changed, or may have.
+    /// `wake` is called with the name of each owner whose objects may have changed.
     pub fn new(
         own: Client,
         managed: Managed,
@@ -223,8 +223,8 @@ impl Watches {
         }
     }
 
-    /// Watches what a user needs and nothing else any longer. The account's client, if there is one, is used where the
-    /// controller may not watch.
+    /// Starts the watches that a user needs and stops those that it no longer needs. The account's client, if given, is
+    /// used where the controller may not watch.
     ///
     /// # Errors
     /// The access review for the watch failed.
@@ -275,7 +275,7 @@ impl Watches {
         Ok(coverage)
     }
 
-    /// Drops what only this user wanted.
+    /// Stops the watches that only this user needs.
     pub fn forget(&self, user: &str) {
         self.turns.want(user, None, &[]);
         let mut state = self.lock();
@@ -289,7 +289,7 @@ impl Watches {
         self.lock().entries.len()
     }
 
-    /// What can be watched or listed, and how many objects are left.
+    /// The keys to watch or list, and how many objects are left over.
     async fn keys(
         &self,
         need: &Need,
@@ -473,7 +473,7 @@ impl Follow {
         }
     }
 
-    /// The kind is gone, or the right to watch it.
+    /// The kind is gone, or the watch is no longer allowed.
     fn ended(&self, code: u16) {
         tracing::debug!(code, "a watch has ended");
         if code == 404 {
@@ -560,12 +560,12 @@ fn newest(objects: &HashMap<ObjectName, Seen>) -> u64 {
     versions.max().unwrap_or(0)
 }
 
-/// A resourceVersion as the number that it is; 0 should it be none.
+/// A resourceVersion as a number; 0 if it is not one.
 pub fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
 }
 
-/// The status that the server answered a watch with.
+/// The status code of a failed watch.
 pub fn code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

@@ -222,7 +222,13 @@ impl Images {
         }
         let of_image: Vec<Digest> = walk.manifests.iter().map(|one| one.digest.clone()).collect();
         for subject in of_image {
-            tags.extend(walk.attached(&subject).await?);
+            tags.extend(walk.signatures(&subject).await?);
+        }
+        // A referrer may have referrers: the description of an image is signed itself.
+        let mut asked = 0;
+        while let Some(subject) = walk.manifests.get(asked).map(|one| one.digest.clone()) {
+            tags.extend(walk.referring(&subject).await?);
+            asked += 1;
         }
         walk.manifests.reverse();
         Ok(Outline {
@@ -530,9 +536,9 @@ impl Walk<'_> {
         Ok(named)
     }
 
-    /// Adds signatures, attestations and referrers of a manifest; gives the tags at which they lie.
-    async fn attached(&mut self, subject: &Digest) -> Result<Vec<(String, Digest)>, MirrorError> {
-        let place = subject.to_string().replace(':', "-");
+    /// Adds what lies at tags for a manifest, such as signatures and attestations; gives the tags.
+    async fn signatures(&mut self, subject: &Digest) -> Result<Vec<(String, Digest)>, MirrorError> {
+        let place = place(subject);
         let mut tags = Vec::new();
         for ending in ATTACHED {
             let tag = format!("{place}.{ending}");
@@ -541,21 +547,22 @@ impl Walk<'_> {
                 tags.push((tag, digest));
             }
         }
-        let referrers = match self.referrers(subject).await? {
-            Some(found) => Some(found),
-            None => self.by_tag(&place).await?,
-        };
-        let Some((bytes, digest)) = referrers else {
-            return Ok(tags);
-        };
-        if let Ok(OciManifest::ImageIndex(index)) = parse_manifest(&bytes)
-            && !index.manifests.is_empty()
-        {
-            self.include(digest.clone(), bytes).await?;
-            // For registries that do not list referrers by themselves.
-            tags.push((place, digest));
-        }
         Ok(tags)
+    }
+
+    /// Adds the referrers of a manifest; gives the tag at which they are listed for registries that do not list them by
+    /// themselves.
+    async fn referring(&mut self, subject: &Digest) -> Result<Option<(String, Digest)>, MirrorError> {
+        let tag = place(subject);
+        let listed = match self.referrers(subject).await? {
+            Some(found) => Some(found),
+            None => self.by_tag(&tag).await?.filter(|(bytes, _)| lists_some(bytes)),
+        };
+        let Some((bytes, digest)) = listed else {
+            return Ok(None);
+        };
+        self.include(digest.clone(), bytes).await?;
+        Ok(Some((tag, digest)))
     }
 
     async fn include(&mut self, digest: Digest, bytes: Bytes) -> Result<(), MirrorError> {
@@ -611,9 +618,20 @@ impl Walk<'_> {
         let wanted = Wanted::Referrers { digest, limit };
         let pinned = self.reference.pin(digest.clone()).reference();
         let found = optional(self.images.fetch(&pinned, access, "the referrers", wanted).await)?;
-        // Some registries answer with a page for people.
-        Ok(found.filter(|(bytes, _)| matches!(parse_manifest(bytes), Ok(OciManifest::ImageIndex(_)))))
+        // Some registries answer with a page for people. An empty list may lack those that were pushed before the
+        // registry listed any.
+        Ok(found.filter(|(bytes, _)| lists_some(bytes)))
     }
+}
+
+/// The tag at which the referrers of a manifest are listed, and with an ending what is attached to it.
+fn place(subject: &Digest) -> String {
+    subject.to_string().replace(':', "-")
+}
+
+/// Whether it is an index with manifests.
+fn lists_some(bytes: &[u8]) -> bool {
+    matches!(parse_manifest(bytes), Ok(OciManifest::ImageIndex(index)) if !index.manifests.is_empty())
 }
 
 /// What is fetched, if it is there. Registries answer an unknown path as they like.

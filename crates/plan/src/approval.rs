@@ -1,5 +1,4 @@
 //! Whether a planned change may begin, given the policies that select its extension and the decision.
-//! Pure.
 
 pub mod window;
 
@@ -18,7 +17,7 @@ use crate::ChangePlan;
 use crate::change::Bundle;
 use crate::definitions::Class;
 
-/// The kind of a change, as `spec.approval` of a ChangePolicy tells kinds apart.
+/// The class of a change, as in `spec.approval` of a ChangePolicy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ChangeClass {
     /// A first installation.
@@ -34,7 +33,7 @@ pub enum ChangeClass {
 }
 
 impl ChangeClass {
-    /// The class of a plan. The way back counts like the way there.
+    /// The class of a plan. A downgrade has the class of the upgrade.
     pub fn of(plan: &ChangePlan) -> Self {
         let Some(installed) = &plan.installed else {
             return Self::Install;
@@ -88,26 +87,26 @@ impl Class {
     }
 }
 
-/// Whether a change gives rights that the bundle did not give before.
+/// Whether a change grants rights that the bundle did not grant before.
 pub fn widens_rights(plan: &ChangePlan) -> bool {
     !plan.rights.gained.is_empty()
 }
 
-/// What holds a change back.
+/// A cause that holds a change back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// A policy cannot be used: nothing is known of what it asks for.
+    /// A policy is invalid, so its conditions are unknown.
     Policy {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The fault.
         why: String,
     },
     /// No user has decided yet.
     Approval,
     /// A user rejected it.
     Rejected(Decision),
-    /// A policy lets no change begin.
+    /// A policy freezes all changes.
     Freeze {
         /// Its name.
         policy: String,
@@ -116,7 +115,7 @@ pub enum Cause {
     Window {
         /// The policy whose window opens last.
         policy: String,
-        /// When that is; `None`: never again.
+        /// The time when it opens; `None` if it never opens again.
         opens: Option<Timestamp>,
     },
 }
@@ -161,19 +160,19 @@ impl Cause {
     }
 }
 
-/// What policies and a decision come to.
+/// The result of the policies and the decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// Whether a policy wants an approval of the change, given or not.
+    /// Whether a policy requires an approval of the change, given or not.
     pub needs_approval: bool,
     /// The approver, if an approval is needed and given.
     pub approver: Option<String>,
-    /// The causes that hold the change back, those that need a user first; empty: it may begin.
+    /// The causes that hold the change back, those that need a user first. If empty, the change may begin.
     pub causes: Vec<Cause>,
 }
 
-/// Decides whether a change may begin at `now`. `policies` are those that select the extension; `decision` is that of the
-/// PendingChange with the digest of this plan, if it is not void.
+/// Decides whether a change may begin at `now`. `policies` are those that select the extension; `decision` is that of
+/// the PendingChange with the digest of this plan, unless it is void.
 pub fn gate<'p>(
     plan: &ChangePlan,
     policies: impl IntoIterator<Item = &'p ChangePolicy>,
@@ -224,7 +223,7 @@ pub fn windows(policy: &ChangePolicy) -> Result<Vec<Window>, WindowError> {
     policy.spec.windows.iter().map(Window::parse).collect()
 }
 
-/// What keeps a policy with these windows closed.
+/// The cause of a policy whose windows are closed.
 fn shut(policy: String, windows: &[Window], now: Timestamp) -> Option<Cause> {
     if windows.is_empty() || windows.iter().any(|window| window.is_open(now)) {
         return None;

@@ -1,4 +1,4 @@
-//! The bundle that a revision is made from, and what of the newest revision the next one inherits.
+//! The bundle of a revision, and what the next revision inherits from the newest one.
 
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::BundleMetadata;
@@ -17,7 +17,7 @@ pub struct BundleIdentity {
 }
 
 impl BundleIdentity {
-    /// What a revision's annotations say.
+    /// The bundle in the annotations of a revision.
     pub fn of(set: &ClusterObjectSet) -> Self {
         let text = |key: &str| set.annotation(key).unwrap_or_default().to_owned();
         Self {
@@ -31,8 +31,8 @@ impl BundleIdentity {
         }
     }
 
-    /// Whether the API server takes it in a status: it does not take a bundle without a name, a version that does not
-    /// begin with a number, or a release that is none.
+    /// Whether the API server accepts the bundle in a status: it needs a name, a version that begins with a number, and
+    /// a valid release.
     pub fn can_be_reported(&self) -> bool {
         let BundleMetadata {
             name,
@@ -47,8 +47,8 @@ impl BundleIdentity {
     }
 }
 
-/// The bundle after which the roles of the wanted bundle are named, when it is another one: that of the first revision of
-/// a line of upgrades. An account that holds rights to these roles by name has them in the next version, too.
+/// The bundle after which the roles of the wanted bundle are named, if it is another one: the bundle of the first
+/// revision in a line of upgrades. An account that holds rights to these roles by name keeps them in the next version.
 pub fn roles_named_after<'a>(
     latest: Option<&'a ClusterObjectSet>,
     wanted: &BundleIdentity,
@@ -60,8 +60,8 @@ pub fn roles_named_after<'a>(
     named.filter(|name| !name.is_empty() && (inherited.is_some() || *name != wanted.metadata.name))
 }
 
-/// The name of the OperatorCondition that the operator of a bundle reads, given the newest revision: content of a bundle
-/// that is there already stays as it is.
+/// The name of the OperatorCondition that the operator reads, given the newest revision. The content of an installed
+/// bundle stays as it is.
 pub fn operator_condition<'a>(
     latest: Option<&'a ClusterObjectSet>,
     bundle: &'a BundleIdentity,
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(operator_condition(latest, &bundle(version)), expected);
         };
         check(None, "1", Some("op.v1"));
-        // Taken over: what runs is not restarted for it.
+        // An operator that is taken over does not restart.
         check(Some(&revision("1", None)), "1", None);
         check(Some(&revision("1", None)), "2", Some("op.v2"));
         check(Some(&revision("1", Some("op.v1"))), "1", Some("op.v1"));

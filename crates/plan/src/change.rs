@@ -1,4 +1,4 @@
-//! Everything that an approver of a change decides on, and a digest over it.
+//! Everything that an approver decides on, with a digest.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::fields::{FieldChange, apply, differences};
 use crate::images::{Images, images};
 use crate::rights::{Grant, RightsChange, given, needed};
 
-/// What a plan is made of. The order of objects has no meaning.
+/// The input of a plan. The order of objects has no meaning.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
     /// The name of the ClusterExtension.
@@ -34,7 +34,7 @@ pub struct Change<'a> {
     pub catalog: &'a str,
     /// Versions of the package between the two, oldest first.
     pub passed: &'a [String],
-    /// What of its objects the extension leaves on the cluster.
+    /// The objects that the extension leaves on the cluster.
     pub uninstall: Uninstall,
     /// Which existing objects the new revision may take over.
     pub adopt: CollisionProtection,
@@ -42,15 +42,15 @@ pub struct Change<'a> {
     pub before: &'a [&'a Value],
     /// The objects as they would be stored.
     pub after: &'a [&'a Value],
-    /// What an account without any right lacks for the objects of the newest revision, and for those to install.
+    /// The rights that an account needs for the objects of the newest revision, and for those to install.
     pub needs: Option<(&'a Missing, &'a Missing)>,
 }
 
-/// What a change does. All but [`ChangePlan::observed`] follows from the two revisions.
+/// The effects of a change. Everything but [`ChangePlan::observed`] follows from the two revisions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangePlan {
-    /// What an approval holds for, see [`ChangePlan::digest`].
+    /// The digest to which an approval is bound, see [`ChangePlan::digest`].
     pub digest: String,
     /// The name of the ClusterExtension.
     pub extension: String,
@@ -67,7 +67,7 @@ pub struct ChangePlan {
     /// The catalog that offers it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub catalog: String,
-    /// Versions that are passed over on the way, oldest first.
+    /// Versions that the change skips, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<String>,
     /// The digests of all objects of the newest revision, and of those to install.
@@ -76,32 +76,32 @@ pub struct ChangePlan {
     pub adopt: CollisionProtection,
     /// How the objects differ.
     pub objects: Objects,
-    /// Rights of operators and users.
+    /// Rights that the bundle grants to operators and users.
     pub rights: RightsChange,
     /// Rights that the account needs. They depend on how the cluster serves the kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account_rights: Option<RightsChange>,
-    /// How grave the changes of definitions are.
+    /// The severity of the changes of definitions.
     pub definitions_class: Class,
-    /// Definitions that come, change or go.
+    /// Definitions that are added, changed or removed.
     pub definitions: Vec<DefinitionChange>,
     /// Container images.
     pub images: Images,
-    /// What the cluster says at the moment.
+    /// The state of the cluster.
     pub observed: Observed,
 }
 
-/// What a cluster says at the moment. It is no part of the digest.
+/// The state of a cluster when the plan was made. It is not part of the digest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observed {
-    /// Rights that the account lacks; none when it was not asked.
+    /// Rights that the account lacks; none if they were not reviewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rights: Option<Vec<Grant>>,
-    /// What the definitions that the cluster has say against the new ones.
+    /// Findings of the new definitions compared with those on the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// What could not be found out.
+    /// Facts that could not be determined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -147,13 +147,13 @@ pub struct Content {
 /// How the objects of two revisions differ; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Objects {
-    /// Objects that the new revision has besides.
+    /// Objects that only the new revision has.
     pub added: Vec<AddedObject>,
-    /// Objects that are in both and not the same.
+    /// Objects that both have and that differ.
     pub changed: Vec<ChangedObject>,
     /// Objects that are deleted.
     pub removed: Vec<ObjectName>,
-    /// Objects that the new revision lacks and that stay on the cluster.
+    /// Objects that only the old revision has and that stay on the cluster.
     pub left: Vec<ObjectName>,
     /// How many objects stay as they are.
     pub unchanged: usize,
@@ -182,7 +182,7 @@ impl Serialize for ObjectName {
     }
 }
 
-/// An object that comes.
+/// An object that is added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AddedObject {
     /// Its name.
@@ -234,9 +234,10 @@ impl ChangePlan {
         plan
     }
 
-    /// The digest that an approval is bound to: over the bundle, the account, all objects of the old and of the new
-    /// revision, which of them are removed or left, which existing objects may be taken over, the rights that they give, the images and the class of the changes of definitions. What the cluster says
-    /// at the moment, counts of objects and rights that depend on discovery are no part of it.
+    /// The digest to which an approval is bound. It covers the bundle, the account, all objects of the old and the new
+    /// revision, which of them are removed or left, which existing objects may be taken over, the rights that the
+    /// objects grant, the images and the class of the changes of definitions. It does not cover the state of the
+    /// cluster, counts of objects and rights that depend on discovery.
     pub fn digest(&self) -> String {
         let fields = [
             ("bundle", json!(self.wanted)),
@@ -253,8 +254,8 @@ impl ChangePlan {
         digest_of(&fields.collect::<Map<_, _>>())
     }
 
-    /// Whether nothing is different from the newest revision: neither bundle nor objects nor account. The reference of the image does
-    /// not count, which may be by tag there.
+    /// Whether bundle, objects and account are those of the newest revision. The reference of the image does not count,
+    /// because it may have been a tag.
     pub fn is_empty(&self) -> bool {
         let named = |bundle: &Bundle| {
             let Bundle {
@@ -271,7 +272,7 @@ impl ChangePlan {
             && self.installed_account.as_ref() == Some(&self.account)
     }
 
-    /// The objects once the change is made to `before`, each as [`comparable`] gives it: what a plan promises.
+    /// The objects after the change is made to `before`, each in the form of [`comparable`].
     pub fn apply(&self, before: &[&Value]) -> BTreeMap<ObjectId, Value> {
         let mut objects = all_comparable(before);
         for id in self.objects.removed.iter().chain(&self.objects.left) {
@@ -287,7 +288,7 @@ impl ChangePlan {
         objects
     }
 
-    /// Puts in how many objects there are of the definitions' kinds, by the names of the definitions.
+    /// Sets how many objects of the definitions' kinds exist, by the names of the definitions.
     pub fn count(&mut self, counts: &BTreeMap<String, u64>) {
         for definition in &mut self.definitions {
             definition.objects = counts.get(&definition.name).copied();
@@ -295,13 +296,13 @@ impl ChangePlan {
     }
 }
 
-/// An object as plans compare and show it: without what a cluster adds to it and without the marks of its revision, the
-/// values of Secrets hidden. Its identity has no version.
+/// An object in the form that plans compare and show: without fields that a cluster adds, without the marks of its
+/// revision, and with hidden values of Secrets. Its identity has no version.
 pub fn comparable(object: &Value) -> (ObjectId, Value) {
     (identified(object).0, shown(unmarked(object)))
 }
 
-/// Objects as plans compare and show them.
+/// Objects in the form that plans compare and show.
 pub fn all_comparable(objects: &[&Value]) -> BTreeMap<ObjectId, Value> {
     objects.iter().map(|object| comparable(object)).collect()
 }

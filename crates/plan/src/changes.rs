@@ -12,15 +12,15 @@ use crate::content::{identified, unmarked_bytes};
 /// How the objects of two revisions differ; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Objects that the new revision has besides.
+    /// Objects that only the new revision has.
     pub added: Vec<ObjectId>,
-    /// Objects that are in both and not the same.
+    /// Objects that both have and that differ.
     pub changed: Vec<ObjectId>,
-    /// Objects that the new revision lacks.
+    /// Objects that only the old revision has.
     pub removed: Vec<ObjectId>,
 }
 
-/// Compares two revisions. Marks that every revision has of its own do not count.
+/// Compares two revisions. Marks of a revision do not count.
 pub fn changes<'v>(
     before: impl IntoIterator<Item = &'v Value>,
     after: impl IntoIterator<Item = &'v Value>,
@@ -42,7 +42,7 @@ pub fn changes<'v>(
 }
 
 impl Changes {
-    /// Whether the object is one that is added or changed.
+    /// Whether the object is added or changed.
     pub fn touches(&self, object: &Value) -> bool {
         let (id, _) = identified(object);
         self.added.binary_search(&id).is_ok() || self.changed.binary_search(&id).is_ok()
@@ -50,7 +50,7 @@ impl Changes {
 }
 
 impl fmt::Display for Changes {
-    /// `adds 1 object (…), changes 2 objects (…), removes none`, the objects named as far as they are few.
+    /// `adds 1 object (…), changes 2 objects (…), removes none`. Objects are named if there are few.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lists = [
             ("adds", &self.added),

@@ -1,4 +1,5 @@
-//! What of an object counts when two revisions are compared: what the bundle says, not what a cluster adds.
+//! The part of an object that counts when two revisions are compared: the fields from the bundle without those that a
+//! cluster adds.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +9,14 @@ use olm_rollout::object::ObjectId;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// What stands in the place of a Secret's value.
+/// The placeholder for the value of a Secret.
 const HIDDEN: &str = "(hidden)";
 /// Fields of a Secret with confidential values.
 const SECRET_FIELDS: [&str; 2] = ["data", "stringData"];
-/// Fields of metadata that a bundle decides.
+/// The fields of metadata that a bundle sets.
 const OWN_METADATA: [&str; 4] = ["annotations", "labels", "name", "namespace"];
 
-/// An object by its identity, whichever version of its kind it is written in.
+/// An object by its identity, without the version of its kind.
 pub(crate) fn identified(object: &Value) -> (ObjectId, &Value) {
     let mut id = ObjectId::of(object);
     id.version.clear();
@@ -24,14 +25,14 @@ pub(crate) fn identified(object: &Value) -> (ObjectId, &Value) {
 
 /// Annotations that kubectl adds.
 const OF_TOOLS: [&str; 1] = [annotation::LAST_APPLIED];
-/// The same, and the marks that every revision has of its own.
+/// The same, and the marks of a revision.
 const MARKS: [&str; 3] = [
     annotation::LAST_APPLIED,
     annotation::BUNDLE_VERSION,
     annotation::PACKAGE_NAME,
 ];
 
-/// An object without what the API server adds to one that is applied, and without these annotations.
+/// An object without fields that the API server adds, and without these annotations.
 fn stripped(object: &Value, annotations: &[&str]) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -48,15 +49,15 @@ fn stripped(object: &Value, annotations: &[&str]) -> Value {
     object
 }
 
-/// The canonical form of what a bundle says of an object, without the marks of its revision.
+/// The canonical form of an object from a bundle, without the marks of its revision.
 pub(crate) fn unmarked_bytes(object: &Value) -> Vec<u8> {
     canonical::to_vec(&stripped(object, &MARKS))
 }
 
-/// What a bundle says of an object without the marks of its revision, numbers as they are stored.
+/// An object from a bundle without the marks of its revision, with numbers as the API server stores them.
 pub(crate) fn unmarked(object: &Value) -> Value {
     let object = stripped(object, &MARKS);
-    // What is nested too deeply to be read again is compared as it is.
+    // A value that is nested too deeply for the parser is compared as it is.
     serde_json::from_slice(&canonical::to_vec(&object)).unwrap_or(object)
 }
 
@@ -71,12 +72,12 @@ pub(crate) fn is_hidden(field: &str) -> bool {
     SECRET_FIELDS.contains(&field)
 }
 
-/// What is shown in the place of a hidden value.
+/// The placeholder for a hidden value.
 pub(crate) fn hidden() -> Value {
     Value::from(HIDDEN)
 }
 
-/// The object as it may be shown: the values of a Secret are hidden.
+/// The object with the values of a Secret hidden.
 pub(crate) fn shown(mut object: Value) -> Value {
     if is_secret(&object) {
         for field in SECRET_FIELDS {

@@ -1,4 +1,4 @@
-//! What a change does to custom resource definitions, and with them to what users have stored.
+//! The effect of a change on custom resource definitions and on stored objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::content::unmarked_bytes;
 
-/// How grave the changes of all definitions are. It follows from the two revisions alone, so that it stays what it is
-/// while users write objects.
+/// The severity of the changes of all definitions. It depends only on the two revisions, so it does not change while
+/// users write objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Class {
-    /// No definition comes, goes or changes.
+    /// No definition is added, removed or changed.
     #[default]
     None,
-    /// What users have stored stays valid.
+    /// Stored objects stay valid.
     Safe,
-    /// Objects of users may become invalid or lose fields, or are deleted with their definition.
+    /// Stored objects may become invalid, lose fields, or be deleted with their definition.
     Breaking,
 }
 
-/// What happens to a definition.
+/// The change of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Fate {
-    /// It comes.
+    /// It is added.
     Added,
     /// It changes.
     Changed,
@@ -36,23 +36,23 @@ pub enum Fate {
     Left,
 }
 
-/// A definition that does not stay as it is.
+/// A definition that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DefinitionChange {
     /// Its name.
     pub name: String,
-    /// What happens to it.
+    /// The change.
     pub fate: Fate,
-    /// What may break objects that users have stored, compared with the old revision.
+    /// Findings that may break stored objects, compared with the old revision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// How many objects of its kind there are; none when that is not known.
+    /// How many objects of its kind exist; none if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
 }
 
-/// What the change does to the definitions among the objects; `is_left` where what the new revision lacks stays on the
-/// cluster.
+/// The changes of the definitions among the objects. With `is_left`, definitions that the new revision lacks stay on
+/// the cluster.
 pub fn definitions(before: &[&Value], after: &[&Value], is_left: bool) -> (Class, Vec<DefinitionChange>) {
     let (old, new) = (named(before), named(after));
     let mut changes = Vec::new();
@@ -93,8 +93,8 @@ fn is_same(before: &Value, after: &Value) -> bool {
     unmarked_bytes(before) == unmarked_bytes(after)
 }
 
-/// What is unsafe about the change, whatever the policy of the extension says. Objects may be stored in the version in
-/// which the old definition stores them; where they can be migrated, that version may go.
+/// The unsafe changes, whatever the policy of the extension allows. Objects may be stored in the storage version of the
+/// old definition; if they can be migrated, that version may go.
 fn findings(before: &Value, after: &Value) -> Vec<String> {
     let mut before = before.clone();
     let versions = before.pointer("/spec/versions").and_then(Value::as_array);
@@ -127,7 +127,7 @@ impl<'v> DefinedKinds<'v> {
         Self(kinds.collect())
     }
 
-    /// Whether an object is a definition, or of a kind that one of these defines: what an extension may keep.
+    /// Whether an object is a definition, or of a kind that one of these defines. An extension can keep such objects.
     pub(crate) fn concern(&self, id: &ObjectId) -> bool {
         (id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition")
             || self.0.contains(&(id.group.as_str(), id.kind.as_str()))

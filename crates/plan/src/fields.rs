@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::content::{hidden, is_hidden, is_secret};
 
-/// Fields inside one another below which values are compared as a whole.
+/// The deepest field that is compared by itself. Deeper values are compared as a whole.
 const MAX_DEPTH: usize = 100;
 
-/// One part of the way to a field.
+/// A step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A field of an object.
@@ -22,7 +22,7 @@ pub enum Step {
     Index(usize),
 }
 
-/// The way to a field, as `spec.containers[name=manager].image`.
+/// The path to a field, `spec.containers[name=manager].image`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Path(pub Vec<Step>);
 
@@ -52,18 +52,18 @@ impl Serialize for Path {
 /// A field that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FieldChange {
-    /// Where it is.
+    /// The path.
     pub path: Path,
-    /// What it was; none when it was not there.
+    /// The old value; none if the field is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// What it becomes; none when it goes.
+    /// The new value; none if the field is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// How an object changes. Lists whose entries have names are compared by name, as far as that keeps their order; the
-/// values of Secrets are not in the result, only that they differ.
+/// The differences between two versions of an object. Lists whose entries have names are compared by name, if that
+/// preserves their order. For Secrets the result contains that values differ, not the values.
 pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut differ = Differ {
         path: Vec::new(),
@@ -92,7 +92,7 @@ impl Differ {
             self.is_secret && matches!(self.path.first(), Some(Step::Key(field)) if is_hidden(field));
         let shown = |value: Option<&Value>| {
             value.map(|value| match value {
-                // The keys are no secret.
+                // The keys are not confidential.
                 Value::Object(entries) if is_hidden => {
                     entries.keys().map(|key| (key.clone(), hidden())).collect()
                 }
@@ -160,7 +160,7 @@ impl Differ {
     }
 }
 
-/// The names of all entries of a list; none when one has no name, or two have the same.
+/// The names of all entries of a list; none if an entry has no name, or two have the same.
 fn names(list: &[Value]) -> Option<Vec<&str>> {
     let names: Option<Vec<&str>> = list.iter().map(|entry| entry.get("name")?.as_str()).collect();
     let names = names?;
@@ -168,7 +168,7 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
     (different.len() == names.len()).then_some(names)
 }
 
-/// The object after these changes: what [`differences`] means. A change that does not fit the object is left out.
+/// The object after these changes: the reverse of [`differences`]. A change that does not fit the object is ignored.
 pub fn apply(mut object: Value, changes: &[FieldChange]) -> Value {
     for change in changes {
         if let Some((last, way)) = change.path.0.split_last() {

@@ -1,4 +1,4 @@
-//! What became of the revisions of an extension, as far as they are kept.
+//! The history of an extension: its revisions and how each ended, as far as they are kept.
 
 use std::cmp::Ordering;
 
@@ -22,9 +22,9 @@ pub struct Entry {
     pub revision: i64,
     /// The name of its ClusterObjectSet.
     pub name: String,
-    /// What it is, or how it ended.
+    /// Its state, or how it ended.
     pub state: State,
-    /// The revision that took its place, or is about to.
+    /// The revision that replaced it, or is about to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor: Option<Successor>,
     /// The bundle that it was made from.
@@ -41,32 +41,32 @@ pub struct Entry {
     /// When it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
-    /// When all of it was available for the first time; none when it never was.
+    /// When all of it was available for the first time; none if it never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<Time>,
-    /// When nothing of it was left.
+    /// When its last object was gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
 }
 
-/// What a revision is, or how it ended.
+/// The state of a revision, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum State {
     /// It is installed.
     Installed,
-    /// It is on its way.
+    /// It is rolling out.
     RollingOut,
-    /// It took longer than allowed, or a user must change something first.
+    /// It exceeded its deadline, or a user must act first.
     Failed,
     /// It is deleted.
     Deleting,
-    /// A newer version took its place.
+    /// A newer version replaced it.
     Upgraded,
-    /// An older version took its place.
+    /// An older version replaced it.
     RolledBack,
-    /// The same version took its place, with other objects or under another account.
+    /// The same version replaced it, with other objects or under another account.
     Replaced,
-    /// It never was available, and another revision took its place.
+    /// Another revision replaced it before it was available.
     NeverAvailable,
 }
 
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// A revision that takes the place of another.
+/// A revision that replaces another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Successor {
     /// Its number.
@@ -106,8 +106,8 @@ pub fn history(sets: &[ClusterObjectSet]) -> Vec<Entry> {
     entries.collect()
 }
 
-/// Of newer revisions, newest first, the one that took the place of what was before them: the first that was available,
-/// else the first.
+/// The revision that replaced an older one, given the newer ones, newest first: the first that was available, otherwise
+/// the first.
 fn successor<'s>(newer: &[&'s ClusterObjectSet]) -> Option<&'s ClusterObjectSet> {
     let available = newer.iter().rfind(|set| is_true(set.conditions(), SUCCEEDED));
     available.or(newer.last()).copied()
@@ -170,7 +170,7 @@ fn version(set: &ClusterObjectSet) -> &str {
     set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default()
 }
 
-/// The order of recorded versions; those that are none count as the same.
+/// The order of recorded versions. Invalid versions are equal.
 fn newer(left: &str, right: &str) -> Ordering {
     match (parse_version(left), parse_version(right)) {
         (Ok(left), Ok(right)) => left.cmp(&right),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Where the kinds that run Pods describe them.
+/// The paths of Pod specifications in the kinds that run Pods.
 const POD_SPECS: [&str; 3] = [
     "/spec/template/spec",
     "/spec/jobTemplate/spec/template/spec",
@@ -25,14 +25,14 @@ const WORKLOADS: [&str; 8] = [
 /// The prefix of the environment variables that give an operator its operand images.
 const RELATED: &str = "RELATED_IMAGE_";
 
-/// Which images come, go and stay.
+/// The images that are added, removed and kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Images {
-    /// Those that only the new revision has.
+    /// Images that only the new revision has.
     pub added: BTreeSet<String>,
-    /// Those that only the old revision has.
+    /// Images that only the old revision has.
     pub removed: BTreeSet<String>,
-    /// Those that both have.
+    /// Images that both have.
     pub kept: BTreeSet<String>,
 }
 
@@ -46,7 +46,7 @@ pub fn images(before: &[&Value], after: &[&Value]) -> Images {
     }
 }
 
-/// The images that containers run, and those that operators are given to run.
+/// The images of containers, and those in variables `RELATED_IMAGE_…`.
 fn of(objects: &[&Value]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for object in objects {

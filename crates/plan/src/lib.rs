@@ -1,7 +1,7 @@
-//! What a change of an extension does, before anything is done: bundles become phases of objects ([`phases`]), two
-//! revisions become a list of differences ([`changes`], [`fields`]), and everything that an approver decides on becomes a
-//! [`ChangePlan`] with a digest. [`approval`] says whether it may begin. [`history`] tells how revisions ended, [`uninstall`]
-//! what a deletion removes.
+//! The effects of a change of an extension, before it is made. Bundles become phases of objects ([`phases`]), two
+//! revisions become a list of differences ([`changes`], [`fields`]), and everything that an approver decides on becomes
+//! a [`ChangePlan`] with a digest. [`approval`] decides whether it may begin, [`history`] returns how revisions ended,
+//! [`uninstall`] what a deletion removes.
 //!
 //! operator-controller applies what these functions render, and the command line shows it; both call the same code.
 

@@ -25,13 +25,13 @@ pub struct Group {
     pub objects: Vec<Value>,
 }
 
-/// Why objects do not fit a revision.
+/// Why objects do not fit into a revision.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PhasesError {
     /// A rendered object is not an object with a kind and a name.
     #[error("the bundle holds something that is not a Kubernetes object: {0}")]
     NotAnObject(String),
-    /// There are too many.
+    /// There are too many objects.
     #[error(
         "the bundle's {objects} objects need {phases} phases, more than the {PHASES} that a ClusterObjectSet can hold ({PHASE_OBJECTS} objects each)"
     )]
@@ -43,8 +43,8 @@ pub enum PhasesError {
     },
 }
 
-/// The phases in the order they are applied, with the group and kind of what belongs to them. What is not listed
-/// belongs to `deploy`.
+/// The phases in the order in which they are applied, with the group and kind of their objects. Other objects belong to
+/// `deploy`.
 const ORDER: &[(&str, &[(&str, &str)])] = &[
     ("namespaces", &[("", "Namespace")]),
     (
@@ -119,7 +119,7 @@ const DEPLOY: &str = "deploy";
 /// Group and kind by which aggregated APIs are registered.
 const API_SERVICE: (&str, &str) = ("apiregistration.k8s.io", "APIService");
 
-/// What the objects of a bundle are marked with.
+/// The labels and annotations of a bundle's objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks<'a> {
     /// The ClusterExtension's name.
@@ -130,8 +130,8 @@ pub struct Marks<'a> {
     pub version: &'a str,
 }
 
-/// Cleans the objects, marks them and sorts them into phases; a phase of more than 50 is split (`deploy`, `deploy-2`).
-/// Where that makes too many phases, the objects fill them one after the other, in the same order.
+/// Cleans the objects, marks them and sorts them into phases. A phase of more than 50 objects is split (`deploy`,
+/// `deploy-2`). If that makes too many phases, the objects fill the phases one after the other, in the same order.
 pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, PhasesError> {
     let total = objects.len();
     let mut sorted: BTreeMap<usize, BTreeMap<ObjectId, Vec<Value>>> = BTreeMap::new();
@@ -173,7 +173,7 @@ pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, Phase
     Ok(groups)
 }
 
-/// The same objects in as few phases as can hold them, each named after the first phase that it holds objects of.
+/// The same objects in as few phases as possible, each named after the phase of its first object.
 fn packed(groups: Vec<Group>) -> Vec<Group> {
     let mut full: Vec<Group> = Vec::new();
     for Group { name, objects } in groups {
@@ -196,7 +196,7 @@ fn position(id: &ObjectId) -> usize {
     ORDER.iter().position(holds).or_else(deploy).unwrap_or_default()
 }
 
-/// The object without what the API server or kubectl adds, and with our labels and annotations.
+/// The object without fields that the API server or kubectl adds, and with our labels and annotations.
 fn clean(object: Value, marks: Marks<'_>) -> Result<Value, PhasesError> {
     let Value::Object(mut object) = object else {
         return Err(not_an_object(&object));
@@ -230,7 +230,7 @@ fn clean(object: Value, marks: Marks<'_>) -> Result<Value, PhasesError> {
     Ok(Value::Object(object))
 }
 
-/// Takes the map of that name out; an empty one when it is absent or something else.
+/// Removes the map with that name and returns it; empty if it is absent or not a map.
 fn texts(metadata: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
     match metadata.remove(key) {
         Some(Value::Object(map)) => map,
@@ -242,8 +242,8 @@ fn not_an_object(value: &Value) -> PhasesError {
     PhasesError::NotAnObject(value.to_string().chars().take(100).collect())
 }
 
-/// When objects of the kinds that need time count as ready. Aggregated APIs are asked about only where there are any, so
-/// that other revisions stay as they are.
+/// The probes for kinds that become ready over time. Probes of aggregated APIs are added only if there are any, so that
+/// other revisions do not change.
 pub fn probes(groups: &[Group]) -> Vec<ProgressionProbe> {
     let api = |object: &Value| object.get("kind").and_then(Value::as_str) == Some(API_SERVICE.1);
     let apis = groups.iter().flat_map(|group| &group.objects).any(api);
@@ -290,7 +290,7 @@ pub fn probes(groups: &[Group]) -> Vec<ProgressionProbe> {
         ),
         ("", "Namespace", vec![phase("Active")]),
         ("", "PersistentVolumeClaim", vec![phase("Bound")]),
-        // Stateful sets have no condition `Available`.
+        // A StatefulSet has no condition `Available`.
         (
             "apps",
             "StatefulSet",

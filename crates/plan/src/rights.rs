@@ -1,4 +1,4 @@
-//! Which rights a bundle gives to its operator and to others, and how a change widens or narrows them.
+//! The rights that a bundle grants to its operator and to others, and how a change widens or narrows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,39 +7,39 @@ use olm_preflight::rules::{Access, PolicyRule};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Accesses that are compared one by one. Where there are more, a rule that is new counts as a whole.
+/// The most accesses that are compared one by one. Beyond that, a new rule counts as a whole.
 const MAX_ACCESSES: usize = 50_000;
-/// Accesses times the rules that they are held against.
+/// The most comparisons of an access with a rule.
 const MAX_CHECKS: usize = 2_000_000;
-/// Before the name of the ClusterRole to which Kubernetes adds the rules of another.
+/// The prefix of the label with which Kubernetes aggregates a ClusterRole into another.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Rules that a subject has in a namespace or in all of the cluster.
+/// The rules of a subject in a namespace or in the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Grant {
     /// The subject: `ServiceAccount NAMESPACE/NAME`, `Group NAME`, `User NAME`, or `everyone with ClusterRole NAME`.
     pub subject: String,
-    /// The namespace; none for all of the cluster.
+    /// The namespace; none for the whole cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PolicyRule>,
-    /// Roles that the bundle binds and does not bring, `ClusterRole NAME`. What they allow is decided elsewhere.
+    /// Roles that the bundle binds and does not contain, `ClusterRole NAME`. Their rules are unknown here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
 }
 
-/// Rights that a change brings and takes.
+/// Rights that a change adds and removes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RightsChange {
-    /// Rights that only the new revision gives.
+    /// Rights that only the new revision grants.
     pub gained: Vec<Grant>,
-    /// Rights that only the old revision gives.
+    /// Rights that only the old revision grants.
     pub lost: Vec<Grant>,
 }
 
-/// Compares the rights that the roles and bindings among the objects of two revisions give.
+/// Compares the rights that the roles and bindings of two revisions grant.
 pub fn given(before: &[&Value], after: &[&Value]) -> RightsChange {
     let (before, after) = (Holdings::of(before), Holdings::of(after));
     RightsChange {
@@ -60,7 +60,7 @@ pub fn needed(account: &str, before: &Missing, after: &Missing) -> RightsChange 
     }
 }
 
-/// What an account lacks, as grants.
+/// The rights that an account lacks, as grants.
 pub fn lacking(account: &str, missing: &Missing) -> Vec<Grant> {
     Holdings::needed(account, missing).beyond(&Holdings::default())
 }
@@ -74,7 +74,7 @@ struct Held {
     roles: BTreeSet<String>,
 }
 
-/// What everybody has.
+/// The rights of all subjects.
 #[derive(Debug, Default)]
 struct Holdings(BTreeMap<Holder, Held>);
 
@@ -131,7 +131,7 @@ impl Holdings {
         found
     }
 
-    /// What a role adds to those of the cluster that gather others.
+    /// Adds the rules of a role that aggregates into roles of the cluster.
     fn aggregated(&mut self, role: &Value) {
         let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
         for (key, value) in labels.into_iter().flatten() {
@@ -163,7 +163,7 @@ impl Holdings {
         )
     }
 
-    /// What everybody has that they have not in `other`.
+    /// The rights of all subjects that they do not have in `other`.
     fn beyond(&self, other: &Self) -> Vec<Grant> {
         let mut budget = Budget {
             accesses: MAX_ACCESSES,
@@ -171,7 +171,7 @@ impl Holdings {
         };
         let mut grants = Vec::new();
         for ((subject, namespace), held) in &self.0 {
-            // What holds in all of the cluster holds in the namespace.
+            // A right in the whole cluster includes the namespace.
             let places = [namespace.clone(), None];
             let known: Vec<&Held> = places
                 .iter()
@@ -200,14 +200,14 @@ impl Holdings {
     }
 }
 
-/// How much is still compared.
+/// The comparisons that are left.
 struct Budget {
     accesses: usize,
     checks: usize,
 }
 
 impl Budget {
-    /// The rest after so many accesses are compared with so many rules.
+    /// The budget after comparing so many accesses with so many rules.
     fn less(&self, accesses: usize, rules: usize) -> Option<Self> {
         Some(Self {
             accesses: self.accesses.checked_sub(accesses)?,
@@ -216,7 +216,7 @@ impl Budget {
     }
 }
 
-/// The rules that `known` does not cover, in few words.
+/// The rules that `known` does not cover, compacted.
 fn beyond(
     rules: &[PolicyRule],
     known: &[&PolicyRule],
@@ -289,7 +289,7 @@ mod tests {
             role("Role", "a", &json!([rule(&["pods"], &["get", "list"])])),
             binding("RoleBinding", "Role", "a"),
         ];
-        // Under another name, and split.
+        // The same rules under another name, and split.
         let new = [
             role(
                 "Role",

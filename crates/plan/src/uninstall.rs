@@ -1,4 +1,4 @@
-//! What a deletion of an extension takes away, and what will hold it up.
+//! What a deletion of an extension removes, and what may block it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use crate::change::ObjectName;
 use crate::content::identified;
 use crate::definitions::DefinedKinds;
 
-/// How many objects are named for a finalizer.
+/// The most objects that are named for a finalizer.
 const EXAMPLES: usize = 3;
-/// Finalizers that Kubernetes itself removes, whatever is installed.
+/// Finalizers that Kubernetes itself removes, whatever operators exist.
 const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
-/// The domain of others.
+/// The domain of further finalizers of Kubernetes.
 const KUBERNETES: &str = "kubernetes.io/";
 
-/// What a deletion does.
+/// The effects of a deletion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UninstallPlan {
@@ -28,9 +28,9 @@ pub struct UninstallPlan {
     pub removed: Vec<ObjectName>,
     /// Objects that stay on the cluster.
     pub left: Vec<ObjectName>,
-    /// The kinds that the extension defines, with what users have stored.
+    /// The kinds that the extension defines, with their stored objects.
     pub custom_resources: Vec<CustomResources>,
-    /// Extensions that depend on it, which refuses the deletion.
+    /// Extensions that depend on it and block the deletion.
     pub dependents: Vec<Dependent>,
 }
 
@@ -42,13 +42,13 @@ pub struct CustomResources {
     pub definition: String,
     /// Whether they stay on the cluster.
     pub left: bool,
-    /// How many there are.
+    /// How many exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Finalizers that no controller removes once the operator is gone.
+    /// Finalizers that no controller removes after the operator is gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<Finalizer>,
-    /// What could not be found out, and why.
+    /// Facts that could not be determined, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -69,18 +69,18 @@ pub struct Finalizer {
 pub struct Dependent {
     /// Its name.
     pub extension: String,
-    /// What it would lack.
+    /// The requirement that it would lack.
     pub reason: String,
 }
 
-/// What is stored of a kind, seen object by object.
+/// The stored objects of a kind, counted one by one.
 #[derive(Debug, Default)]
 pub struct Stored {
     finalizers: BTreeMap<String, (u64, Vec<String>)>,
 }
 
 impl Stored {
-    /// Takes an object into account, of which the metadata is enough.
+    /// Counts an object. Its metadata is enough.
     pub fn see(&mut self, object: &Value) {
         let text = |pointer: &str| {
             object
@@ -102,7 +102,7 @@ impl Stored {
         }
     }
 
-    /// The finalizers that were seen.
+    /// The finalizers of all counted objects.
     pub fn finalizers(self) -> Vec<Finalizer> {
         let finalizers = self.finalizers.into_iter();
         finalizers
@@ -115,8 +115,8 @@ impl Stored {
     }
 }
 
-/// Plans a deletion: `objects` are those of the revisions that are active, `stored` what there is of a kind, by the name of its
-/// definition.
+/// Plans a deletion. `objects` are those of the active revisions, `stored` the stored objects of a kind by the name of
+/// its definition.
 pub fn uninstall(
     extension: &str,
     policy: Uninstall,
@@ -141,7 +141,7 @@ pub fn uninstall(
         CustomResources {
             definition: name.to_owned(),
             left: is_left,
-            // An object that is kept waits for no finalizer.
+            // A finalizer does not block an object that is kept.
             finalizers: if is_left { Vec::new() } else { known.finalizers },
             ..known
         }

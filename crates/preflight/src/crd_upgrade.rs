@@ -31,7 +31,7 @@ use serde_json::Value;
 pub use policy::{Level, Policy, PolicyError};
 use schema::{Node, flatten, is_comparable};
 
-/// What is looked at.
+/// A check of a changed definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the checks")]
 pub enum Check {
@@ -60,7 +60,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// All of them.
+    /// All checks.
     pub const ALL: [Self; 22] = [
         Self::ExistingFieldRemoval,
         Self::Scope,
@@ -122,14 +122,14 @@ impl fmt::Display for Check {
     }
 }
 
-/// Which way something changed.
+/// The direction of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// It was not there before.
+    /// The value is new.
     Addition,
-    /// It is not there any more.
+    /// The value is gone.
     Removal,
-    /// It is another one.
+    /// The value differs.
     Other,
 }
 
@@ -150,11 +150,11 @@ pub enum Place {
 /// One unsafe change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Where it is.
+    /// The place in the definition.
     pub place: Place,
     /// Which check found it.
     pub check: Check,
-    /// What it is.
+    /// The message for users.
     pub message: String,
 }
 
@@ -200,7 +200,7 @@ pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
 pub fn compare_node(old: &Value, new: &Value, policy: &Policy) -> Vec<(Check, String)> {
     let mut found = property::findings(old, new);
     found.retain(|(check, change, _)| policy.reports(*check, *change));
-    // What comes beside something that goes is no further fault.
+    // A removed or added node has no further findings.
     found.dedup_by_key(|(check, ..)| *check);
     found
         .into_iter()
@@ -252,15 +252,15 @@ fn served_pairs(definition: &Value, policy: &Policy) -> Vec<Finding> {
     findings
 }
 
-/// A definition cannot be replaced, or that is unknown.
+/// A definition that cannot be replaced, or whose findings are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// The change breaks something.
+    /// The change breaks stored objects.
     #[error("validating upgrade for CRD {definition:?}: {}", lines(.findings))]
     Change {
         /// The definition's name.
         definition: String,
-        /// What it breaks.
+        /// The findings.
         findings: Vec<Finding>,
     },
     /// The definition on the cluster could not be read.
@@ -268,7 +268,7 @@ pub enum Unsafe {
     Unknown {
         /// The definition's name.
         definition: String,
-        /// Why it could not.
+        /// The error of the read.
         reason: String,
     },
 }
@@ -280,14 +280,14 @@ fn lines(findings: &[Finding]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Everything in the order found, one finding a line. Of what does not fit `limit` bytes the lines are counted.
+/// The findings in order, one a line. Lines beyond `limit` bytes are counted.
 #[must_use]
 pub fn summary(found: &[Unsafe], limit: usize) -> String {
     let all: Vec<String> = found.iter().map(ToString::to_string).collect();
     within(&all.join("\n"), limit)
 }
 
-/// The lines of a text that fit `limit` bytes, the first one in any case; the others are counted.
+/// The first lines of a text that fit `limit` bytes, at least one. The others are counted.
 #[must_use]
 pub fn within(all: &str, limit: usize) -> String {
     let mut text = String::new();
@@ -304,7 +304,7 @@ pub fn within(all: &str, limit: usize) -> String {
     text
 }
 
-/// Which name a custom resource definition has; nothing for other objects.
+/// The name of a custom resource definition; `None` for other objects.
 #[must_use]
 pub fn definition_name(object: &Value) -> Option<&str> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -313,7 +313,7 @@ pub fn definition_name(object: &Value) -> Option<&str> {
     .then(|| text("/metadata/name").unwrap_or_default())
 }
 
-/// Group, a served version and plural by which the objects of a definition are listed; nothing when none is served.
+/// Group, a served version and plural, to list the objects of a definition; `None` when no version is served.
 #[must_use]
 pub fn resource(definition: &Value) -> Option<(&str, &str, &str)> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
@@ -326,7 +326,7 @@ pub fn resource(definition: &Value) -> Option<(&str, &str, &str)> {
 
 /// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
 ///
-/// `existing` answers with the definition of a name as the cluster has it, none, or why it could not be read.
+/// `existing` returns the definition with a name on the cluster, `None` if there is none, or the error of the read.
 pub fn check_all<'o, 'a>(
     objects: impl IntoIterator<Item = &'o Value>,
     policy: &Policy,
@@ -352,7 +352,7 @@ pub fn check_all<'o, 'a>(
     found
 }
 
-/// Adds what was found about one definition otherwise, where the policy wants it reported.
+/// Adds findings of another check about one definition, if the policy reports them.
 pub fn add(found: &mut Vec<Unsafe>, name: &str, more: Vec<Finding>, policy: &Policy) {
     let mut more = more;
     more.retain(|finding| policy.reports(finding.check, Change::Other));
@@ -372,7 +372,7 @@ pub fn add(found: &mut Vec<Unsafe>, name: &str, more: Vec<Finding>, policy: &Pol
     }
 }
 
-/// Takes away what a check found about one definition, because it will be put right.
+/// Removes the findings of a check about one definition that a planned action fixes.
 pub fn settle(found: &mut Vec<Unsafe>, name: &str, check: Check) {
     found.retain_mut(|one| match one {
         Unsafe::Change { definition, findings } if definition == name => {
@@ -383,7 +383,7 @@ pub fn settle(found: &mut Vec<Unsafe>, name: &str, check: Check) {
     });
 }
 
-/// What stops the change, and what only warns. A definition that could not be read stops it.
+/// Splits findings into errors, which stop the change, and warnings. A definition that cannot be read is an error.
 #[must_use]
 pub fn weigh(found: Vec<Unsafe>, policy: &Policy) -> (Vec<Unsafe>, Vec<Unsafe>) {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! What a server-side dry run is asked about, and what its answers mean.
+//! Which objects a server-side dry run covers, and what its answers mean.
 //!
-//! A dry run that cannot be made (a namespace or a kind that is missing, a webhook without dry run) says nothing; a
-//! note lists its objects, and the bundle is applied all the same. What builds upon others of the same bundle is asked
-//! about again when these are there.
+//! A dry run that is not possible, because a namespace or kind is missing or a webhook does not support it, proves
+//! nothing: a note lists its objects, and the bundle is applied. Objects that depend on others of the same bundle are
+//! checked again when those exist.
 
 use std::collections::BTreeSet;
 
@@ -11,38 +11,38 @@ use serde_json::Value;
 use crate::crd_upgrade::definition_name;
 use crate::permissions::{group_kind, text as text_if_any};
 
-/// Objects beyond which no more are asked about.
+/// The most objects that are checked.
 pub const MAX_OBJECTS: usize = 500;
-/// The reason that the API server names when it does not take a request as such.
+/// The reason of the API server for a malformed request.
 const BAD_REQUEST: &str = "BadRequest";
-/// The API group of webhook configurations, in which authorities are put after they are applied.
+/// The API group of webhook configurations, whose certificate authorities are added after they are applied.
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// How the API server refuses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// It does not take the object as it is.
+    /// The object is invalid.
     Invalid,
     /// The account that will apply the object lacks the permission.
     Forbidden,
     /// The dry run cannot be made: a webhook does not support it.
     NoDryRun,
-    /// For another reason, which may pass.
+    /// Another reason, which may pass.
     Other,
 }
 
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DryRunOutcome {
     /// The server would refuse the object.
     Refused,
-    /// Nothing is known.
+    /// The result is unknown.
     Unchecked,
-    /// Nothing is known as long as other objects of the bundle are not there.
+    /// The result is unknown until other objects of the bundle exist.
     Deferred,
 }
 
-/// What a denial means for an object of a bundle that brings others with it.
+/// The meaning of a denial of an object of a bundle that brings others with it.
 #[must_use]
 pub fn assess(object: &Value, denial: Denial, bundle_content: &BundleContent) -> DryRunOutcome {
     if denial == Denial::NoDryRun {
@@ -57,8 +57,8 @@ pub fn assess(object: &Value, denial: Denial, bundle_content: &BundleContent) ->
     }
 }
 
-/// Whether a denial for this reason, without naming a field, says that a dry run cannot be made. Our objects are
-/// well-formed, so that the server has no other reason not to take the request as such.
+/// Whether a denial with this reason, without a field, means that a dry run is not possible. Our objects are
+/// well-formed, so the server has no other reason to call the request malformed.
 #[must_use]
 pub fn cannot_be_made(reason: &str) -> bool {
     reason == BAD_REQUEST
@@ -71,7 +71,7 @@ pub fn does_not_fit(code: u16, reason: &str) -> bool {
     code == 500 && reason.is_empty()
 }
 
-/// What is sent of an object: its status is not applied.
+/// The object as it is sent, without status.
 #[must_use]
 pub fn body(object: &Value) -> Value {
     let mut body = object.clone();
@@ -81,7 +81,7 @@ pub fn body(object: &Value) -> Value {
     body
 }
 
-/// What a bundle brings that is not there yet and that others of its objects may build upon.
+/// The parts of a bundle that do not exist yet and on which its other objects may depend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleContent {
     kinds: BTreeSet<(String, String)>,
@@ -90,7 +90,7 @@ pub struct BundleContent {
 }
 
 impl BundleContent {
-    /// Of a bundle's objects.
+    /// The parts that these objects bring.
     #[must_use]
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut bundle_content = Self::default();
@@ -114,8 +114,8 @@ impl BundleContent {
         self.kinds.contains(&group_kind(object))
     }
 
-    /// Whether an object may be refused only because others of its bundle are not there or not changed yet. Whether there is
-    /// a role decides about who may bind it, not about what a binding may look like: it never changes its role.
+    /// Whether an object may be refused only because others of its bundle do not exist or are not changed yet. A
+    /// missing role affects who may bind it, not the form of a binding: its role never changes.
     fn explains(&self, denial: Denial, object: &Value) -> bool {
         let role = |field: &str| text(object, &format!("/roleRef/{field}")).to_owned();
         self.defines(object)
@@ -124,9 +124,9 @@ impl BundleContent {
     }
 }
 
-/// Older objects of which the present revision has one, too: those that are asked about before going back. Definitions are
-/// checked otherwise, and objects of their kinds are applied after them; what calls webhooks holds authorities that are
-/// put in later.
+/// The objects of an older revision that the present one has, too. They are checked before a rollback. Definitions have
+/// checks of their own, and objects of their kinds are applied after them; webhook configurations hold certificate
+/// authorities that are added later.
 #[must_use]
 pub fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
     let there: BTreeSet<_> = present.iter().map(identity).collect();
@@ -202,7 +202,7 @@ mod tests {
                 "{object} {denial:?}"
             );
         }
-        // Where all is there already, nothing is waited for.
+        // Nothing is deferred when everything exists.
         let answer = assess(&pot, Denial::Invalid, &BundleContent::default());
         assert_eq!(answer, Refused);
     }

@@ -1,7 +1,7 @@
-//! Which objects of a bundle get hold of the account that installs it.
+//! Objects of a bundle that run as the account that installs it.
 //!
-//! An operator has its own account, with the rights that its bundle asks for. One that runs as the installing account has all rights
-//! of that account, which the bundle does not show.
+//! An operator has an account of its own, with the rights that its bundle requests. An operator that runs as the
+//! installing account has all rights of that account, which the bundle does not show.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +21,7 @@ use serde_json::Value;
 pub struct InstallerInUse {
     /// `NAMESPACE/NAME` of the account.
     pub account: String,
-    /// What would act as it.
+    /// The objects that would run as it.
     pub users: BTreeSet<User>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for User {
     }
 }
 
-/// The first few; a bundle may bring many.
+/// The first few objects. A bundle may have many.
 fn list(users: &BTreeSet<User>) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = users.iter().take(SHOWN).map(User::to_string).collect();
@@ -106,7 +106,7 @@ fn acts_as(object: &Value, account: &str) -> bool {
         ("batch", "CronJob") => "/spec/jobTemplate/spec/template/spec",
         _ => return false,
     };
-    // The older field counts where the newer one is not set.
+    // The older field applies if the newer one is not set.
     let field = |name: &str| Some(text(object, &format!("{pod}/{name}"))).filter(|value| !value.is_empty());
     field("serviceAccountName")
         .or_else(|| field("serviceAccount"))

@@ -6,10 +6,11 @@
 //!    SelfSubjectAccessReviews.
 //! 4. [`Needs::missing`] is every missing right at once: as text and as a role to apply.
 //!
-//! An account that writes a role must hold its rules or the verb `escalate`; one that writes a binding, the rules of the role
-//! bound or the verb `bind`. Either will do.
+//! An account that writes a role must hold the rules of the role or the verb `escalate`. An account that writes a
+//! binding must hold the rules of the bound role or the verb `bind`.
 
 mod account;
+mod alternatives;
 mod missing;
 mod proposal;
 
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::rules::{ALL, Access, Object, PolicyRule};
+use crate::rules::{Access, Object, PolicyRule};
 
 pub use account::{AccountRights, Completeness, RightStatus};
 pub use missing::{Account, Missing, describe};
@@ -26,26 +27,24 @@ pub use proposal::roles;
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Accesses of roles that are compared one by one. Where there are more, only `escalate` or `bind` will do.
+/// The most accesses of roles that are compared one by one. Beyond that, only `escalate` or `bind` counts.
 const MAX_ACCESSES: usize = 50_000;
-/// Accesses of one role that are asked one by one where rules leave them open. Where there are more, the answer about
-/// `escalate` or `bind` has to do.
+/// The most accesses of one role that are reviewed one by one where rules leave them open. Beyond that, the review of
+/// `escalate` or `bind` decides.
 const MAX_QUESTIONS: usize = 200;
-/// Accesses of all roles together that are proposed one by one. Where there are more, `escalate` or `bind` is.
-const MAX_PROPOSED: usize = 200;
 /// The API group of custom resource definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// Whether objects of a kind live in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// They do.
+    /// Objects have a namespace.
     Namespaced,
-    /// They do not.
+    /// Objects have no namespace.
     Cluster,
 }
 
-/// What discovery says of a kind.
+/// A resource as discovery reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// The resource's name, `configmaps`.
@@ -54,7 +53,7 @@ pub struct Resource {
     pub scope: Scope,
 }
 
-/// What discovery says: (API group, kind) to resource.
+/// The resources that discovery reports, by API group and kind.
 pub type Discovery = BTreeMap<(String, String), Resource>;
 
 /// An object that will be applied.
@@ -69,22 +68,22 @@ pub struct Planned<'a> {
 /// Whether the cluster has an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It has.
+    /// The object exists.
     Exists,
-    /// It has not, or that is unknown.
+    /// The object does not exist, or that is unknown.
     Absent,
 }
 
-/// Environment about the cluster on which the needs depend.
+/// The state of the cluster on which the needs depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment<'a> {
-    /// What discovery says of kinds.
+    /// The resources of the cluster.
     pub discovery: &'a Discovery,
-    /// Kinds, by API group, that the account itself watches; those that are watched for it are not among them.
+    /// Kinds, by API group, that the account itself watches. Kinds that the controller watches for it are left out.
     pub watched: &'a BTreeSet<(String, String)>,
-    /// Roles that are on the cluster and that bindings refer to, as far as they could be read.
+    /// Roles on the cluster to which bindings refer, as far as they could be read.
     pub roles: &'a [Value],
-    /// The namespace of namespaced objects that name none.
+    /// The namespace of namespaced objects without one.
     pub namespace: &'a str,
 }
 
@@ -97,11 +96,11 @@ pub struct Right {
     pub access: Access,
 }
 
-/// A right, or all of several others.
+/// A right, or several others instead of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Either {
     right: Right,
-    /// `None` when the others are not known.
+    /// `None` when they are unknown.
     instead: Option<BTreeSet<Right>>,
 }
 
@@ -113,9 +112,9 @@ pub struct Needs {
     unknown_kinds: BTreeSet<(String, String)>,
 }
 
-/// Computes what is needed.
+/// Computes what an account needs.
 ///
-/// Custom resource definitions among the objects count as discovered: their kinds will be there.
+/// The kinds of custom resource definitions among the objects count as served.
 #[must_use]
 pub fn needed(planned: &[Planned<'_>], facts: &Environment<'_>) -> Needs {
     let brought = brought_kinds(planned);
@@ -174,7 +173,7 @@ pub fn needed(planned: &[Planned<'_>], facts: &Environment<'_>) -> Needs {
     needs
 }
 
-/// What writing a role or a binding needs beyond the right to write it.
+/// The right to grant the rules of a role or binding, beyond the right to write the object.
 fn grant(
     object: &Value,
     kind: &str,
@@ -235,7 +234,7 @@ fn grant(
 struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
 
 impl Roles {
-    /// Those on the cluster, over them those that are about to be applied.
+    /// The roles on the cluster, replaced by those that are about to be applied.
     fn new(planned: &[Planned<'_>], facts: &Environment<'_>) -> Self {
         let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
         let roles = all.filter_map(|object| {
@@ -273,7 +272,7 @@ impl Roles {
     }
 }
 
-/// The rules of a role. One that gathers those of others may come to hold anything.
+/// The rules of a role. A role with an aggregation rule may get any rule.
 pub fn granted_rules(role: &Value) -> Vec<PolicyRule> {
     if role.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
         return PolicyRule::everything().to_vec();
@@ -318,14 +317,14 @@ fn brought_kinds(planned: &[Planned<'_>]) -> Discovery {
 }
 
 impl Needs {
-    /// Kinds, by API group, that discovery does not know and no object defines. What they need cannot be said.
+    /// Kinds, by API group, that neither discovery nor an object defines. Their needs are unknown.
     pub fn unknown_kinds(&self) -> impl Iterator<Item = (&str, &str)> {
         self.unknown_kinds
             .iter()
             .map(|(group, kind)| (group.as_str(), kind.as_str()))
     }
 
-    /// The namespaces for which rules should be asked, `None` being those that hold in all of the cluster.
+    /// The namespaces of which rules are needed; `None` for the rules of the whole cluster.
     #[must_use]
     pub fn scopes(&self) -> BTreeSet<Option<&str>> {
         let alternatives = self.alternatives.iter().map(|either| &either.right);
@@ -336,9 +335,9 @@ impl Needs {
             .collect()
     }
 
-    /// The accesses that must be asked one by one because the rules leave them open, sorted.
+    /// The accesses that rules leave open, sorted. Each needs a SelfSubjectAccessReview.
     ///
-    /// Where the account is known to have one of two alternatives, the other is not asked.
+    /// Where the account has one of two alternatives, the other one is not reviewed.
     #[must_use]
     pub fn open_questions(&self, account_rights: &AccountRights) -> Vec<Right> {
         let open = |right: &&Right| account_rights.status(right) == RightStatus::Unknown;
@@ -362,9 +361,11 @@ impl Needs {
 
     /// The missing rights. A right of unknown status counts as missing.
     ///
-    /// Of two alternatives the rules themselves are proposed: an account that writes roles and has the verb `escalate` on it can
-    /// get any right. Where they are too many, everything, or nothing that a role of their namespace can hold, that verb is.
-    /// An operator that may do everything with roles needs it, too; then the other rules of its roles follow from it.
+    /// Of two alternatives, the rules are proposed rather than the verb: an account that writes roles and has
+    /// `escalate` on them can get any right. The verb is proposed where the rules are too many, allow everything, or
+    /// cannot be in a role of their namespace. If the operator itself has such a verb, the account needs it anyway, and
+    /// then needs no other rule of the roles that it covers. If all these rules are proposed for another reason, for
+    /// example for a binding, the verb is not needed.
     #[must_use]
     pub fn missing(&self, account_rights: &AccountRights) -> Missing {
         let lacks = |right: &&Right| account_rights.status(right) != RightStatus::Granted;
@@ -374,84 +375,19 @@ impl Needs {
             .iter()
             .filter(|either| lacks(&&either.right))
             .collect();
-        let (proposed, beyond) = proposals(&open, lacks);
-        let powers: BTreeSet<&Right> = proposed
-            .iter()
-            .flat_map(|(_, rights)| rights.iter().copied())
-            .filter(|right| right.is_power() && open.iter().any(|either| right.covers(&either.right)))
+        let (granted, verbs) = alternatives::choose(&open, lacks);
+        missing.extend(verbs);
+        let granted = granted
+            .into_iter()
+            .filter(|right| !missing.contains(right))
             .collect();
-        let follows = |either: &Either| powers.iter().any(|power| power.covers(&either.right));
-        let granted: BTreeSet<Right> = proposed
-            .iter()
-            .flat_map(|(either, rights)| {
-                let all = !follows(either);
-                let powers = &powers;
-                rights.iter().filter(move |right| all || powers.contains(*right))
-            })
-            .map(|right| (*right).clone())
-            .collect();
-        let is_granted = |right: &Right| granted.iter().any(|other| other.covers(right));
-        for either in beyond {
-            let instead = either.instead.as_ref();
-            let is_covered = instead.is_some_and(|all| all.iter().filter(lacks).all(&is_granted));
-            if !is_covered && !follows(either) {
-                missing.insert(either.right.clone());
-            }
-        }
-        let granted = granted.into_iter().filter(|right| !missing.contains(right));
-        let granted = granted.collect();
         Missing::new(missing).with_granted(granted)
     }
 }
 
-/// The alternatives whose rules are proposed, with those of them that the account lacks; and the others.
-fn proposals<'a>(
-    open: &[&'a Either],
-    lacks: impl Fn(&&Right) -> bool,
-) -> (Vec<(&'a Either, Vec<&'a Right>)>, Vec<&'a Either>) {
-    let (mut proposed, mut beyond) = (Vec::new(), Vec::new());
-    let mut known: BTreeSet<&Right> = BTreeSet::new();
-    for either in open {
-        let rules: Option<Vec<&Right>> = either
-            .instead
-            .as_ref()
-            .map(|all| all.iter().filter(|right| lacks(right)).collect());
-        // A binding gives what its role does.
-        let fits = rules.as_ref().is_some_and(|rules| {
-            let new: Vec<_> = rules.iter().filter(|right| !known.contains(*right)).collect();
-            new.iter().all(|right| is_modest(right)) && known.len() + new.len() <= MAX_PROPOSED
-        });
-        match rules {
-            Some(rules) if fits => {
-                known.extend(rules.iter().copied());
-                proposed.push((*either, rules));
-            }
-            _ => beyond.push(*either),
-        }
-    }
-    (proposed, beyond)
-}
-
 impl Right {
-    /// Whether an account that has it has the other one, too.
+    /// Whether an account with this right has the other one, too.
     fn covers(&self, other: &Self) -> bool {
         (self.namespace.is_none() || self.namespace == other.namespace) && self.access.covers(&other.access)
-    }
-
-    /// Whether it lets an account write roles and bindings with rights that it does not have.
-    fn is_power(&self) -> bool {
-        let is_verb = ["escalate", "bind", ALL].contains(&self.access.verb.as_str());
-        match &self.access.object {
-            Object::Resource { group, .. } => is_verb && [RBAC, ALL].contains(&group.as_str()),
-            Object::Path(_) => false,
-        }
-    }
-}
-
-/// Whether a right can be given by a role in its namespace and is not one to everything.
-fn is_modest(right: &Right) -> bool {
-    match &right.access.object {
-        Object::Resource { group, resource, .. } => group != ALL || resource != ALL,
-        Object::Path(path) => path != ALL && right.namespace.is_none(),
     }
 }

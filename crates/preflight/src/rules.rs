@@ -1,11 +1,11 @@
-//! RBAC rules and what they cover.
+//! RBAC rules and the accesses that they allow.
 
 use serde::{Deserialize, Serialize};
 
 /// Matches every verb, group, resource or path.
 pub const ALL: &str = "*";
 
-/// One RBAC rule, in the form of roles and of answers to a SelfSubjectRulesReview.
+/// One RBAC rule, as in roles and in the answer to a SelfSubjectRulesReview.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
@@ -97,7 +97,7 @@ impl PolicyRule {
             .saturating_mul(resources.saturating_add(self.non_resource_urls.len()))
     }
 
-    /// The single accesses that the rule is made of, a wildcard being one of its own.
+    /// The single accesses of the rule. A wildcard is an access of its own.
     pub fn accesses(&self) -> impl Iterator<Item = Access> + '_ {
         let names: Vec<Option<String>> = if self.resource_names.is_empty() {
             vec![None]
@@ -132,7 +132,7 @@ fn holds(list: &[String], wanted: &str) -> bool {
     list.iter().any(|entry| entry == ALL || entry == wanted)
 }
 
-/// `*` matches everything, `*/log` that subresource of everything.
+/// `*` matches everything, `*/log` the subresource `log` of everything.
 fn resource_matches(pattern: &str, resource: &str) -> bool {
     if pattern == ALL || pattern == resource {
         return true;
@@ -144,7 +144,7 @@ fn resource_matches(pattern: &str, resource: &str) -> bool {
     pattern.starts_with("*/") && subresource(pattern) == subresource(resource)
 }
 
-/// A path that ends in `*` matches what begins like it.
+/// A path that ends in `*` matches all paths with that prefix.
 fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path
         || pattern
@@ -157,13 +157,13 @@ fn path_matches(pattern: &str, path: &str) -> bool {
 pub struct Access {
     /// The verb; `*` where a rule grants all of them.
     pub verb: String,
-    /// What it is done to.
+    /// The resource or path.
     pub object: Object,
 }
 
 impl Access {
-    /// Whether an account that has this access has the other one, too: `*` covers every verb, group and resource, and an access
-    /// to all objects that to one.
+    /// Whether an account with this access has the other one, too. `*` covers every verb, group and resource; an access
+    /// without a name covers every name.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let is = |pattern: &str, value: &str| pattern == ALL || pattern == value;
@@ -193,7 +193,7 @@ impl Access {
     }
 }
 
-/// What is accessed.
+/// The object of an access.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {
     /// A resource.
@@ -202,7 +202,7 @@ pub enum Object {
         group: String,
         /// The resource, with its subresource as `pods/log`.
         resource: String,
-        /// One object of it; all of them when absent.
+        /// The name of one object; `None` for all.
         name: Option<String>,
     },
     /// A path that is not a resource.

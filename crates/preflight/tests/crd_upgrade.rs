@@ -312,20 +312,20 @@ fn stricter_fields_are_reported_with_their_path() {
         json!({"default": {"a": [2.0], "b": 1}, "enum": [1, {"a": 2, "b": 1}]}),
         &[],
     );
-    // What is not anything excludes all, what is not said nothing.
+    // `not: {}` excludes everything, `not: null` nothing.
     check(
         json!({}),
         json!({"not": {}}),
         &["unhandled: unhandled changes found (Not nil -> {})"],
     );
     check(json!({}), json!({"not": null}), &[]);
-    // The API server drops what no schema has.
+    // The API server drops unknown fields.
     check(
         json!({"additionalProperties": {"type": "string"}}),
         json!({"additionalProperties": {"type": "string", "x-colour": "red"}}),
         &[],
     );
-    // What holds anyway is said now.
+    // The value is the default.
     check(
         json!({"type": "array"}),
         json!({"type": "array", "x-kubernetes-list-type": "atomic"}),

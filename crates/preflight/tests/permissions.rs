@@ -228,6 +228,34 @@ fn who_may_do_everything_with_roles_needs_no_other_rule_of_its_roles() {
 }
 
 #[test]
+fn nothing_needs_escalate_on_roles_whose_rules_a_binding_gives_too() {
+    let powers = json!([{
+        "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "roles"], "verbs": ["escalate"],
+    }]);
+    let given = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    let objects = |bound: &[Value]| {
+        let roles = [role("ClusterRole", &powers), role("Role", &given)];
+        needs(&[&roles, bound].concat())
+    };
+    let own = account_rights(writes_roles(), json!([]));
+    check(
+        &objects(&[binding("RoleBinding", "Role")]),
+        &own,
+        &[
+            "what the roles among the objects give: escalate clusterroles.rbac.authorization.k8s.io",
+            "get secrets in namespace kitchen",
+        ],
+    );
+    check(
+        &objects(&[]),
+        &own,
+        &[
+            "what the roles among the objects give: escalate clusterroles.rbac.authorization.k8s.io, roles.rbac.authorization.k8s.io",
+        ],
+    );
+}
+
+#[test]
 fn a_role_that_gathers_others_needs_everything_or_escalate() {
     let mut gathering = role("ClusterRole", &json!([]));
     gathering["aggregationRule"] = json!({"clusterRoleSelectors": []});

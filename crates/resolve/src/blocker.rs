@@ -1,4 +1,4 @@
-//! Why a bundle that fits a request is not installed on this cluster, or why another is preferred.
+//! Why a bundle that fits a request is not installed on this cluster, or is not preferred.
 
 use olm_api::text::escape;
 use olm_api::updates::held_back;
@@ -13,53 +13,52 @@ pub enum Blocker {
     Kubernetes {
         /// Its `minKubeVersion`.
         needs: String,
-        /// The cluster's version.
+        /// The version of the cluster.
         has: String,
     },
-    /// The version that it needs is unknown.
+    /// The version that it needs cannot be read.
     #[error("its minKubeVersion {} is no version", quoted(.0))]
     UnreadableKubernetes(String),
-    /// No node is of an architecture that it names.
+    /// No node has one of its architectures.
     #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]
     Architecture {
-        /// What it runs on.
+        /// Its architectures.
         runs_on: String,
-        /// What there is.
+        /// The architectures of the nodes.
         nodes: String,
     },
-    /// An API of Kubernetes itself that the cluster does not serve.
+    /// The cluster does not serve an API of Kubernetes that it needs.
     #[error("the cluster does not serve the API {0} that it needs")]
     NativeApi(String),
-    /// What it requires is not sound.
+    /// One of its requirements is invalid.
     #[error("its requirement {property} is invalid: {fault}")]
     Unsound {
         /// The property's type.
         property: String,
-        /// What is wrong.
+        /// The fault.
         fault: RequirementError,
     },
-    /// What it requires is not there.
+    /// A requirement is not met.
     #[error("a requirement does not hold: {text}")]
     Missing {
         /// The missing or conflicting requirement.
         text: String,
-        /// What would help.
+        /// The packages or APIs that would meet it.
         wanted: Vec<Wanted>,
     },
-    /// What another extension requires would no longer hold.
+    /// A requirement of another extension would no longer be met.
     #[error("ClusterExtension {extension} would be broken: {text}")]
     Dependent {
         /// The other extension.
         extension: String,
-        /// What it would lack.
+        /// The requirement that it would lose.
         text: String,
     },
 }
 
 impl Blocker {
-    /// Whether the bundle is not installed at all because of it. Missing APIs and processors that
-    /// a bundle names only make another bundle preferred: such a bundle may work without them, and a user who asks for
-    /// it gets it.
+    /// Whether it forbids the bundle. A missing native API or architecture only makes other bundles preferred: the
+    /// bundle may work without them, and a user who asks for it gets it.
     pub fn forbids(&self) -> bool {
         !matches!(
             self,
@@ -78,12 +77,12 @@ impl Blocker {
         }
     }
 
-    /// Whether it may be gone when others move along.
+    /// Whether an update of other extensions may remove it.
     pub fn is_about_others(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Dependent { .. })
     }
 
-    /// What would help if it were installed.
+    /// The packages or APIs that would remove it.
     pub fn wanted(&self) -> &[Wanted] {
         match self {
             Self::Missing { wanted, .. } => wanted,
@@ -92,7 +91,7 @@ impl Blocker {
     }
 }
 
-/// All of them, as one text.
+/// All blockers in one text.
 pub fn listed(blockers: &[Blocker]) -> String {
     let texts: Vec<String> = blockers
         .iter()

@@ -1,4 +1,4 @@
-//! The catalogs of a cluster, and those of them that a request may choose from.
+//! The catalogs of a cluster, and those from which a request may choose.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use crate::package::Package;
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
 
-/// The most bytes of names in a command, but for a single name.
+/// The most bytes of names in a command, unless a single name is longer.
 const MAX_NAMES: usize = 200;
 
 /// A catalog's `spec.availabilityMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
-    /// Bundles may come from it.
+    /// The catalog supplies bundles.
     #[default]
     Available,
-    /// It is switched off.
+    /// The catalog is switched off.
     Unavailable,
 }
 
-/// What a catalog answered about the package.
+/// The answer of a catalog about the package.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Content<'a> {
-    /// It was not asked, because it is not selected or switched off.
+    /// There is no answer because the catalog is not selected or is switched off.
     #[default]
     NotAsked,
-    /// It does not have the package.
+    /// The catalog does not have the package.
     Absent,
-    /// What it says about the package.
+    /// The content of the package.
     Package(&'a Package),
-    /// It did not answer; the text says why.
+    /// The catalog did not answer, with the error.
     Failed(&'a str),
 }
 
@@ -40,11 +40,11 @@ pub struct Catalog<'a> {
     pub name: &'a str,
     /// `spec.priority`; higher wins.
     pub priority: i32,
-    /// The labels as selectors see them, the one with the catalog's name among them.
+    /// The labels for selectors, including the one with the catalog's name.
     pub labels: &'a BTreeMap<String, String>,
-    /// Whether it may be used.
+    /// Whether it supplies bundles.
     pub availability: Availability,
-    /// What it answered.
+    /// Its answer.
     pub content: Content<'a>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Selected<'a> {
     pub(crate) package: &'a Package,
 }
 
-/// Whether a catalog with these labels has to be asked for the package at all.
+/// Whether the package must be read from a catalog with these labels.
 ///
 /// # Errors
 /// When the request's selector is invalid.
@@ -79,8 +79,7 @@ pub fn is_asked(
 
 /// The selected catalogs that have the package.
 ///
-/// A selected catalog that does not answer is a reason to wait: without it the outcome could silently become
-/// another one.
+/// If a selected catalog does not answer, the request waits: without the catalog, the outcome could silently change.
 pub(crate) fn select<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,
@@ -135,7 +134,7 @@ pub(crate) fn select<'a>(
     Err(refusal)
 }
 
-/// The command that leaves catalogs out of every resolution, as many as have room in a line.
+/// The command that excludes catalogs from every resolution, with as many names as fit in a line.
 fn leaving_out<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let mut shown = String::new();
     for name in names {

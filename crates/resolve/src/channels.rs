@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::package::{Package, PreparedChannel};
 use crate::request::Request;
 
-/// The requested channels of a package; all of them when none is requested.
+/// The requested channels of a package; all if none is requested.
 pub(crate) fn considered<'a>(
     package: &'a Package,
     request: &Request<'_>,
@@ -16,8 +16,8 @@ pub(crate) fn considered<'a>(
         .filter(|channel| request.channels.is_empty() || request.channels.contains(&channel.name))
 }
 
-/// The bundles that are in a requested channel; none when no channel is requested and every bundle counts, be it
-/// in a channel or not.
+/// The bundles in a requested channel; `None` if no channel is requested, because then every bundle counts, even
+/// without a channel.
 pub(crate) fn members<'a>(package: &'a Package, request: &Request<'_>) -> Option<HashSet<&'a str>> {
     (!request.channels.is_empty()).then(|| {
         considered(package, request)

@@ -14,12 +14,12 @@ use crate::refusal::{Reason, Refusal};
 use crate::request::{Installed, Request, UpgradeConstraintPolicy};
 use crate::successors::{Current, Edge, Successors};
 
-/// A request whose texts have been read.
+/// A request after parsing.
 pub(crate) struct Context<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) range: Option<Constraint>,
     pub(crate) installed: Option<Installed<'a>>,
-    /// The installed bundle, where edges bind.
+    /// The installed bundle, if edges are enforced.
     pub(crate) current: Option<Current<'a>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Reads the version of the installed bundle, where edges bind.
+    /// Parses the version of the installed bundle, if edges are enforced.
     pub(crate) fn with_current(mut self) -> Result<Self, Refusal> {
         let binds = self.request.policy == UpgradeConstraintPolicy::CatalogProvided;
         if let Some(installed) = self.installed.filter(|_| binds) {
@@ -70,7 +70,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) compatibility: Compatibility,
 }
 
-/// What is not deprecated before what is; then the highest version and release; what has no readable version last.
+/// The order of bundles: bundles that are not deprecated first, then the highest version and release. Unreadable
+/// versions come last.
 pub(crate) fn rank(left: &Candidate, right: &Candidate) -> Ordering {
     right
         .is_deprecated
@@ -78,14 +79,14 @@ pub(crate) fn rank(left: &Candidate, right: &Candidate) -> Ordering {
         .then_with(|| left.compare_versions(right))
 }
 
-/// A bundle that fits the request and that this cluster cannot run.
+/// A bundle that fits the request and is blocked on this cluster.
 #[derive(Clone, Debug)]
 pub struct BlockedBundle<'a> {
     /// The bundle.
     pub bundle: &'a Candidate,
     /// The catalog it comes from.
     pub catalog: &'a str,
-    /// Why.
+    /// Its blockers.
     pub blockers: Vec<Blocker>,
 }
 
@@ -118,22 +119,22 @@ fn fitting<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> impl Iterator<I
     })
 }
 
-/// The bundles of a catalog that pass every filter, highest first; of equals in the order of the catalog .
+/// The bundles of a catalog that pass every filter, highest first. Equal ones keep the order of the catalog.
 pub(crate) fn all_of<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Choice<'a>> {
     let mut choices: Vec<Choice<'a>> = fitting(catalog, context).collect();
     choices.sort_by(|left, right| rank(right.candidate, left.candidate));
     choices
 }
 
-/// The bundle of a catalog that passes every filter, can be there and ranks highest; where none fits the cluster wholly,
-/// the highest that can be there all the same. Beside it the bundles that rank higher and are passed over, highest first.
+/// The highest bundle of a catalog that passes every filter and has no blockers; if all have some, the highest without
+/// a blocker that forbids it. Also returns the higher bundles that are passed over, highest first.
 pub(crate) fn best_of<'a: 'j, 'j>(
     catalog: &Selected<'a>,
     context: &Context<'_>,
     check: Option<&mut CompatibilityCheck<'j>>,
 ) -> (Option<Choice<'a>>, Vec<BlockedBundle<'a>>) {
     let Some(check) = check else {
-        // Of equals the first, unlike `max_by`.
+        // The first of equal ones, unlike `max_by`.
         let best = fitting(catalog, context).reduce(|best, next| {
             if rank(next.candidate, best.candidate).is_gt() {
                 next
@@ -148,7 +149,7 @@ pub(crate) fn best_of<'a: 'j, 'j>(
         let is_installed = context
             .installed
             .is_some_and(|installed| installed.name == choice.candidate.name);
-        // The installed bundle stays even if the state of other extensions breaks its requirements.
+        // The installed bundle stays even if other extensions break its requirements.
         let compatibility = if is_installed {
             check
                 .platform_compatibility(choice.candidate)
@@ -184,8 +185,8 @@ pub(crate) fn best_of<'a: 'j, 'j>(
     (second, blocked)
 }
 
-/// The one catalog whose bundle is taken: what fits the cluster wholly first, then what is not deprecated, then the
-/// highest priority. The error holds the contenders: none, or all that share the highest priority.
+/// The choice between catalogs: first a bundle without blockers, then one that is not deprecated, then the highest
+/// priority. The error has the contenders: none, or all with the highest priority.
 pub(crate) fn between(mut choices: Vec<Choice<'_>>) -> Result<Choice<'_>, Vec<Choice<'_>>> {
     if choices
         .iter()

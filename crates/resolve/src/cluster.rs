@@ -1,10 +1,10 @@
-//! What the cluster and the other extensions on it have to say about a bundle.
+//! What the cluster and the other extensions on it mean for a bundle.
 //!
-//! [`inventory`] says what has to be known of the cluster, and holds what is.
-//! `compatibility` decides whether a bundle can be there, [`platform`] whether the cluster itself suits it. [`providers`]
-//! proposes what would provide a missing requirement, [`joint_update`] finds updates of several extensions that only go
-//! together, and [`related`] finds the extensions that such an update may involve. [`updates`]
-//! says why the newest bundle is not the one that is chosen, and [`fleet`] what another catalog would change on many clusters.
+//! [`inventory`] lists the needed facts about the cluster and holds them. `compatibility` decides whether a bundle can
+//! be installed, [`platform`] whether the cluster itself supports it. [`providers`] proposes bundles for a missing
+//! requirement, [`joint_update`] finds updates of several extensions that are only possible together, and [`related`]
+//! the extensions that such an update may include. [`updates`] explains why the newest bundle is not chosen, and
+//! [`fleet`] plans the effect of another catalog on many clusters.
 
 pub(crate) mod compatibility;
 pub mod fleet;

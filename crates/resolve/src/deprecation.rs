@@ -1,4 +1,4 @@
-//! What of an installed extension is deprecated.
+//! The deprecations that concern an installed extension.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use olm_fbc::{Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 use crate::package::Package;
 
-/// The messages for users, those of package, channels and bundle apart.
+/// The messages for users, by subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     /// About the package.
@@ -18,7 +18,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// All of them: package, channels, bundle.
+    /// All messages: package, channels, bundle.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.package
             .iter()
@@ -30,11 +30,11 @@ impl Messages {
 
 /// The messages about an extension that follows `channels` of a package and has `bundle` installed.
 ///
-/// A channel that is named counts in any case. Without names, the channels count together: those that hold the
-/// bundle, or all while none holds it, and only when every one of them is deprecated. An extension has nothing to
-/// leave as long as one is not.
+/// A channel that the user names counts in any case. Without names, the channels that hold the bundle count (all if
+/// none holds it), but only if every one of them is deprecated. An extension does not have to leave a channel while
+/// another one is not deprecated.
 ///
-/// An entry without a text still says that its subject is deprecated.
+/// An entry without a message still deprecates its subject.
 pub fn messages(package: &Package, channels: &[String], bundle: Option<&str>) -> Messages {
     let mut messages = Messages::default();
     let Some(deprecations) = package.deprecations() else {
@@ -69,7 +69,7 @@ pub fn messages(package: &Package, channels: &[String], bundle: Option<&str>) ->
     messages
 }
 
-/// The channels that hold a bundle, or all while none holds it; none of them when one is not deprecated.
+/// The channels that hold a bundle, all if none holds it; empty if one of them is not deprecated.
 fn without_alternative<'a>(
     package: &'a Package,
     deprecations: &Deprecations,

@@ -1,4 +1,4 @@
-//! What there was, what excluded it, and what the user can change.
+//! The explanation of a refusal: the candidates, what excluded each, and what the user can change.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -17,10 +17,10 @@ use crate::refusal::{NoBundle, Reason, Refusal};
 use crate::request::Request;
 use crate::successors::{self, Edge, Successors};
 
-/// How many names a list shows before it only counts.
+/// The most names in a list. Further ones are only counted.
 const SHOWN: usize = 3;
 
-/// Which filter excludes a bundle; the first that does.
+/// The first filter that excludes a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exclusion {
     Channel,
@@ -61,7 +61,7 @@ pub(crate) fn no_choice(
     refusal
 }
 
-/// The refusal when every bundle that fits is blocked, given the first few of each catalog, highest first.
+/// The refusal when every fitting bundle is blocked, given the first few of each catalog, highest first.
 pub(crate) fn blocked(mut blocked: Vec<BlockedBundle<'_>>) -> Refusal {
     blocked
         .sort_by(|left, right| rank(right.bundle, left.bundle).then_with(|| left.catalog.cmp(right.catalog)));
@@ -87,7 +87,7 @@ pub(crate) fn blocked(mut blocked: Vec<BlockedBundle<'_>>) -> Refusal {
     refusal
 }
 
-/// The refusal of one bundle because of what its own files ask for.
+/// The refusal of one bundle because of requirements in its own files.
 pub fn refuse(bundle: &str, catalog: &str, blockers: &[Blocker]) -> Refusal {
     let mut refusal = blocked_bundle(bundle, catalog, blockers);
     ways_out(&mut refusal, blockers.iter());
@@ -149,7 +149,7 @@ fn nothing(
     context: &Context<'_>,
 ) {
     let mut excluded = Vec::new();
-    // A text that changed with the order of the catalogs would be written to the status again and again.
+    // A text that depended on the order of the catalogs would be written to the status again and again.
     let mut selected: Vec<_> = selected.iter().collect();
     selected.sort_unstable_by_key(|catalog| catalog.name);
     let mut others: Vec<_> = catalogs.iter().collect();
@@ -255,7 +255,7 @@ fn exclusions<'a>(catalog: &Selected<'a>, context: &Context<'_>) -> Vec<Excluded
     groups
 }
 
-/// By version and release, equal ones by name.
+/// The order by version and release, equal ones by name.
 fn by_version(left: &Candidate, right: &Candidate) -> Ordering {
     left.compare_versions(right)
         .then_with(|| left.name.cmp(&right.name))
@@ -282,7 +282,7 @@ fn bundles(candidates: &[&Candidate]) -> String {
     )
 }
 
-/// The name of a bundle, no longer than has room in a line.
+/// The name of a bundle, shortened to fit in a line.
 fn name_of(candidate: &Candidate) -> String {
     candidate.name.chars().take(80).collect()
 }
@@ -412,7 +412,7 @@ fn hints(
     }
 }
 
-/// The highest bundle that is in the version range and would be taken if its channels, which these are, were requested.
+/// The highest bundle in the version range that would be chosen if its channels, which are returned, were requested.
 fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&'a Candidate, Vec<&'a str>)> {
     context.range.as_ref()?;
     let any_channel = Request {
@@ -449,7 +449,7 @@ fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&
     })
 }
 
-/// The updates that the catalogs do offer, highest first.
+/// The updates in the catalogs, highest first.
 fn next_steps(selected: &[&Selected<'_>], context: &Context<'_>) -> Vec<String> {
     let Some(current) = &context.current else {
         return Vec::new();

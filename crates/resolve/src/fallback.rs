@@ -1,16 +1,16 @@
-//! When the installed bundle may stay although resolution failed.
+//! When the installed bundle may stay after a failed resolution.
 
 use olm_version::masterminds::Constraint;
 
 use crate::catalog::{Catalog, Content, is_asked};
 use crate::request::{Installed, Request};
 
-/// What becomes of the installed bundle while nothing can be resolved.
+/// What happens to the installed bundle while resolution fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// It is what the request asks for as far as is known: keep it and repair it.
+    /// As far as is known, the request asks for it: keep it and repair it.
     KeepInstalled,
-    /// A catalog answers, and what it says does not lead to a bundle: the refusal stands.
+    /// A catalog answers, but no bundle results: the refusal stands.
     CatalogsAnswer,
     /// The request asks for another version than the installed one.
     AnotherVersion,
@@ -18,9 +18,9 @@ pub enum Fallback {
 
 /// Whether the installed bundle is kept and repaired while no catalog answers.
 ///
-/// It is when no selected catalog answers about the package, be there none or be they silent, and the installed
-/// version satisfies the request's range (no range is satisfied by every version). The version exactly as recorded
-/// counts as satisfied too.
+/// It is kept if no selected catalog answers about the package, or none is selected, and the installed version
+/// satisfies the range of the request. Every version satisfies an absent range, and a recorded version also satisfies
+/// an equal text.
 pub fn without_catalogs(
     catalogs: &[Catalog<'_>],
     request: &Request<'_>,

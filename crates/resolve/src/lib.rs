@@ -1,17 +1,17 @@
-//! Which bundle of which catalog an extension gets, and if none, why.
+//! The bundle that an extension gets from the catalogs, or why it gets none.
 //!
-//! [`resolve`] reads top to bottom like the decision itself:
+//! [`resolve`] reads from top to bottom like the decision:
 //!
-//! 1. the catalogs that the request selects and that may be used ([`selector`], [`catalog`]);
-//! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow what is
-//!    installed ([`mod@package`], `channels`, `range`, `successors`);
-//! 3. of those, the bundles that can be there among what the cluster has: what they require holds, no dependent
-//!    of the extension is broken, the cluster is new enough ([`cluster`]);
+//! 1. the available catalogs that the request selects ([`selector`], [`catalog`]);
+//! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow the
+//!    installed one ([`mod@package`], `channels`, `range`, `successors`);
+//! 3. of those, the bundles without blockers on the cluster: their requirements are met, no dependent of the
+//!    extension is broken, the cluster is new enough ([`cluster`]);
 //! 4. the best bundle of each catalog, then the best catalog (`choose`).
 //!
-//! A [`Refusal`] says in its first line what it has always said on the wire, and below it which bundles there were,
-//! what excluded them and what the user can change. [`fallback`] says when the installed bundle may stay although
-//! resolution failed, [`deprecation`] which parts of it are deprecated.
+//! A [`Refusal`] has a fixed first line, which clients match, and below it the candidates, what excluded them and what
+//! the user can change. [`fallback`] decides when the installed bundle may stay after a failed resolution,
+//! [`deprecation`] which deprecations concern it.
 //!
 //! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
 //! used for any number of requests.
@@ -63,19 +63,19 @@ pub struct Resolution<'a> {
     pub bundle: &'a Candidate,
     /// The catalog it comes from.
     pub catalog: &'a str,
-    /// The channels that hold it: those requested, or all of the package when none is requested.
+    /// The channels that hold it: the requested ones, or all if none is requested.
     pub channels: Vec<&'a str>,
-    /// How it follows the installed bundle; none for a first installation and for an update without any edge.
+    /// The edge from the installed bundle; none for a first installation and for an update without an edge.
     pub edge: Option<Edge>,
-    /// What that catalog says about the package.
+    /// The package in that catalog.
     pub package: &'a Package,
-    /// Bundles that come before this one and cannot be there, highest first; the first few of each catalog. They come
-    /// from the same catalog, from one of higher priority, or are newer and from one of the same priority.
+    /// Blocked bundles with precedence over this one, highest first, the first few of each catalog. They come from the
+    /// same catalog or one of higher priority, or are newer and come from one of the same priority.
     pub blocked: Vec<BlockedBundle<'a>>,
 }
 
 impl Resolution<'_> {
-    /// Which bundles are held back, the highest of each catalog, and why; nothing when none is.
+    /// The bundles that are held back, the highest of each catalog, and why; `None` if there are none.
     pub fn held(&self) -> Option<String> {
         let mut catalogs = HashSet::new();
         let lines = self
@@ -104,8 +104,7 @@ impl Resolution<'_> {
     }
 }
 
-/// The bundle that a request gets, or the reason why it gets none. Nothing is known of the cluster: what bundles
-/// require is not looked at.
+/// The bundle that a request gets, or why it gets none. The cluster is unknown, so requirements of bundles are ignored.
 ///
 /// The catalogs may come in any order; the outcome does not depend on it.
 ///
@@ -119,8 +118,8 @@ pub fn resolve<'a>(
     choose_one(catalogs, request, installed, None)
 }
 
-/// The bundle that a request gets on this cluster, or the reason why it gets none: of the bundles that fit the request
-/// the newest that can be there.
+/// The bundle that a request gets on this cluster, or why it gets none: the newest of the fitting bundles that is not
+/// blocked.
 ///
 /// # Errors
 /// A [`Refusal`], whose [`Reason`] says what kind of fault it is.
@@ -167,7 +166,7 @@ fn choose_one<'a: 'j, 'j>(
     Ok(resolution(&chosen, request, blocked))
 }
 
-/// Whether a bundle would come before the chosen one, or beside it, if it could be there.
+/// Whether a bundle would have precedence over the chosen one, or tie with it, if it were not blocked.
 fn comes_first(
     blocked: &BlockedBundle<'_>,
     selected: &[catalog::Selected<'_>],
@@ -208,7 +207,7 @@ fn fitting<'a, 'r>(
 ) -> Result<(Vec<catalog::Selected<'a>>, choose::Context<'r>), Refusal> {
     let context = choose::Context::new(request, installed)?;
     let selected = catalog::select(catalogs, request)?;
-    // With nothing to choose from, edges do not matter.
+    // Without a catalog, edges do not matter.
     let context = if selected.is_empty() {
         context
     } else {
@@ -217,8 +216,8 @@ fn fitting<'a, 'r>(
     Ok((selected, context))
 }
 
-/// The bundles of a package that may follow the installed one, and how, in the order of the catalog; those that
-/// are in a requested channel, whatever their version.
+/// The bundles of a package that may follow the installed one, with their edges, in the order of the catalog. They are
+/// in a requested channel and have any version.
 ///
 /// # Errors
 /// When the recorded version of the installed bundle cannot be read.
@@ -231,8 +230,8 @@ pub fn successors<'a>(
     Ok(successors::within(package, request, &current))
 }
 
-/// The bundles of a package that an update from the installed bundle to the chosen one skips: newer than the former,
-/// older than the latter and in a requested channel, oldest first.
+/// The bundles of a package that an update from the installed to the chosen bundle skips: newer than the former, older
+/// than the latter and in a requested channel, oldest first.
 ///
 /// # Errors
 /// When the recorded version of the installed bundle cannot be read.

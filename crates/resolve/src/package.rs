@@ -16,29 +16,29 @@ use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError, quoted};
 
 use crate::cluster::platform::Platform;
 
-/// Whether the field `release` of a bundle's `olm.package` property counts.
+/// Whether the field `release` of a bundle's `olm.package` property is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReleaseField {
-    /// It counts where it is given; elsewhere the build metadata of the version says the release.
+    /// It is used if present; otherwise the release is the build metadata of the version.
     #[default]
     Counts,
-    /// It does not; the build metadata of the version says the release.
+    /// It is ignored; the release is the build metadata of the version.
     Ignored,
 }
 
-/// Why the version of a bundle is not known.
+/// Why the version of a bundle is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionFault {
-    /// The bundle does not say which package and version it is.
+    /// The bundle has no property with its package and version.
     #[error("no package property found in bundle {}", quoted(.0))]
     NoProperty(String),
     /// The value of the property has the wrong shape.
     #[error("error unmarshalling package property: {0}")]
     Shape(ShapeError),
-    /// The version is no semantic version.
+    /// The version is not a semantic version.
     #[error("{0}")]
     Version(olm_version::blang::VersionError),
-    /// The version or the release, which are given apart, cannot be read.
+    /// The version or the release, which are separate fields, cannot be read.
     #[error("{0}")]
     Explicit(VersionReleaseError),
 }
@@ -50,22 +50,23 @@ pub struct Candidate {
     pub name: String,
     /// The reference of the bundle image.
     pub image: String,
-    /// The version and release, or why they are not known.
+    /// The version and release, or why they are unknown.
     pub version: Result<VersionRelease, VersionFault>,
-    /// The properties but for the manifests and the descriptive metadata that catalogs carry along.
+    /// The properties without manifests and descriptive metadata, which some catalogs include.
     pub properties: Vec<Property>,
     /// Whether the catalog deprecates this bundle (not its channel or package).
     pub is_deprecated: bool,
     /// The package.
     pub package: String,
-    /// What it requires of other bundles.
+    /// Its requirements.
     pub requirements: Vec<Arc<DeclaredRequirement>>,
-    /// What it asks of the cluster itself.
+    /// Its requirements on the cluster itself.
     pub platform: Option<Box<Platform>>,
     subject: OnceLock<Subject>,
 }
 
-/// A requirement as it is declared, read when it first matters. Bundles of a package that declare the same share it.
+/// A declared requirement. It is parsed when it is first needed, and shared by all bundles of a package that declare
+/// the same.
 #[derive(Debug)]
 pub struct DeclaredRequirement {
     /// The type of the property.
@@ -86,7 +87,7 @@ impl DeclaredRequirement {
         }
     }
 
-    /// The requirement, or what is wrong with it.
+    /// The requirement, or why it is invalid.
     pub fn read(&self) -> Result<&Requirement, &RequirementError> {
         let read = || Requirement::of_dependency_knowing(&self.kind, &self.text, &self.known);
         self.read.get_or_init(read).as_ref()
@@ -100,7 +101,7 @@ pub(crate) struct PreparedChannel {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// What one channel says about one bundle.
+/// An entry for a bundle in a channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -109,7 +110,7 @@ pub(crate) struct Entry {
     pub(crate) skip_range: Option<Result<Range, RangeError>>,
 }
 
-/// What one catalog says about one package.
+/// A package in a catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Package {
     candidates: Vec<Candidate>,
@@ -118,14 +119,14 @@ pub struct Package {
     bytes: usize,
 }
 
-/// The most memory that the prepared blobs of one package may take, in bytes.
+/// The most memory for the blobs of one package, in bytes.
 pub const MAX_PACKAGE_BYTES: usize = 32 << 20;
-/// The longest value of a property whose type resolution does not know, in bytes; a longer one is dropped.
+/// The longest value of an unknown property, in bytes. Longer values are dropped.
 const MAX_OTHER_PROPERTY_BYTES: usize = 64 << 10;
-/// The memory of a blob, property, channel entry or name beside its text, in bytes.
+/// The memory of a blob, property, channel entry or name without its text, in bytes.
 const ITEM_BYTES: usize = 128;
 
-/// What a parsed range takes for each byte of its text: `1.x` becomes two comparisons of 48 bytes.
+/// The memory of a parsed range for each byte of its text: `1.x` becomes two comparisons of 48 bytes.
 const RANGE_FACTOR: usize = 32;
 
 /// The blobs of a package take more memory than [`MAX_PACKAGE_BYTES`].
@@ -133,7 +134,7 @@ const RANGE_FACTOR: usize = 32;
 #[error("the package takes more than {} MiB", MAX_PACKAGE_BYTES >> 20)]
 pub struct PackageTooLarge;
 
-/// A [`Package`] under construction, blob by blob. Of each blob it keeps only what resolution needs.
+/// A [`Package`] under construction. Of each blob it keeps only the parts that resolution needs.
 #[derive(Debug)]
 pub struct PackageBuilder {
     package: Package,
@@ -244,7 +245,7 @@ impl Package {
         self
     }
 
-    /// The memory that it takes, roughly, in bytes.
+    /// Its approximate memory, in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -276,7 +277,7 @@ impl Package {
             .map(|channel| channel.name.as_str())
     }
 
-    /// What the catalog says is deprecated in the package.
+    /// The deprecations in the package.
     pub fn deprecations(&self) -> Option<&Deprecations> {
         self.deprecations.as_ref()
     }
@@ -295,7 +296,7 @@ impl Candidate {
         }
     }
 
-    /// The memory that it takes, roughly, in bytes.
+    /// Its approximate memory, in bytes.
     fn bytes(&self) -> usize {
         let texts = [&self.name, &self.package, &self.image].map(String::len);
         let properties = self.properties.iter();
@@ -311,7 +312,7 @@ impl Candidate {
             + platform
     }
 
-    /// The bundle as requirements see it.
+    /// The bundle in the form of requirements.
     pub fn subject(&self) -> &Subject {
         self.subject.get_or_init(|| {
             let version = self.version.as_ref().ok().map(|version| version.version.clone());
@@ -319,7 +320,7 @@ impl Candidate {
         })
     }
 
-    /// The APIs that it speaks of: those that it requires, excludes, or asks of the cluster.
+    /// The APIs that it mentions: those that it requires, excludes, or needs from the cluster.
     pub fn apis_in_question(&self) -> impl Iterator<Item = &Gvk> {
         let required = self
             .requirements
@@ -330,7 +331,7 @@ impl Candidate {
     }
 }
 
-/// What bundles of a package have declared so far.
+/// The requirements that bundles of a package have declared so far.
 #[derive(Debug, Default)]
 struct AllDeclared {
     by_text: HashMap<(String, Box<str>), Arc<DeclaredRequirement>>,
@@ -382,7 +383,7 @@ fn candidate(bundle: Bundle, releases: ReleaseField, all: &mut AllDeclared) -> C
     }
 }
 
-/// The version that the first `olm.package` property says.
+/// The version in the first `olm.package` property.
 fn version(
     bundle: &str,
     properties: &[Property],
@@ -393,7 +394,7 @@ fn version(
         .find(|property| property.kind == TYPE_PACKAGE)
         .ok_or_else(|| VersionFault::NoProperty(bundle.to_owned()))?;
     let package = property.package().map_err(VersionFault::Shape)?;
-    // An empty release that is given is not the same as none.
+    // An empty release differs from an absent one.
     let is_explicit =
         releases == ReleaseField::Counts && (!package.release.is_empty() || names_release(property));
     if is_explicit {
@@ -406,9 +407,9 @@ fn version(
     }
 }
 
-/// Whether the value of a property has the key `release`, in whatever case, with something else than null.
+/// Whether the value of a property has a key `release`, in any case, that is not null.
 fn names_release(property: &Property) -> bool {
-    // Most properties do not, and are not worth reading twice.
+    // Most properties do not have it, so parsing them twice is avoided.
     if !property
         .value
         .as_bytes()
@@ -469,7 +470,7 @@ mod tests {
             r#"{{"type":"olm.constraint","value":"{}"}}"#,
             "x".repeat(10 << 20)
         );
-        // The value counts as property and as requirement.
+        // The value counts as a property and as a requirement.
         assert_eq!(builder.add(bundle(&constraint)), Ok(()));
         assert_eq!(builder.add(bundle(&constraint)), Err(PackageTooLarge));
         let entries = vec![r#"{"name":""}"#; MAX_PACKAGE_BYTES / ITEM_BYTES].join(",");

@@ -11,11 +11,11 @@ pub(crate) enum Fit {
     /// The range would hold the version if it admitted pre-releases.
     Prerelease,
     Outside,
-    /// The bundle's version is not known.
+    /// The bundle's version is unknown.
     Unknown,
 }
 
-/// Releases of one version are all inside or all outside.
+/// Whether a version is in the range. Its release does not matter.
 pub(crate) fn fit(candidate: &Candidate, range: Option<&Constraint>) -> Fit {
     let Some(range) = range else { return Fit::Inside };
     let Ok(version) = &candidate.version else {

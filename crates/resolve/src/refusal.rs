@@ -11,23 +11,23 @@ use olm_version::{VersionReleaseError, quoted};
 use crate::package::VersionFault;
 use crate::selector::SelectorError;
 
-/// The longest text of a refusal, in bytes. Conditions hold eight times as much.
+/// The longest text of a refusal, in bytes. A condition can hold eight times as much.
 pub const MAX_LENGTH: usize = 4096;
 /// The longest line of an explanation, in characters.
 const MAX_LINE: usize = 400;
 
-/// Why what was recorded of the installed bundle cannot be read.
+/// Why the recorded version of the installed bundle cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstalledError {
-    /// The version, which holds the release, if any.
+    /// The version, which may contain the release.
     #[error("failed to get version and release of installed bundle: {0}")]
     Folded(VersionReleaseError),
-    /// The version or the release, recorded apart.
+    /// The version or the release, which are recorded separately.
     #[error("failed to parse installed bundle version and release: {0}")]
     Apart(VersionReleaseError),
 }
 
-/// What kind of reason there is; its text is the first line of the refusal and part of the wire contract.
+/// The reason of a refusal. Its text is the first line, which clients match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The request's catalog selector is invalid. Only the user can change that.
@@ -54,7 +54,7 @@ pub enum Reason {
     /// The recorded version of the installed bundle cannot be read.
     #[error("error walking catalogs: error finding upgrade edges: {0}")]
     Installed(InstalledError),
-    /// No bundle passes the filters, or several catalogs offer one with equal right.
+    /// No bundle passes the filters, or several catalogs tie.
     #[error("{0}")]
     NoBundle(NoBundle),
     /// The only bundle has no readable version.
@@ -88,7 +88,7 @@ pub struct NoBundle {
     pub range: Option<String>,
     /// The requested channels.
     pub channels: Vec<String>,
-    /// The catalogs that share the highest priority, by name; empty when no catalog has a bundle.
+    /// The catalogs with the highest priority, by name; empty if no catalog has a bundle.
     pub contenders: Vec<String>,
 }
 
@@ -124,24 +124,24 @@ impl fmt::Display for NoBundle {
     }
 }
 
-/// A way out, one sentence.
+/// A hint, one sentence.
 #[derive(Clone, Debug)]
 struct Hint {
     text: String,
-    /// The same where there is no cluster, if it is another sentence then.
+    /// The hint of the command line, if it differs.
     on_command_line: Option<String>,
 }
 
 /// Why a request gets no bundle, and what the user can change.
 ///
-/// Displayed, it is the text of the [`Reason`], then a line for each catalog, then a line for each way out.
+/// The text has the [`Reason`], then a line for each catalog, then a line for each hint.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The reason. Boxed, since refusals travel through results that are mostly fine.
+    /// The reason, boxed because most results have none.
     reason: Box<Reason>,
     findings: Vec<String>,
     hints: Vec<Hint>,
-    /// The hint that says that no catalog knows the package, where that is so.
+    /// The index of the hint that no catalog has the package, if there is one.
     unknown: Option<usize>,
     wanted: Vec<Wanted>,
     attachment: Option<String>,
@@ -163,12 +163,12 @@ impl Refusal {
         self.wanted.extend_from_slice(wanted);
     }
 
-    /// Adds a text that is shown as it is at the end, with its lines: an object to be applied.
+    /// Adds a text to the end, with its lines, such as an object to apply.
     pub fn attach(&mut self, text: impl Into<String>) {
         self.attachment = Some(text.into());
     }
 
-    /// What would help if it were installed.
+    /// The packages or APIs that would solve it.
     pub fn wanted(&self) -> &[Wanted] {
         &self.wanted
     }
@@ -178,7 +178,7 @@ impl Refusal {
         self
     }
 
-    /// Like [`Refusal::hint`], with what is said where there is no cluster.
+    /// Like [`Refusal::hint`], with another text for the command line.
     pub(crate) fn hint_or(&mut self, hint: impl Into<String>, on_command_line: impl Into<String>) {
         self.hints.push(Hint {
             text: hint.into(),
@@ -186,19 +186,18 @@ impl Refusal {
         });
     }
 
-    /// [`Refusal::hint_or`] for a package that no catalog has: [`Refusal::suggest`] may have something better.
+    /// [`Refusal::hint_or`] for a package that no catalog has. [`Refusal::suggest`] may replace it.
     pub(crate) fn unknown_package(&mut self, hint: &str, on_command_line: &str) {
         self.unknown = Some(self.hints.len());
         self.hint_or(hint, on_command_line);
     }
 
-    /// Whether a catalog was asked and none has the package, so that its name may be misspelled.
+    /// Whether catalogs answered and none has the package. Then its name may be misspelled.
     pub fn is_of_unknown_package(&self) -> bool {
         self.unknown.is_some()
     }
 
-    /// Takes the name that the user probably meant out of these (catalog, package), for a package that no catalog has and
-    /// of which nothing is installed.
+    /// Suggests the most similar of these (catalog, package), if no catalog has the package and none is installed.
     pub fn suggest<'n>(&mut self, names: impl IntoIterator<Item = (&'n str, &'n str)>) {
         let Reason::NoBundle(NoBundle {
             package,
@@ -224,13 +223,13 @@ impl Refusal {
         }
     }
 
-    /// [`Refusal::hint_or`] on the way.
+    /// [`Refusal::hint_or`] for a chain of calls.
     pub(crate) fn with_hint_or(mut self, hint: &str, on_command_line: &str) -> Self {
         self.hint_or(hint, on_command_line);
         self
     }
 
-    /// The same refusal for a user without a cluster, in the words of the command line `olm resolve`.
+    /// The refusal with the hints of the command line `olm resolve`.
     #[must_use]
     pub fn on_command_line(mut self) -> Self {
         for hint in &mut self.hints {
@@ -245,7 +244,7 @@ impl Refusal {
         self.findings.push(finding.into());
     }
 
-    /// Adds a way out, one sentence.
+    /// Adds a hint, one sentence.
     pub fn hint(&mut self, hint: impl Into<String>) {
         self.hints.push(Hint {
             text: hint.into(),
@@ -253,7 +252,7 @@ impl Refusal {
         });
     }
 
-    /// Takes away what could be done: nothing has to be.
+    /// Removes all hints, if the user need not act.
     pub fn clear_hints(&mut self) {
         self.hints.clear();
         self.unknown = None;
@@ -264,7 +263,7 @@ impl Refusal {
         &self.reason
     }
 
-    /// What follows the text of the reason when this is displayed.
+    /// The text after that of the reason.
     pub fn explanation(&self) -> Option<String> {
         let text = self.to_string();
         let lines = text.strip_prefix(&self.reason.to_string())?;
@@ -272,12 +271,12 @@ impl Refusal {
         Some(lines.to_owned())
     }
 
-    /// What was found in each catalog, one sentence each.
+    /// The findings in each catalog, one sentence each.
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 
-    /// What the user can change, one sentence each.
+    /// The hints, one sentence each.
     pub fn hints(&self) -> impl Iterator<Item = &str> {
         self.hints.iter().map(|hint| hint.text.as_str())
     }
@@ -295,7 +294,7 @@ fn one_line(text: &str) -> String {
 }
 
 impl fmt::Display for Refusal {
-    /// At most [`MAX_LENGTH`] bytes; the first line is never cut unless it alone is longer.
+    /// Writes at most [`MAX_LENGTH`] bytes. The first line is only shortened if it is longer by itself.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MORE: &str = "\n(more left out)";
         let mut text = escape(&self.reason.to_string()).into_owned();

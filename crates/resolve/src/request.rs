@@ -6,33 +6,33 @@ use olm_version::{BuildMetadata, VersionRelease, VersionReleaseError};
 use crate::package::{Candidate, ReleaseField};
 use crate::selector::Selector;
 
-/// Whether the catalog's update edges bind.
+/// Whether the catalog's update edges are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpgradeConstraintPolicy {
     /// Only a bundle that an edge leads to may follow the installed one.
     #[default]
     CatalogProvided,
-    /// Any bundle may; the user answers for it.
+    /// Any bundle may follow. The user is responsible.
     SelfCertified,
 }
 
-/// What an extension asks for. All given filters hold together.
+/// The request of an extension. A bundle must pass all filters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     /// The package.
     pub package: &'a str,
-    /// A version or a range of versions; none means any.
+    /// A version or a range of versions; `None` for any.
     pub version: Option<&'a str>,
-    /// The channels that supply bundles and edges; none means all.
+    /// The channels that supply bundles and edges; empty for all.
     pub channels: &'a [String],
-    /// The catalogs to choose from; none means all.
+    /// The catalogs to choose from; `None` for all.
     pub selector: Option<&'a Selector>,
-    /// Whether edges bind.
+    /// Whether edges are enforced.
     pub policy: UpgradeConstraintPolicy,
 }
 
 impl<'a> Request<'a> {
-    /// What an extension asks for. An empty version is none.
+    /// The request of an extension. An empty version is ignored.
     pub fn of(filter: &'a CatalogFilter, selector: Option<&'a Selector>) -> Self {
         Self {
             package: &filter.package_name,
@@ -51,14 +51,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The bundle that is installed.
+/// The installed bundle.
 #[derive(Clone, Copy, Debug)]
 pub struct Installed<'a> {
-    /// The bundle's name, which `replaces` and `skips` refer to.
+    /// The name, to which `replaces` and `skips` refer.
     pub name: &'a str,
-    /// The version as it was recorded.
+    /// The recorded version.
     pub version: &'a str,
-    /// The release as it was recorded; none when it is folded into the version as build metadata.
+    /// The recorded release; `None` if it is the build metadata of the version.
     pub release: Option<&'a str>,
 }
 
@@ -66,7 +66,7 @@ impl Installed<'_> {
     /// The version and release.
     ///
     /// # Errors
-    /// When what was recorded is no version or no release.
+    /// The recorded version or release is invalid.
     pub fn version_release(&self) -> Result<VersionRelease, VersionReleaseError> {
         match self.release {
             Some(release) => VersionRelease::explicit(self.version, release),
@@ -76,7 +76,8 @@ impl Installed<'_> {
 }
 
 impl Candidate {
-    /// The bundle as it is recorded once it is installed. Without a readable version, which resolution refuses, it has none.
+    /// The bundle as it is recorded after an installation. An unreadable version, which resolution refuses, is left
+    /// empty.
     pub fn recorded(&self, releases: ReleaseField) -> BundleMetadata {
         let (version, release) = match (&self.version, releases) {
             (Ok(version), ReleaseField::Counts) => (

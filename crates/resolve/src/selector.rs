@@ -7,7 +7,7 @@ use olm_api::names::label;
 use olm_version::quoted;
 use serde::Deserialize;
 
-/// Which catalogs a request chooses from. An empty selector takes all.
+/// A selector of catalogs. An empty one selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Selector {
@@ -62,27 +62,27 @@ pub enum SelectorError {
     Key {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: LabelFault,
     },
     /// A value that no label can have.
     #[error("values[{index}][{key}]: Invalid value: {}: {fault}", quoted(.value))]
     Value {
-        /// Which value, counted from 0.
+        /// Its index, from 0.
         index: usize,
         /// The label.
         key: String,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: LabelFault,
     },
 }
 
-/// What is wrong with a label's key or value.
+/// A fault of a label's key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelFault {
-    /// A value with characters that do not belong there.
+    /// A value has invalid characters.
     #[error(
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
          and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
@@ -98,7 +98,7 @@ pub enum LabelFault {
     /// A name of more than 63 characters.
     #[error("name part must be no more than 63 characters")]
     LongName,
-    /// A name with characters that do not belong there.
+    /// A name has invalid characters.
     #[error(
         "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
          alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -108,7 +108,7 @@ pub enum LabelFault {
     /// An empty prefix.
     #[error("prefix part must be non-empty")]
     EmptyPrefix,
-    /// A prefix that is no DNS name.
+    /// A prefix is not a DNS name.
     #[error(
         "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
          and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -186,7 +186,7 @@ fn check(key: &str, values: &[&String]) -> Result<(), SelectorError> {
 }
 
 impl Selector {
-    /// The catalogs of these names.
+    /// A selector of catalogs by name.
     pub fn of_catalogs<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         Self {
             match_expressions: vec![SelectorRequirement {
@@ -198,9 +198,9 @@ impl Selector {
         }
     }
 
-    /// The catalogs from which an extension may get its bundle: those that it selects, else the catalog that the installed
-    /// bundle came from and the defaults; `None` for all. `home` is none where nothing is installed, and says nothing
-    /// where an earlier version did not record the catalog.
+    /// The catalogs that an extension admits: those that it selects, otherwise the catalog of the installed bundle and
+    /// the default catalogs; `None` for all. `home` is `None` if nothing is installed, and empty if an earlier version
+    /// of OLM did not record the catalog.
     pub fn admitted(
         given: Option<&LabelSelector>,
         home: Option<Option<&str>>,
@@ -217,10 +217,10 @@ impl Selector {
         (!names.is_empty()).then(|| Self::of_catalogs(names))
     }
 
-    /// Whether the selector follows the rules of label selectors.
+    /// Checks the rules of label selectors.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the selector breaks.
     pub fn validate(&self) -> Result<(), SelectorError> {
         for (key, value) in &self.match_labels {
             check(key, &[value])?;

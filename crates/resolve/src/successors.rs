@@ -1,4 +1,4 @@
-//! What may follow the installed bundle.
+//! The bundles that may follow the installed one.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::package::{Candidate, Entry, Package};
 use crate::refusal::{InstalledError, Reason, Refusal};
 use crate::request::{Installed, Request};
 
-/// How a bundle follows the installed one.
+/// The edge from the installed bundle to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Edge {
-    /// It has the version and release that are installed.
+    /// The version and release are installed already.
     Current,
     /// It replaces the installed bundle by name.
     Replaces,
@@ -23,7 +23,7 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// What users call it.
+    /// The name for users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -34,7 +34,7 @@ impl Edge {
     }
 }
 
-/// The bundle that is installed, its version read.
+/// The installed bundle with its parsed version.
 #[derive(Clone, Debug)]
 pub(crate) struct Current<'a> {
     pub(crate) name: &'a str,
@@ -58,8 +58,8 @@ impl<'a> Current<'a> {
 
 /// The edges that lead from the installed bundle to bundles of one package.
 ///
-/// There is no chain: every entry of the considered channels is looked at, whether or not the installed bundle is
-/// listed and whether or not another entry skips it. An unreadable `skipRange` leads nowhere.
+/// Edges do not form a chain: every entry of the considered channels counts, whether or not the installed bundle is in
+/// the channel and whether or not another entry skips it. An unreadable `skipRange` has no edge.
 pub(crate) struct Successors<'a, 'c> {
     current: &'c Current<'c>,
     edges: HashMap<&'a str, Edge>,
@@ -77,7 +77,7 @@ impl<'a, 'c> Successors<'a, 'c> {
         Self { current, edges }
     }
 
-    /// The edge to a bundle, if it may follow.
+    /// The edge to a bundle; `None` if it may not follow.
     pub(crate) fn to(&self, candidate: &Candidate) -> Option<Edge> {
         let is_current = candidate
             .version
@@ -110,7 +110,7 @@ pub(crate) fn within<'a>(
         .collect()
 }
 
-/// The bundles in a considered channel between two, which an update from the one to the other passes over, oldest first.
+/// The bundles in a considered channel between two others, which an update skips, oldest first.
 pub(crate) fn between<'a>(
     package: &'a Package,
     request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! Why Pods of a workload are not there or not ready, in words.
+//! Why Pods of a workload are missing or not ready, in words.
 
 use std::fmt::Write as _;
 
@@ -6,28 +6,28 @@ use serde_json::Value;
 
 /// The group of the kinds that run Pods.
 pub const APPS: &str = "apps";
-/// How many causes are named for one workload.
+/// The most causes that are named for one workload.
 const NAMED: usize = 3;
-/// Bytes of what others say that are quoted.
+/// The most bytes that are quoted from outside.
 const QUOTED: usize = 400;
-/// Reasons of containers that are on their way.
+/// Waiting reasons of containers that are starting.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// The facts about a workload that is not ready.
+/// The state of a workload that is not ready.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The workload as the cluster has it.
     pub workload: &'a Value,
-    /// Its Pods, or why they are not known.
+    /// Its Pods, or why they are unknown.
     pub pods: Pods<'a>,
-    /// Warning events about the workload, as far as they are known.
+    /// Warning events about the workload, as far as they could be read.
     pub events: &'a [Value],
 }
 
 /// The Pods of a workload.
 #[derive(Debug, Clone, Copy)]
 pub enum Pods<'a> {
-    /// Some of them, as the cluster has them.
+    /// Some or all of its Pods, as the cluster has them.
     Known(&'a [Value]),
     /// The account may not list them.
     Hidden,
@@ -35,12 +35,12 @@ pub enum Pods<'a> {
     Unknown,
 }
 
-/// What runs Pods: its kind is one of those of which causes are known.
+/// Whether a kind runs Pods and its causes are known.
 pub fn is_workload(group: &str, kind: &str) -> bool {
     group == APPS && matches!(kind, "Deployment" | "StatefulSet" | "DaemonSet")
 }
 
-/// The label selector of a workload as lists take it; `None` for one that selects in an unknown way.
+/// The label selector of a workload in the form of list requests; `None` if it has an unknown operator.
 pub fn selector(workload: &Value) -> Option<String> {
     let selector = workload.pointer("/spec/selector")?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -112,7 +112,7 @@ fn refused(workload: &Value, events: &[Value]) -> Vec<String> {
     let condition = array(workload, "/status/conditions").iter().find(|condition| {
         string(condition, "/type") == "ReplicaFailure" && string(condition, "/status") == "True"
     });
-    // Others than Deployments say so by events alone.
+    // For other kinds than Deployments only events contain the reason.
     let event = || {
         let failed = |event: &&Value| string(event, "/reason") == "FailedCreate";
         events.iter().filter(failed).max_by_key(|event| last_seen(event))
@@ -176,13 +176,13 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
         let (reason, message) = (string(waiting, "/reason"), string(waiting, "/message"));
         return match reason {
             _ if STARTING.contains(&reason) || reason.is_empty() => None,
-            // How long it waits until the next attempt would make the text differ each time.
+            // The pause until the next restart would change the text each time.
             "CrashLoopBackOff" => {
                 let end = status.pointer("/lastState/terminated").map(ended);
                 let end = end.map_or(String::new(), |end| format!(": it {end}"));
                 Some(format!("{container} crashes again and again ({reason}){end}"))
             }
-            // The kubelet changes between both.
+            // The kubelet alternates between both.
             "ErrImagePull" | "ImagePullBackOff" => {
                 let detail = message
                     .split_once("ErrImagePull: ")
@@ -217,7 +217,7 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
     })
 }
 
-/// How a container ended.
+/// How a container terminated.
 fn ended(terminated: &Value) -> String {
     let code = number(terminated, "/exitCode").unwrap_or_default();
     let message = quoted(string(terminated, "/message").trim());
@@ -350,7 +350,7 @@ mod tests {
             &json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}),
             "Pod pot-1 failed (Evicted: The node was low on memory.)",
         );
-        // On their way.
+        // Starting.
         check_pod(
             &container(&json!({"waiting": {"reason": "ContainerCreating"}}), &json!({})),
             "",

@@ -1,4 +1,4 @@
-//! What a ClusterObjectSet holds, with its references to Secrets resolved.
+//! The content of a ClusterObjectSet, with its references to Secrets resolved.
 
 pub mod outline;
 pub mod phases;
@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::canonical;
 
-/// How large an object may be once it is decompressed, in bytes.
+/// The largest object after decompression, in bytes.
 const MAX_DECOMPRESSED: u64 = 10 * 1024 * 1024;
-/// How large all objects of a set that lie in Secrets may be together, in bytes, both as they lie there and decompressed.
+/// The most bytes of all objects of a set in Secrets together, compressed and decompressed.
 pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 
 /// Names a Secret.
@@ -38,7 +38,7 @@ impl fmt::Display for SecretName {
     }
 }
 
-/// What matters of a Secret that objects lie in.
+/// The relevant parts of a Secret with objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
     /// Whether the API server keeps it from changing.
@@ -59,7 +59,7 @@ pub struct Content {
 pub struct ContentPhase {
     /// Its name.
     pub name: String,
-    /// The digest of its objects as they came; empty for a phase that did not come but was put in front.
+    /// The digest of its objects as the API server stores them; empty for a phase that OLM adds.
     pub digest: String,
     /// Its objects.
     pub objects: Vec<ContentObject>,
@@ -68,16 +68,16 @@ pub struct ContentPhase {
 /// One object of a revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentObject {
-    /// The object as it came.
+    /// The object as the API server stores it.
     pub object: Value,
-    /// What to do when it exists already: the object's own word, else the phase's, else the set's.
+    /// The action when it exists already: that of the object, otherwise of the phase, otherwise of the set.
     pub collision_protection: CollisionProtection,
 }
 
-/// Why a revision's content is not to be had.
+/// Why the content of a revision cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ContentError {
-    /// Secrets that objects lie in could change at any time.
+    /// Secrets with objects are not immutable.
     #[error(
         "the following secrets are not immutable (referenced secrets must have immutable set to true): {}",
         list(.0)
@@ -118,7 +118,7 @@ pub enum ContentError {
         "resolving ref in phase \"{phase}\": the objects that lie in Secrets exceed the maximum size of all of them ({MAX_TOTAL} bytes)"
     )]
     TooMuch {
-        /// The phase of the reference that is one too many.
+        /// The phase of the reference that exceeds the limit.
         phase: String,
     },
     /// An object cannot be read.
@@ -135,7 +135,7 @@ pub enum ContentError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The phases are not those that were first seen.
+    /// The phases differ from those that were first seen.
     #[error("{0}")]
     Changed(String),
 }
@@ -148,7 +148,7 @@ fn list(names: &[SecretName]) -> String {
         .join(", ")
 }
 
-/// The Secret that a reference names; an empty namespace is the managers' own.
+/// The Secret of a reference. An empty namespace means that of the managers.
 pub fn secret_of(reference: &ObjectReference, system_namespace: &str) -> SecretName {
     let namespace = if reference.namespace.is_empty() {
         system_namespace
@@ -175,10 +175,10 @@ pub fn secrets_of(
     found
 }
 
-/// Puts every object in its place. `secrets` holds the Secrets that exist of those that [`secrets_of`] names.
+/// Resolves all references. `secrets` holds the existing ones of the Secrets that [`secrets_of`] returns.
 ///
 /// # Errors
-/// A Secret is not immutable (all such are named, before anything else is looked at), missing, or holds something else.
+/// A Secret is not immutable (all of them are named, before any other check), missing, or malformed.
 pub fn resolve(
     spec: &ClusterObjectSetSpec,
     secrets: &BTreeMap<SecretName, SecretContent>,
@@ -236,11 +236,11 @@ pub fn resolve(
     Ok(Content { phases })
 }
 
-/// An object out of a Secret.
+/// An object from a Secret.
 #[derive(Debug, Clone)]
 struct Referenced {
     object: Value,
-    /// How many bytes it had.
+    /// Its size in bytes.
     size: u64,
 }
 
@@ -296,7 +296,7 @@ fn parse(bytes: &[u8]) -> Result<Referenced, String> {
 }
 
 impl Content {
-    /// What `status.observedPhases` is to hold.
+    /// The value of `status.observedPhases`.
     pub fn observed_phases(&self) -> Vec<ObservedPhase> {
         self.phases
             .iter()
@@ -309,7 +309,7 @@ impl Content {
     }
 }
 
-/// Compares the phases with what was first seen of them; nothing seen yet is no difference.
+/// Compares the phases with those that were first seen. Phases without a record do not differ.
 ///
 /// # Errors
 /// [`ContentError::Changed`]

@@ -1,13 +1,13 @@
-//! The engine that rolls a revision out and takes it down, without any input or output of its own.
+//! The engine that rolls a revision out and tears it down, without input or output.
 //!
 //! ```text
-//! Outline ──► Rollout  ──requests──►  whoever has a cluster   ──answers──►  Rollout  … ──► RolloutEnd
+//! Outline ──► Rollout  ──requests──►  the controller          ──answers──►  Rollout  … ──► RolloutEnd
 //!         ──► Teardown ──requests──►                          ──answers──►  Teardown … ──► TeardownEnd
 //! ```
 //!
-//! A machine is a value: a step takes it with the answers to its last requests and gives either the machine and new
-//! requests, or the end. Nothing is remembered between two runs but what the cluster itself says, so a run may stop
-//! after any request and the next one starts from the beginning.
+//! A machine is a value. A step takes the machine with the answers to its last requests, and returns either the machine
+//! with new requests or the end. Between runs all state is in the cluster, so a run may stop after any request and the
+//! next one starts from the beginning.
 
 pub mod decide;
 pub mod desired;

@@ -1,4 +1,4 @@
-//! What a ClusterObjectSet holds, and how it is rolled out, taken down and reported. Without any input or output.
+//! The content of a ClusterObjectSet, and how it is rolled out, torn down and reported. Without input or output.
 //!
 //! ```text
 //! ClusterObjectSet ─► policy ─► content ─► validate ─► phases ─► engine ─► report ─► status
@@ -6,8 +6,8 @@
 //!                                                                teardown
 //! ```
 //!
-//! A controller reads the set and its Secrets, hands what it found to the [`engine`], makes the requests that the engine
-//! asks for, and writes the [`status`] that follows. Start reading at [`engine`].
+//! A controller reads the set and its Secrets, passes them to the [`engine`], makes the requests that the engine
+//! returns, and writes the resulting [`status`]. Start reading at [`engine`].
 
 pub mod cause;
 pub mod certificates;

@@ -1,4 +1,4 @@
-//! Objects in a cluster: their names, and whose they are.
+//! Objects in a cluster: identities and owners.
 
 pub mod canonical;
 pub mod inheritance;
@@ -25,7 +25,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// The identity that an object's own fields give; absent ones are empty.
+    /// The identity in an object's fields. Absent fields are empty.
     pub fn of(object: &Value) -> Self {
         let text = |pointer: &str| {
             object
@@ -54,7 +54,7 @@ impl ObjectId {
         }
     }
 
-    /// `GROUP/VERSION, Kind=KIND NAMESPACE/NAME`, as errors name an object.
+    /// `GROUP/VERSION, Kind=KIND NAMESPACE/NAME`, the form of errors.
     pub fn reference(&self) -> String {
         let Self {
             kind,
@@ -68,7 +68,7 @@ impl ObjectId {
 }
 
 impl fmt::Display for ObjectId {
-    /// `KIND.GROUP/VERSION NAMESPACE/NAME`, as conditions name an object.
+    /// `KIND.GROUP/VERSION NAMESPACE/NAME`, the form of conditions.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             kind,

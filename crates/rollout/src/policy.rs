@@ -1,34 +1,34 @@
-//! What users decide by annotation.
+//! The decisions of users in annotations.
 
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_api::{ClusterObjectSet, names};
 
 use crate::engine::rollout::{MissingKinds, Writes};
 
-/// What deletion leaves behind.
+/// The objects that stay after a deletion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Uninstall {
-    /// Nothing.
+    /// None.
     #[default]
     Delete,
-    /// Everything.
+    /// All.
     Orphan,
-    /// The CustomResourceDefinitions and objects of the kinds they define.
+    /// The CustomResourceDefinitions and the objects of their kinds.
     KeepCrds,
 }
 
-/// What a ClusterObjectSet's annotations say.
+/// The annotations of a ClusterObjectSet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What deletion leaves behind.
+    /// The objects that stay after a deletion.
     pub uninstall: Uninstall,
-    /// What to do about objects of kinds that the cluster lacks.
+    /// The action for objects of kinds that the cluster lacks.
     pub missing_kinds: MissingKinds,
     /// Whether anything may be written.
     pub writes: Writes,
 }
 
-/// An annotation has a value that means nothing.
+/// An annotation has an invalid value.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("annotation {annotation} has the unknown value \"{value}\" (known are {known})")]
 pub struct PolicyError {
@@ -38,13 +38,13 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    /// Whether it is about this annotation.
+    /// Whether this annotation has the invalid value.
     pub fn is_of(&self, annotation: &str) -> bool {
         self.annotation == annotation
     }
 }
 
-/// Which existing objects an extension may take over, by its annotation.
+/// Which existing objects an extension may take over.
 ///
 /// # Errors
 /// The annotation has a value that means nothing.
@@ -90,7 +90,7 @@ impl Policy {
         })
     }
 
-    /// Reads whether anything may be written, whatever the other annotations say.
+    /// Whether anything may be written. Ignores the other annotations.
     ///
     /// # Errors
     /// The annotation has a value that means nothing.
@@ -103,7 +103,7 @@ impl Policy {
     }
 }
 
-/// The meaning of an annotation's value, the default when it is absent.
+/// The meaning of an annotation's value; the default if it is absent.
 ///
 /// # Errors
 /// The value is not among those given.

@@ -12,23 +12,23 @@ use serde_json::Value;
 use crate::canonical;
 use crate::object::ObjectId;
 
-/// What the probes say about one object.
+/// The result of all probes of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeResult {
-    /// The verdict.
+    /// The status.
     pub status: ProbeStatus,
     /// Why, when it is not [`ProbeStatus::Passes`].
     pub messages: Vec<String>,
 }
 
-/// A verdict.
+/// The status of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeStatus {
     /// Ready, or no probe selects it.
     Passes,
     /// Not ready.
     Fails,
-    /// It is not known yet.
+    /// Unknown yet.
     Unknown,
 }
 
@@ -40,8 +40,8 @@ impl ProbeResult {
     };
 }
 
-/// Asks every probe that selects the object; all of them must pass. While the object's status is older than its spec,
-/// the result is unknown.
+/// Evaluates every probe that selects the object. All must pass. While the object's status is older than its spec, the
+/// result is unknown.
 pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
     if probes.is_empty() {
         return ProbeResult::PASSES;
@@ -114,7 +114,7 @@ fn matches_labels(selector: &LabelSelector, live: &Value) -> bool {
         })
 }
 
-/// Why the probes cannot be asked at all.
+/// Why probes are invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProbeError {
     /// A label selector uses an operator that does not exist.
@@ -127,7 +127,7 @@ pub enum ProbeError {
     },
 }
 
-/// Checks what the API server does not.
+/// Checks that the API server does not make.
 ///
 /// # Errors
 /// [`ProbeError`]
@@ -217,7 +217,7 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> Verdict {
     ))
 }
 
-/// Why a definition does not define anything, in its own words: most often because another one has its names.
+/// Why a definition is not established, in its own words: usually another one has its names.
 fn unestablished(conditions: &[Value]) -> String {
     let text = |condition: &Value, key: &str| {
         condition
@@ -243,7 +243,7 @@ fn unestablished(conditions: &[Value]) -> String {
 enum Lookup<'a> {
     Found(&'a Value),
     Missing,
-    /// Something on the way is not a map.
+    /// A value on the path is not a map.
     Blocked(String),
 }
 
@@ -261,8 +261,8 @@ fn look_up<'a>(live: &'a Value, path: &str) -> Lookup<'a> {
     Lookup::Found(at)
 }
 
-/// The value at a path. A counter of replicas that the status leaves out is zero: the API server drops zeros, and an
-/// observed generation shows that a controller counted.
+/// The value at a path. An absent counter of replicas is zero: the API server omits zeros, and an observed generation
+/// shows that a controller has counted.
 fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
     const ZERO: &Value = &Value::Null;
     match look_up(live, path) {

@@ -1,4 +1,4 @@
-//! What the ends of runs are called in conditions.
+//! The texts of conditions for the ends of runs.
 
 pub mod failure;
 pub mod status;
@@ -23,7 +23,7 @@ pub fn not_ready(object: &NotReady) -> String {
     escape(&text).into_owned()
 }
 
-/// The objects of a phase that belong to another owner: which owner each has, and what the user can do.
+/// The objects of a phase that belong to another owner, with the owner of each and what the user can do.
 pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
     let owner = &outline.owner;
     let reports: Vec<String> = objects
@@ -34,7 +34,7 @@ pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId,
     format!("revision object collisions in {phase}\n{}", reports.join("\n"))
 }
 
-/// The commands that let an extension take over all objects without a controller, in later phases, too.
+/// The commands that let an extension take over all objects without a controller, also in later phases.
 fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<String> {
     let owner = &outline.owner;
     if owner.extension.is_empty() || owner.owner_name.is_empty() {
@@ -47,7 +47,7 @@ fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<S
         .filter(|live| live.revision != RevisionMark::Absent)
         .filter_map(|live| live.owner_name.as_deref().filter(|name| is_label(name)))
         .collect();
-    // kubectl does nothing at all where one of the kinds is not served.
+    // kubectl does nothing if the cluster does not serve one of the kinds.
     let ids = outline.all_places().map(|place| outline.id(place));
     let served = ids.filter(|id| SERVED.contains(&id.group.as_str()));
     let colliding = objects.iter().map(|(id, _)| id.clone());
@@ -72,7 +72,7 @@ fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<S
     ))
 }
 
-/// The groups of bundles' kinds that every cluster serves.
+/// Groups of bundles' kinds that every cluster serves.
 const SERVED: &[&str] = &[
     "",
     "admissionregistration.k8s.io",
@@ -84,7 +84,7 @@ const SERVED: &[&str] = &[
     "scheduling.k8s.io",
 ];
 
-/// A kind as kubectl takes it.
+/// A kind in the form that kubectl accepts.
 fn resource(id: &ObjectId) -> String {
     let kind = id.kind.to_lowercase();
     match id.group.as_str() {
@@ -93,7 +93,7 @@ fn resource(id: &ObjectId) -> String {
     }
 }
 
-/// Whether a label's value is a plain one, which a shell takes as it is.
+/// Whether a shell takes the value of a label literally.
 fn is_label(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !value.is_empty() && value.bytes().all(is_plain)
@@ -156,7 +156,7 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
     escape(&text).into_owned()
 }
 
-/// What failed in a phase, every object named, and what the user can decide.
+/// The failures in a phase with all objects, and what the user can do.
 pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> String {
     let texts = failures.iter().map(|(id, failure)| match failure.kind {
         FailureKind::UnknownKind => {
@@ -177,7 +177,7 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
         | FailureKind::Invalid
         | FailureKind::Transient => format!("{}: {}", id.reference(), failure.message),
     });
-    // The API server repeats what objects hold.
+    // The API server quotes values of objects.
     let texts: Vec<String> = texts.map(|text| escape(&text).into_owned()).collect();
     let invalid = failures
         .iter()
@@ -198,7 +198,7 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
     text
 }
 
-/// The objects that are skipped because the cluster lacks their kinds, and when they are applied.
+/// The objects that are skipped because the cluster lacks their kinds, and when they will be applied.
 pub fn skipped(objects: &[ObjectId]) -> Option<String> {
     (!objects.is_empty()).then(|| {
         format!(
@@ -209,12 +209,12 @@ pub fn skipped(objects: &[ObjectId]) -> Option<String> {
     })
 }
 
-/// The failure that decides when to try again: the one that passes soonest.
+/// The failure that decides when to retry: the one that passes soonest.
 pub fn gravest(failures: &[(ObjectId, Failure)]) -> Option<FailureKind> {
     failures.iter().map(|(_, failure)| failure.kind).max()
 }
 
-/// The objects that are being deleted and what holds them.
+/// The objects that are being deleted, and their finalizers.
 pub fn remaining(objects: &[(ObjectId, Vec<String>)]) -> String {
     let texts: Vec<String> = objects
         .iter()
@@ -229,15 +229,15 @@ pub fn remaining(objects: &[(ObjectId, Vec<String>)]) -> String {
     texts.join(", ")
 }
 
-/// How many objects are named before the others are only counted.
+/// The most objects that are named. Others are only counted.
 const NAMED: usize = 10;
 
-/// The objects' names, bounded.
+/// The names of objects, bounded.
 pub fn names(ids: &[ObjectId]) -> String {
     bounded(ids, ToString::to_string)
 }
 
-/// The same with no more than `KIND NAMESPACE/NAME` of each.
+/// The names of objects as `KIND NAMESPACE/NAME`, bounded.
 pub fn short_names(ids: &[ObjectId]) -> String {
     bounded(ids, |id| match id.namespace.as_str() {
         "" => escape(&format!("{} {}", id.kind, id.name)).into_owned(),

@@ -1,4 +1,4 @@
-//! What became of the objects of a revision that was taken down.
+//! The record of a teardown: what happened to the objects of a revision.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use crate::object::ObjectId;
 use crate::outline::{Outline, Place};
 use crate::policy::Uninstall;
 
-/// What became of the objects of a revision.
+/// What happened to the objects of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TeardownRecord {
-    /// What its deletion was to leave behind in the end; before, that may have been something else.
+    /// The policy of the deletion at its end. It may have been another one before.
     pub policy: Uninstall,
-    /// Objects that are gone, or were let go to a newer revision.
+    /// Objects that are gone, or were released to a newer revision.
     pub gone: BTreeSet<ObjectId>,
-    /// Those of them that were seen to be gone.
+    /// Objects among them that were seen to be gone.
     pub seen_gone: BTreeSet<ObjectId>,
-    /// Objects that were let go.
+    /// Objects that were released.
     pub left: BTreeSet<ObjectId>,
-    /// Those of the latter that were being deleted already, and go as soon as nothing holds them.
+    /// Released objects that were already being deleted. They go when their finalizers are removed.
     pub going: BTreeSet<ObjectId>,
-    /// Objects that no account could remove, and that Kubernetes collects since they have no owner any longer.
+    /// Objects that no account could remove. Kubernetes collects them because they have no owner any more.
     pub collected: BTreeSet<ObjectId>,
-    /// Whether Kubernetes itself deleted what the revision owned, whatever the policy says.
+    /// Whether Kubernetes itself deleted the objects of the revision, whatever the policy says.
     pub in_foreground: bool,
 }
 
@@ -35,8 +35,8 @@ pub fn kept(policy: Uninstall, outline: &Outline) -> BTreeSet<Place> {
 }
 
 impl TeardownRecord {
-    /// Of a revision that was just taken down. `gone` are the places whose objects were seen to be gone; `going` says of a
-    /// place whether its object was being deleted when it was seen last.
+    /// The record of a revision that was just torn down. `gone` are the places of objects that were seen to be gone;
+    /// `going` returns whether an object was being deleted when it was last seen.
     pub fn of(
         outline: &Outline,
         policy: Uninstall,
@@ -66,7 +66,7 @@ impl TeardownRecord {
         record
     }
 
-    /// These objects were left to the garbage collector.
+    /// Records objects that were left to the garbage collector.
     pub fn collect(&mut self, objects: Vec<ObjectId>) {
         for id in objects {
             self.gone.remove(&id);
@@ -74,8 +74,8 @@ impl TeardownRecord {
         }
     }
 
-    /// Of all revisions of an extension: what one of them found gone is not left, and what one of them left is not gone
-    /// because another, which it had superseded, let it go.
+    /// The records of all revisions of an extension together. An object that one of them found gone is not left, and an
+    /// object that one of them left is not gone because a superseded revision released it.
     pub fn together(records: &[Self]) -> Self {
         let mut all = Self::default();
         for record in records {
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The record of a revision of objects with these names, of which those at the indices are gone.
+    /// The record of a revision with objects of these names, of which those at the indices are gone.
     fn record(names: &[&str], gone: &[usize], policy: Uninstall) -> TeardownRecord {
         let gone = gone.iter().map(|object| Place {
             phase: 0,

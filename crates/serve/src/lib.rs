@@ -28,7 +28,7 @@ mod unpack;
 
 pub use answer::{Access, App, Endpoints, Observer, ResponseBody};
 pub use body::Body;
-pub use package_summary::{Api, PackageSummary};
+pub use package_summary::{Api, PackageSummary, SearchPlace};
 pub use store::{
     Commit, Filter, Findings, Lookup, Origin, Record, Snapshot, Store, StoreError, StoreLimits, Writer,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use collector::Collector;
 pub(crate) use metadata::CsvMetadata;
+pub use relevance::SearchPlace;
 
 /// A package in short.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,7 @@
 //! A cluster, its ClusterExtensions, and what of it a bundle that is rendered for it depends on.
 
+use std::cmp::Reverse;
+
 use anyhow::{Context as _, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
@@ -28,6 +30,14 @@ pub(crate) struct Cluster {
     pub(crate) runtime: Runtime,
     pub(crate) config: Config,
     pub(crate) client: Client,
+}
+
+/// A catalog with all that it holds.
+pub(crate) struct WholeCatalog {
+    pub(crate) name: String,
+    /// `spec.priority`; 0 for a catalog that the command line names.
+    pub(crate) priority: i32,
+    pub(crate) catalog: Catalog,
 }
 
 impl Cluster {
@@ -129,11 +139,8 @@ impl Cluster {
         }
     }
 
-    /// All that the catalogs of the cluster hold, each with its name, in the order of the names.
-    pub(crate) fn whole_catalogs(
-        &self,
-        registry: &RegistryArguments,
-    ) -> anyhow::Result<Vec<(String, Catalog)>> {
+    /// The catalogs of the cluster: those of higher priority first, then by name.
+    pub(crate) fn whole_catalogs(&self, registry: &RegistryArguments) -> anyhow::Result<Vec<WholeCatalog>> {
         let api: Api<ClusterCatalog> = Api::all(self.client.clone());
         let listed = self.runtime.block_on(api.list(&ListParams::default()));
         let mut found = Vec::new();
@@ -151,9 +158,15 @@ impl Cluster {
                 Err(refused) => open_catalog(&image.reference, registry)
                     .map_err(|error| unreachable(error, Some(refused)))?,
             };
-            found.push((listed.name().to_owned(), read_catalog(&files, listed.name())?));
+            found.push(WholeCatalog {
+                name: listed.name().to_owned(),
+                priority: listed.spec.priority,
+                catalog: read_catalog(&files, listed.name())?,
+            });
         }
-        found.sort_by(|(left, _), (right, _)| left.cmp(right));
+        found.sort_by(|left, right| {
+            (Reverse(left.priority), &left.name).cmp(&(Reverse(right.priority), &right.name))
+        });
         Ok(found)
     }
 

@@ -7,28 +7,28 @@ use kube::Client;
 use olm_image::Credentials;
 use olm_platform::pull_secrets::{self, ReadError};
 
-/// How long credentials are kept, unless a registry refuses them.
+/// How long credentials are cached, unless a registry rejects them.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Why credentials could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The API server did not give an object.
+    /// The API server did not return an object.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A Secret is no pull secret.
+    /// A Secret is not a pull secret.
     #[error(transparent)]
     Content(#[from] olm_image::CredentialsError),
 }
 
-/// Where credentials come from.
+/// The source of credentials.
 pub struct PullSecrets {
     secrets: pull_secrets::PullSecrets,
     kept: tokio::sync::Mutex<Option<(Instant, Arc<Credentials>)>>,
 }
 
 impl PullSecrets {
-    /// From the Secret for all registries and from a service account's, each given by namespace and name.
+    /// Reads the Secret for all registries and those of a service account, each by namespace and name.
     pub fn new(client: Client, global: Option<(String, String)>, account: Option<(String, String)>) -> Self {
         Self {
             secrets: pull_secrets::PullSecrets::new(client, global, account),
@@ -36,8 +36,7 @@ impl PullSecrets {
         }
     }
 
-    /// The credentials, a later Secret's replacing an earlier one's for the same registry. What does not exist counts as
-    /// empty.
+    /// The credentials. A later Secret overrides an earlier one for the same registry. An absent Secret is empty.
     pub async fn read(&self) -> Result<Arc<Credentials>, CredentialsError> {
         let mut kept = self.kept.lock().await;
         if let Some((at, credentials)) = kept.as_ref()
@@ -52,7 +51,7 @@ impl PullSecrets {
         Ok(credentials)
     }
 
-    /// Drops the kept credentials; the next pull reads them again.
+    /// Drops the cached credentials. The next pull reads them again.
     pub async fn forget(&self) {
         *self.kept.lock().await = None;
     }

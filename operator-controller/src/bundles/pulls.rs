@@ -1,5 +1,5 @@
-//! What registries are asked for, apart from the runs over extensions: however slow a registry is, a run waits for it a
-//! moment only, and the others go on.
+//! Requests to registries, separate from reconciliation: a run waits only a moment for a registry, so a slow one does
+//! not delay other extensions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a run waits for an answer; most come within that.
+/// How long a run waits for an answer. Most arrive within this time.
 const MOMENT: Duration = Duration::from_millis(500);
-/// How long an answer is kept that its extension does not come for.
+/// How long an answer is kept for its extension.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// What became of a question.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pulled<T> {
-    /// Its answer.
+    /// The answer.
     Done(T),
-    /// None yet. The extension is worked on again when there is one.
+    /// No answer yet. The extension is reconciled when there is one.
     Pending(Pending),
 }
 
-/// Why there is no answer yet.
+/// The state of a request without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pending {
-    /// The registry is asked.
+    /// The request is under way.
     UnderWay,
-    /// It is not asked yet: there is no place.
+    /// The request waits for a permit.
     Queued,
 }
 
-/// Questions of one kind, at most one of each extension.
+/// Requests of one kind, at most one for each extension.
 pub struct Pulls<T> {
     places: Arc<Places>,
     jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
@@ -48,7 +48,7 @@ struct Job<T> {
     began: Instant,
     is_queued: bool,
     outcome: Option<T>,
-    /// Gives up what is still waiting for a place.
+    /// Cancels a request that still waits for a permit.
     _wanted: DropGuard,
 }
 
@@ -72,8 +72,8 @@ impl<T: Send + 'static> Pulls<T> {
         }
     }
 
-    /// The answer to what an extension asks for, given once. `registry` says where a place is needed; nowhere for what is
-    /// at hand. Another question of the same extension takes the place of an earlier one.
+    /// The answer to a request of an extension, returned once. `registry` names the registry that limits it; `None` for
+    /// a local answer. A new request of an extension replaces its earlier one.
     pub async fn ask(
         &self,
         extension: &str,
@@ -92,7 +92,7 @@ impl<T: Send + 'static> Pulls<T> {
             }
             self.begin(&mut jobs, extension, what, registry, work)
         };
-        // It may be too late for this run, never for the next.
+        // A late answer is used by the next run.
         let _ = tokio::time::timeout(MOMENT, &mut arrival).await;
         drop(arrival);
         let mut jobs = self.jobs.lock();
@@ -148,12 +148,12 @@ impl<T: Send + 'static> Pulls<T> {
         (arrival, number)
     }
 
-    /// Forgets what an extension asked for. What has begun goes on to its end, in its place.
+    /// Drops the request of an extension. A request under way continues and keeps its permit.
     pub fn forget(&self, extension: &str) {
         self.jobs.lock().remove(extension);
     }
 
-    /// Forgets answers that no caller collected.
+    /// Drops answers that no caller collected.
     pub fn tidy(&self) {
         self.jobs
             .lock()
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Pulls<T> {
     }
 }
 
-/// A job that is being done. One that ends without an outcome leaves no trace: it is asked for again.
+/// A running job. One that ends without a result is removed, so it is started again.
 struct Running<T> {
     jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
     extension: String,
@@ -169,7 +169,7 @@ struct Running<T> {
 }
 
 impl<T> Running<T> {
-    /// Changes the job, unless another has taken its place.
+    /// Updates the job, unless another one has replaced it.
     fn change(&self, change: impl FnOnce(&mut Job<T>)) {
         let mut jobs = self.jobs.lock();
         if let Some(job) = jobs
@@ -191,7 +191,7 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// The outcome of a job that is done, which is forgotten with that.
+/// The result of a finished job, which is removed.
 fn take<T>(jobs: &mut HashMap<String, Job<T>>, extension: &str, number: u64) -> Option<T> {
     let job = jobs.get(extension).filter(|job| job.number == number)?;
     job.outcome.as_ref()?;

@@ -1,4 +1,4 @@
-//! Asks catalogd for one package and keeps the answer.
+//! A client of catalogd that reads single packages and caches the answers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,71 +17,71 @@ use tokio::sync::Semaphore;
 use super::content::{ContentError, Reader};
 use super::trust::{Authorities, TrustError, Trusted};
 
-/// For how long an answer about unchanged content is taken for current without asking.
+/// How long an answer about unchanged content is used without a request.
 const FRESH: Duration = Duration::from_mins(1);
-/// The most bytes of one line: a bundle with all its manifests takes less.
+/// The longest line. A bundle with all its manifests is shorter.
 const LINE_BYTES: usize = 8 << 20;
-/// The most memory of all answers that are kept, but for the last.
+/// The most memory of all cached answers, without the last one.
 const ANSWERS_BYTES: usize = 48 << 20;
-/// Bytes of an answer beyond which no other of that size is read at the same time: read, it takes many times as much.
+/// Only one answer with more bytes than this is read at a time, because its parsed form is many times larger.
 const LIGHT_BYTES: usize = 256 << 10;
-/// The most bytes of an answer.
+/// The longest answer, in bytes.
 const ANSWER_BYTES: usize = 2 << 30;
 
-/// Where a catalog is served and what.
+/// The address of a catalog and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The catalog's name.
     pub name: &'a str,
     /// `status.urls.base`.
     pub base: &'a str,
-    /// The reference, by digest, of the content that is served.
+    /// The served content, by digest.
     pub reference: &'a str,
 }
 
 /// Why a catalog did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogsError {
-    /// There is no client to ask with.
+    /// There is no HTTPS client.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It could not be reached, or the answer broke off.
     #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), failure(.error))]
     Unreachable {
-        /// Why.
+        /// The error.
         error: reqwest::Error,
-        /// The proxy that was asked to reach it, without credentials.
+        /// The proxy for the request, without credentials.
         proxy: Option<String>,
     },
-    /// It answered with a status that means no answer.
+    /// The status code means an error.
     #[error("received unexpected response status code {status}{}", withheld(.without_token.as_ref()))]
     Status {
         /// The status.
         status: u16,
-        /// The server that was asked without the token, where that may be why.
+        /// The server that got no token, if that may be the cause.
         without_token: Option<Foreign>,
     },
-    /// A replica answered that still serves an earlier image.
+    /// The replica still serves an earlier image.
     #[error("the replica that answered does not serve the current content yet")]
     Behind,
-    /// Its answer is longer than anything a catalog holds.
+    /// The answer is longer than any catalog.
     #[error("the answer is too long")]
     TooLong,
-    /// The token to show cannot be read.
+    /// The token cannot be read.
     #[error("cannot read the token for catalogs from `{file}`")]
     Token {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
-    /// Its answer cannot be read.
+    /// The answer cannot be read.
     #[error(transparent)]
     Content(#[from] ContentError),
 }
 
-/// Where it was asked, as far as that is known.
+/// The address of the request, if known.
 fn place(error: &reqwest::Error) -> String {
     let url = error.url();
     let host = url.and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
@@ -91,9 +91,9 @@ fn place(error: &reqwest::Error) -> String {
 /// A server that is not catalogd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
-    /// `status.urls.base`, which names it.
+    /// `status.urls.base`, which names the server.
     base: String,
-    /// Where catalogd is, `HOST:PORT`.
+    /// The address of catalogd, `HOST:PORT`.
     catalogd: String,
 }
 
@@ -109,7 +109,7 @@ fn through(proxy: Option<&str>) -> String {
     proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
 }
 
-/// The cause, and where to look.
+/// The cause, with a hint where to look.
 fn failure(error: &(dyn std::error::Error + 'static)) -> String {
     let cause = olm_transport::reason(error);
     if olm_transport::is_distrust(error) {
@@ -128,7 +128,7 @@ struct Answer {
     content: Option<Arc<Package>>,
 }
 
-/// The token that catalogd knows the controller by.
+/// The token for requests to catalogd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     file: PathBuf,
@@ -137,8 +137,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token in a file, for the server at `HOST[:PORT]` alone: whoever writes `status.urls` of a ClusterCatalog may name
-    /// any other, which is asked without it. Without a port it is that of HTTPS.
+    /// The token in a file, only for the server at `HOST[:PORT]`. Other servers get no token, because anyone who can
+    /// write `status.urls` of a ClusterCatalog can name any server. The default port is that of HTTPS.
     pub fn new(file: PathBuf, address: &str) -> Self {
         let has_port = address
             .rsplit_once(':')
@@ -159,7 +159,7 @@ impl Token {
             && address.is_some_and(|(host, port)| self.address == format!("{host}:{port}"))
     }
 
-    /// The token as it is now: it is renewed.
+    /// The current token. It is renewed from time to time.
     async fn read(&self) -> Result<String, CatalogsError> {
         let token = tokio::fs::read_to_string(&self.file).await;
         let token = token.map_err(|source| CatalogsError::Token {
@@ -179,14 +179,14 @@ pub struct Catalogs {
     token: Option<Token>,
     client: tokio::sync::Mutex<Option<Trusted>>,
     answers: Mutex<HashMap<Key, Answer>>,
-    /// The place to read an answer of more than [`LIGHT_BYTES`].
+    /// The permit to read an answer of more than [`LIGHT_BYTES`].
     heavy: Semaphore,
-    /// Which packages of which content provide what.
+    /// The packages that provide something, by content.
     pub(super) searches: Mutex<HashMap<String, Vec<String>>>,
 }
 
 impl Catalogs {
-    /// Nothing is asked yet.
+    /// A client without cached answers.
     pub fn new(authorities: Authorities, releases: ReleaseField) -> Self {
         Self {
             authorities,
@@ -199,15 +199,16 @@ impl Catalogs {
         }
     }
 
-    /// Shows a token to catalogd.
+    /// Sends a token to catalogd.
     #[must_use]
     pub fn with_token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
 
-    /// What a catalog says about a package; nothing when it does not have it. Content is named by its digest: an answer about the same digest is used
-    /// while the catalog does not answer, and asked for again by its entity tag when it is no longer fresh.
+    /// The content of a package in a catalog; `None` if the catalog does not have it. Content is identified by its
+    /// digest. A cached answer about the same digest is used while the catalog does not answer, and revalidated by its
+    /// ETag when it is no longer fresh.
     pub async fn package(
         &self,
         place: Place<'_>,
@@ -227,7 +228,7 @@ impl Catalogs {
                 Ok(content)
             }
             Err(error) => {
-                // Another connection may reach another replica, or trust what is trusted now.
+                // Another connection may reach another replica, or use other authorities.
                 if matches!(error, CatalogsError::Unreachable { .. } | CatalogsError::Behind) {
                     *self.client.lock().await = None;
                 }
@@ -246,7 +247,7 @@ impl Catalogs {
         }
     }
 
-    /// Forgets the answers of which `used` (catalog, package) says no.
+    /// Drops the answers for which `used` (catalog, package) returns false.
     pub fn retain(&self, used: impl Fn(&str, &str) -> bool) {
         let mut answers = self.answers.lock();
         answers.retain(|(catalog, package), _| used(catalog, package));
@@ -268,7 +269,7 @@ impl Catalogs {
         };
         let tag = kept.and_then(|answer| answer.tag.as_ref());
         let mut response = self.get(place, &query.url(place.base), tag).await?;
-        // The reference serves `metas` only behind a feature gate.
+        // The reference implementation serves `metas` only behind a feature gate.
         if response.status() == StatusCode::NOT_FOUND {
             response = self.get(place, &Endpoint::All.url(place.base), tag).await?;
         }
@@ -293,7 +294,7 @@ impl Catalogs {
         })
     }
 
-    /// The error for a status that means no answer.
+    /// The error of an unexpected status code.
     pub(super) fn unexpected(&self, place: Place<'_>, status: StatusCode) -> CatalogsError {
         let is_about_token = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let token = self
@@ -353,7 +354,7 @@ impl Catalogs {
     }
 }
 
-/// Keeps an answer, and forgets the oldest others while all together take more than `limit`.
+/// Caches an answer, and drops the oldest others while all together take more than `limit`.
 fn keep(answers: &mut HashMap<Key, Answer>, key: Key, answer: Answer, limit: usize) {
     let bytes = |answer: &Answer| answer.content.as_ref().map_or(0, |content| content.bytes());
     answers.remove(&key);
@@ -374,19 +375,19 @@ fn keep(answers: &mut HashMap<Key, Answer>, key: Key, answer: Answer, limit: usi
     answers.insert(key, answer);
 }
 
-/// The value without the answer around it: what is cloned keeps the whole buffer that the answer's head was read into, of 8 KiB.
+/// A copy of the value. A clone would keep the buffer with all headers of the answer, 8 KiB.
 fn copy(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.as_bytes()).ok()
 }
 
-/// Whether an answer says that it is not of the image that is waited for. The reference implementation does not say.
+/// Whether the headers name another image than the expected one. The reference implementation sends no such header.
 fn is_of_another_image(headers: &HeaderMap, reference: &str) -> bool {
     let image = headers.get(IMAGE_HEADER).map(HeaderValue::as_bytes);
     let wanted = reference.split_once('@').map(|(_, digest)| digest.as_bytes());
     image.is_some() && wanted.is_some() && image != wanted
 }
 
-/// Hands every line of an answer on. A large one waits for the place to be read, where what is read is kept.
+/// Passes every line of an answer on. A large answer waits for its permit.
 pub(super) async fn lines(
     response: reqwest::Response,
     heavy: Option<&Semaphore>,

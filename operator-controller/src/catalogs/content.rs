@@ -1,11 +1,11 @@
-//! Reads what a catalog says about a package.
+//! Reads the content of a package from a catalog's answer.
 
 use olm_fbc::meta::{MAX_BLOB_VALUES, has_too_many_values};
 use olm_fbc::{Blob, SCHEMA_BUNDLE};
 use olm_resolve::{Package, PackageBuilder, PackageTooLarge, ReleaseField};
 use serde::Deserialize;
 
-/// The longest blob that is not a bundle, in bytes: parsed, many small entries take twenty times their text.
+/// The longest blob that is not a bundle, in bytes. Many small entries take twenty times their text after parsing.
 const MAX_OTHER_BLOB_BYTES: usize = 2 << 20;
 
 /// An answer that resolution cannot use. It affects this package of this catalog alone.
@@ -16,7 +16,7 @@ pub enum ContentError {
     Blob {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A blob is too large.
@@ -36,7 +36,7 @@ pub enum ContentError {
     PackageTooLarge(#[from] PackageTooLarge),
 }
 
-/// Reads an answer line by line.
+/// Reads an answer by lines.
 #[derive(Debug)]
 pub struct Reader<'a> {
     package: &'a str,
@@ -53,7 +53,7 @@ struct Head<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Keeps what belongs to `package`.
+    /// A reader for `package`. Blobs of other packages are dropped.
     pub fn new(package: &'a str, releases: ReleaseField) -> Self {
         Self {
             package,
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(self.builder.add(blob)?)
     }
 
-    /// The package, prepared for resolution; `None` when the catalog does not have it.
+    /// The package, prepared for resolution; `None` if the catalog does not have it.
     pub fn finish(self) -> Option<Package> {
         self.builder.finish()
     }

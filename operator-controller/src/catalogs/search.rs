@@ -1,4 +1,5 @@
-//! Which packages of a catalog provide what is wanted, or are called like it. Asked only while something is missing.
+//! Searches for packages of a catalog that meet a requirement, or have a similar name. They run only while something is
+//! missing.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::client::{Catalogs, CatalogsError, Place, lines};
 
 /// The most packages of one catalog that a message names.
 const MOST_PACKAGES: usize = 20;
-/// How many searches are remembered.
+/// The most cached searches.
 const MOST_SEARCHES: usize = 200;
 
 #[derive(Deserialize)]
@@ -27,7 +28,7 @@ struct Head<'a> {
 }
 
 impl Catalogs {
-    /// The packages with a bundle that provides what is wanted, by name. The answer about a content is kept.
+    /// The packages with a bundle that meets a requirement, by name. The answer is cached by content.
     ///
     /// # Errors
     /// When the catalog does not answer.
@@ -39,7 +40,7 @@ impl Catalogs {
         if let Some(found) = self.remembered(&key) {
             return Ok(found);
         }
-        // Whatever provides an API names its kind.
+        // Every provider of an API contains its kind.
         let word = match wanted {
             Wanted::Api(api) => api.kind.clone(),
             _ => String::new(),
@@ -73,8 +74,7 @@ impl Catalogs {
         Ok(found)
     }
 
-    /// The package whose name is most like this one, if there is one that is much like it. The answer about a content is
-    /// kept.
+    /// The package with the most similar name, if one is similar enough. The answer is cached by content.
     ///
     /// # Errors
     /// When the catalog does not answer.
@@ -132,7 +132,7 @@ impl Catalogs {
         Ok(found.filter(|channel| !channel.is_empty()))
     }
 
-    /// Hands on every blob of a schema, or the one of a name.
+    /// Passes every blob of a schema on, or only the one with a name.
     async fn each(
         &self,
         place: Place<'_>,
@@ -146,7 +146,7 @@ impl Catalogs {
             ..MetasQuery::default()
         };
         let mut response = self.get(place, &query.url(place.base), None).await?;
-        // The reference serves `metas` only behind a feature gate.
+        // The reference implementation serves `metas` only behind a feature gate.
         if response.status() == StatusCode::NOT_FOUND {
             response = self.get(place, &Endpoint::All.url(place.base), None).await?;
         }

@@ -1,4 +1,4 @@
-//! Which certificate authorities catalogd's certificate may come from.
+//! The certificate authorities for catalogd's certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use olm_api::names;
 use olm_platform::tls::{Profile, self_signed};
 use olm_transport::{AuthoritiesError, Proxies, ProxyError};
 
-/// For how long what was read is trusted; a failed handshake has it read again at once.
+/// How long authorities are cached. A failed handshake reloads them at once.
 const KEPT: Duration = Duration::from_mins(5);
 
-/// Where authorities come from, beside those of the system.
+/// The sources of authorities besides those of the system.
 #[derive(Clone)]
 pub struct Authorities {
-    /// A directory of PEM files; read again when it is needed.
+    /// A directory of PEM files, read when needed.
     pub directory: Option<PathBuf>,
-    /// Reads the ConfigMap that catalogd publishes its own authority in.
+    /// Reads the ConfigMap in which catalogd publishes its own authority.
     pub client: Client,
     /// The namespace of that ConfigMap.
     pub namespace: String,
-    /// Versions, suites and groups.
+    /// The TLS profile: versions, cipher suites and groups.
     pub profile: Profile,
 }
 
@@ -32,16 +32,16 @@ pub enum TrustError {
     /// The directory of authorities cannot be used.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
-    /// The environment names a proxy that cannot be used.
+    /// The proxy in the environment is invalid.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
-    /// The work was cut off.
+    /// The program ends.
     #[error("reading the certificate authorities was interrupted")]
     CutOff,
     /// The ConfigMap cannot be read.
     #[error("cannot read the ConfigMap with catalogd's certificate authority")]
     ConfigMap(#[source] Box<kube::Error>),
-    /// The TLS profile leaves nothing to negotiate.
+    /// The TLS profile leaves no cipher suite.
     #[error("cannot set up TLS for requests to catalogs")]
     Tls(#[source] rustls::Error),
     /// The HTTP client cannot be made.
@@ -64,7 +64,7 @@ impl Trusted {
 }
 
 impl Authorities {
-    /// An HTTPS client that believes the authorities as they are now.
+    /// An HTTPS client with the current authorities.
     pub(super) async fn client(&self) -> Result<Trusted, TrustError> {
         let directory = self.directory.clone();
         let mut authorities = tokio::task::spawn_blocking(move || read(directory.as_deref()))
@@ -99,7 +99,7 @@ impl Authorities {
     }
 }
 
-/// The authorities of the system and those in a directory. Reads many files.
+/// The authorities of the system and of a directory. Reads many files.
 fn read(directory: Option<&Path>) -> Result<olm_transport::Authorities, AuthoritiesError> {
     let mut authorities = olm_transport::Authorities::system();
     if let Some(directory) = directory {

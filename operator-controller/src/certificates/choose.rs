@@ -1,5 +1,5 @@
-//! The choice of the certificate provider of a bundle, made with each revision: an extension keeps its provider as long as
-//! that can be used, so that a new provider on the cluster does not replace certificates.
+//! The choice of a bundle's certificate provider, made for each revision. An extension keeps its provider while it is
+//! available, so that a new provider on the cluster does not replace certificates.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use olm_api::names::{annotation, cert_manager};
 use olm_bundle::CertificateProvider;
 use olm_cluster::discover::Discovery;
 
-/// Providers besides ourselves.
+/// Certificate providers other than OLM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Providers {
     /// cert-manager.
@@ -17,13 +17,13 @@ pub struct Providers {
     pub service_ca: bool,
 }
 
-/// Those of the allowed providers that the cluster has.
+/// The allowed providers that the cluster has.
 ///
 /// # Errors
 /// The cluster could not be asked which kinds it serves.
 pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
     let has = async |allowed: bool, group: &str, kind: &str| {
-        // An API that was served once may be gone, and no other code looks it up again.
+        // A cached API may be gone, and nothing else refreshes it.
         Ok::<_, kube::Error>(
             allowed
                 && discovery
@@ -43,8 +43,8 @@ pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Provide
     })
 }
 
-/// The provider that the newest revision has, if it can be used; else cert-manager where it is installed; else the service
-/// CA on OpenShift; else ourselves.
+/// The provider of the newest revision, if it is available; otherwise cert-manager if installed; otherwise the service
+/// CA on OpenShift; otherwise OLM.
 pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> CertificateProvider {
     let usable = |provider: &CertificateProvider| match provider {
         CertificateProvider::CertManager => served.cert_manager,
@@ -65,7 +65,7 @@ pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> Certifi
         .unwrap_or(CertificateProvider::SelfSigned)
 }
 
-/// Whether the certificates of a revision are ours to make.
+/// Whether OLM creates the certificates of a revision.
 pub fn are_ours(set: &ClusterObjectSet) -> bool {
     let provider = set.annotation(annotation::CERTIFICATE_PROVIDER);
     provider.and_then(|name| name.parse().ok()) == Some(CertificateProvider::SelfSigned)

@@ -1,5 +1,5 @@
-//! A Secret with an authority and a certificate: whether it is as it should be, and what it is to hold. Pure but for the
-//! making of keys; the day is an argument.
+//! A Secret with an authority and a certificate: its checks and its content. Pure except for the creation of keys; the
+//! day is an argument.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use olm_rollout::engine::request::Write;
 use olm_rollout::outline::Owner;
 use serde_json::{Value, json};
 
-/// Operators may read their certificate when they start and never again.
+/// Operators may read their certificate only at start.
 const LIFETIMES: Lifetimes = Lifetimes::LONG;
 
-/// A live Secret, looked at.
+/// The state of a live Secret.
 #[derive(Debug)]
 pub struct Look {
-    /// How it differs from the wanted one. A certificate that is due for renewal is a difference.
+    /// Its differences from the wanted one, including a certificate that is due for renewal.
     pub differences: Differences,
-    /// The authorities to be trusted, PEM; nothing when the Secret cannot be used.
+    /// The authorities to trust, PEM; `None` if the Secret cannot be used.
     pub trusted: Option<String>,
 }
 
@@ -40,15 +40,15 @@ pub fn look(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, tod
     }
 }
 
-/// What is live and ours, and can be used; nothing else is built upon.
+/// The valid content of a live Secret of ours.
 pub fn usable(live: &Value) -> Option<Issued> {
     let only_data = json!({"apiVersion": "v1", "kind": "Secret", "data": live.get("data")});
     let ours = differences_by(field_manager::CERTIFICATES, &only_data, live).fingerprint == 0;
     Issued::read(&data(live)).filter(|_| ours)
 }
 
-/// The Secret as it is applied: what is live, renewed as far as it is due. Authorities in `older`, PEM, whose keys are lost
-/// stay trusted for a while.
+/// The Secret to apply: the live content, with parts renewed that are due. Authorities in `older`, PEM, whose keys are
+/// lost stay trusted for a while.
 ///
 /// # Errors
 /// When keys or certificates cannot be made.
@@ -78,7 +78,7 @@ pub fn body(
     Ok(body)
 }
 
-/// The wanted Secret with the data that is live, which shows whether all of it is ours.
+/// The wanted Secret with the live data, to check that all of it is ours.
 fn wanted(skeleton: &Value, owner: &Owner, live: &Value) -> Value {
     let mut wanted = desired::wanted(skeleton, owner);
     if let (Some(wanted), Some(data)) = (wanted.as_object_mut(), live.get("data")) {
@@ -124,7 +124,7 @@ mod tests {
         (secret, vec!["op-service.ns.svc".to_owned()])
     }
 
-    /// What the server holds after an apply by `manager`.
+    /// The object on the server after an apply by `manager`.
     fn applied(body: &Value, manager: &str) -> Value {
         fn fields(value: &Value) -> Value {
             match value {

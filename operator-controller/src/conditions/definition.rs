@@ -1,4 +1,4 @@
-//! The kind OperatorCondition, created where it is missing.
+//! The CRD of OperatorCondition, created if it is missing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
@@ -6,7 +6,7 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 use olm_api::names::{field_manager, operator_condition as names};
 
-/// The kind, for clients.
+/// The kind for clients.
 pub fn resource() -> ApiResource {
     ApiResource {
         group: names::GROUP.to_owned(),
@@ -21,10 +21,10 @@ fn name() -> String {
     format!("{}.{}", names::PLURAL, names::GROUP)
 }
 
-/// Brings the kind if the cluster lacks it; a definition that is there is left alone.
+/// Creates the CRD if the cluster lacks it. An existing one is not changed.
 ///
 /// # Errors
-/// The cluster could not be asked, or did not take it.
+/// The cluster did not answer, or refused it.
 pub async fn ensure(client: &Client) -> Result<(), Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     if definitions.get_metadata_opt(&name()).await?.is_some() {
@@ -45,7 +45,7 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Whether the definition that is there, which may be another owner's, serves the version that we write.
+/// Whether the existing CRD, which may belong to another owner, serves the version that OLM writes.
 ///
 /// # Errors
 /// The cluster could not be asked.

@@ -1,14 +1,14 @@
-//! What an OperatorCondition says about upgrades. Pure.
+//! The upgrade gate of an OperatorCondition. Pure.
 
 use olm_api::names::operator_condition::UPGRADEABLE;
 use serde_json::Value;
 
-/// What an operator says about its upgrade.
+/// Whether an operator allows its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// Nothing, or that it may be upgraded.
+    /// It allows the upgrade, or has no condition.
     Upgradeable,
-    /// It must not be upgraded now.
+    /// It blocks the upgrade.
     Held {
         /// The operator's reason.
         reason: String,
@@ -17,8 +17,8 @@ pub enum Word {
     },
 }
 
-/// What a live OperatorCondition says. An administrator's override in it comes first; conditions in `status` count as far
-/// as `spec` says nothing.
+/// The decision in a live OperatorCondition. An administrator's override comes first; conditions in `status` count for
+/// types that `spec` does not have.
 pub fn word(object: &Value) -> Word {
     let said = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
         .into_iter()

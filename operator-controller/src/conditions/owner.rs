@@ -5,14 +5,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use olm_api::ClusterExtension;
 use olm_api::names::{CLUSTER_EXTENSION, label, operator_condition};
 
-/// Whether the extension owns the object. Its name or a label are no proof: any user can write them.
+/// Whether the extension owns the object. A name or label proves nothing, because any user can write them.
 pub(super) fn is_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref())
 }
 
-/// Whether an object with all labels of the extension has no owner: it was left behind by an earlier extension of the name, or
-/// restored from a backup. Any user can write the labels, so its content counts too.
+/// Whether an object with all labels of the extension has no owner: an earlier extension of the same name left it, or
+/// it was restored from a backup. Any user can write the labels, so its content counts too.
 pub(super) fn was_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> bool {
     let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
     metadata.owner_references.as_ref().is_none_or(Vec::is_empty)
@@ -21,7 +21,7 @@ pub(super) fn was_of(metadata: &ObjectMeta, extension: &ClusterExtension) -> boo
         && label(label::MANAGED_BY) == Some(label::MANAGED_BY_OLM)
 }
 
-/// Whether a Role is the extension's, or was and covers OperatorConditions by name alone.
+/// Whether a Role belongs to the extension, or did and covers only named OperatorConditions.
 pub(super) fn has_made_role(role: &Role, extension: &ClusterExtension) -> bool {
     let is_plain = |rule: &PolicyRule| {
         let groups = rule.api_groups.as_deref().unwrap_or_default();
@@ -32,7 +32,7 @@ pub(super) fn has_made_role(role: &Role, extension: &ClusterExtension) -> bool {
         || (was_of(&role.metadata, extension) && role.rules.iter().flatten().all(is_plain))
 }
 
-/// Whether a RoleBinding is the extension's, or was and binds the Role of its name.
+/// Whether a RoleBinding belongs to the extension, or did and binds the Role of its name.
 pub(super) fn has_made_binding(binding: &RoleBinding, extension: &ClusterExtension) -> bool {
     let role = &binding.role_ref;
     is_of(&binding.metadata, extension)

@@ -1,4 +1,5 @@
-//! The OperatorCondition of a bundle and the Role that lets its operator write it: our own records.
+//! The OperatorCondition of a bundle, and the Role with which its operator writes it. OLM writes both with its own
+//! rights.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -30,7 +31,7 @@ pub struct RecordError {
 }
 
 impl RecordError {
-    /// Whether there is no place for it: its namespace is gone, or goes.
+    /// Whether the namespace does not exist or is being deleted.
     pub fn is_without_place(&self) -> bool {
         matches!(&self.source, Error::Api(status) if matches!(status.code, 403 | 404))
     }
@@ -52,16 +53,16 @@ pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
     latest?.annotation(annotation::OPERATOR_CONDITION)
 }
 
-/// Whether there is an OperatorCondition.
+/// Whether an OperatorCondition exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// There is, or the newest revision names it already.
+    /// It exists, or the newest revision already names it.
     Yes,
-    /// There cannot be one.
+    /// It cannot exist.
     No,
 }
 
-/// Has the OperatorCondition of that name there. `is_named`: the newest revision names it already.
+/// Creates the OperatorCondition with this name if it is missing. `is_named`: the newest revision already names it.
 ///
 /// # Errors
 /// The cluster could not be asked.
@@ -73,7 +74,7 @@ pub async fn keep(
 ) -> Result<Record, RecordError> {
     match ensure(client, extension, name).await {
         Ok(()) => Ok(Record::Yes),
-        // Never in the way of an installation.
+        // It never blocks an installation.
         Err(Error::Api(status)) if is_named || is_final(status.code) => {
             tracing::warn!(
                 extension = extension.name(),
@@ -90,12 +91,12 @@ pub async fn keep(
     }
 }
 
-/// Whether the server would say the same again.
+/// Whether a retry would get the same answer.
 fn is_final(code: u16) -> bool {
     matches!(code, 400..=499) && !matches!(code, 401 | 408 | 429)
 }
 
-/// An existing one was set by the operator or an administrator: only its owner is changed.
+/// The operator or an administrator has written an existing one, so only its owner is changed.
 async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Result<(), Error> {
     let conditions = conditions(client, &extension.spec.namespace);
     match conditions.get_metadata_opt(name).await {
@@ -114,7 +115,7 @@ async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Re
     match conditions.create(&params, &object).await {
         Ok(_) => Ok(()),
         Err(Error::Api(status)) if status.code == 409 => Ok(()),
-        // The kind was brought just now.
+        // The CRD was created just now.
         Err(Error::Api(status))
             if status.code == 404
                 && status.details.as_ref().is_none_or(|d| d.name.is_empty())
@@ -153,7 +154,7 @@ fn role_name(extension: &ClusterExtension) -> String {
     format!("olm-operator-condition-{}", extension.name())
 }
 
-/// The accounts that the operator's Deployments run as.
+/// The service accounts of the operator's Deployments.
 pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
     let deployments = objects
         .iter()
@@ -166,7 +167,7 @@ pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
     deployments.map(account).collect()
 }
 
-/// Lets the operator's accounts write the OperatorConditions of these names in their namespace, and no others.
+/// Allows the operator's accounts to write only the OperatorConditions with these names in their namespace.
 ///
 /// # Errors
 /// The Role or its binding could not be written.
@@ -191,7 +192,7 @@ pub async fn bind(
             .as_ref()
             .is_none_or(|binding| has_made_binding(binding, extension));
     if !is_ours {
-        // Its creator decides about its content. The installation goes on without.
+        // Another creator owns its content. The installation continues without it.
         tracing::warn!(
             extension = extension.name(),
             binding = format!("{namespace}/{name}"),
@@ -199,7 +200,7 @@ pub async fn bind(
         );
         return Ok(());
     }
-    // The role of a binding is immutable: earlier versions bound a ClusterRole.
+    // The role of a binding is immutable, and earlier versions of OLM bound a ClusterRole.
     if let Some(binding) = binding.as_ref().filter(|binding| binding.role_ref.kind != "Role") {
         let deleted = bindings.delete(&name, &as_seen(&binding.metadata)).await;
         unless_gone(deleted).map_err(failed("RoleBinding"))?;
@@ -219,7 +220,7 @@ pub async fn bind(
     Ok(())
 }
 
-/// Whether an object is as it was applied, so that nothing needs to be written.
+/// Whether an object is as it was applied, so that no write is needed.
 fn holds(found: Option<&impl Serialize>, wanted: &Value) -> bool {
     let found = found.and_then(|found| serde_json::to_value(found).ok());
     found.is_some_and(|found| {
@@ -227,7 +228,7 @@ fn holds(found: Option<&impl Serialize>, wanted: &Value) -> bool {
     })
 }
 
-/// The Role that covers these OperatorConditions, and the RoleBinding that gives it to the accounts.
+/// The Role for these OperatorConditions, and the RoleBinding to the accounts.
 pub(super) fn role_and_binding(
     extension: &ClusterExtension,
     accounts: &BTreeSet<String>,
@@ -260,7 +261,7 @@ pub(super) fn role_and_binding(
     (role, binding)
 }
 
-/// Removes the OperatorConditions of bundles that are gone: all but the needed ones.
+/// Deletes the OperatorConditions of former bundles: all but the needed ones.
 ///
 /// # Errors
 /// They could not be listed or removed.
@@ -279,8 +280,8 @@ pub async fn tidy(
     Ok(())
 }
 
-/// Removes everything of an extension that is being deleted. It would be collected; but who sees the extension gone is to
-/// find nothing of it.
+/// Deletes all records of an extension that is being deleted. Kubernetes would collect them, but nothing should be left
+/// when the extension is gone.
 ///
 /// # Errors
 /// Something could not be removed.
@@ -306,7 +307,7 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
     .await
 }
 
-/// Removes the object of this name if it is the extension's.
+/// Deletes the object with this name if it belongs to the extension.
 async fn remove_ours<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -321,7 +322,7 @@ where
     }
 }
 
-/// Deletes the object as it was seen, and no other of its name.
+/// Parameters that delete the object only as it was seen.
 pub(crate) fn as_seen(metadata: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {
@@ -332,7 +333,7 @@ pub(crate) fn as_seen(metadata: &ObjectMeta) -> DeleteParams {
     }
 }
 
-/// Makes the extension the owner of an OperatorCondition that was its own, so that it goes with it.
+/// Sets the owner of an OperatorCondition of the extension, so that it is deleted with the extension.
 async fn own(
     conditions: &Api<DynamicObject>,
     extension: &ClusterExtension,
@@ -357,7 +358,7 @@ async fn own(
     )
 }
 
-/// The OperatorConditions that are the extension's.
+/// The OperatorConditions of the extension.
 async fn listed(
     conditions: &Api<DynamicObject>,
     extension: &ClusterExtension,
@@ -377,7 +378,7 @@ async fn listed(
     Ok(ours.collect())
 }
 
-/// What is gone, has changed since, or is not ours to remove needs no removal now.
+/// An object that is gone, has changed, or is not ours need not be deleted now.
 fn unless_gone<T>(result: Result<T, Error>) -> Result<(), Error> {
     match result {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Watches OperatorConditions: what an operator reports counts at once.
+//! Watches OperatorConditions, so that a change of an operator has an effect at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use parking_lot::{Mutex, MutexGuard};
 use super::definition;
 use olm_cluster::followed::{Followed, ObjectChange};
 
-/// How many OperatorConditions of each extension were deleted: a number that differs has the extension create them again.
+/// The number of deleted OperatorConditions for each extension. When it changes, the extension creates them again.
 #[derive(Debug, Default)]
 pub struct Deletions(Mutex<HashMap<String, u64>>);
 
 impl Deletions {
-    /// How many of the extension's were deleted.
+    /// How many of the extension's OperatorConditions were deleted.
     pub(crate) fn count(&self, extension: &str) -> u64 {
         self.lock().get(extension).copied().unwrap_or_default()
     }
@@ -72,7 +72,7 @@ pub async fn watch(client: Client, deletions: Arc<Deletions>, queue: Queue<Strin
     }
 }
 
-/// The extension that it belongs to, and a mark that differs after every change.
+/// The extension of an OperatorCondition, and a mark that changes with it.
 fn note(object: &DynamicObject) -> (Option<String>, Option<String>) {
     let owner = object.labels().get(label::OWNER_NAME).cloned();
     (owner, object.resource_version())

@@ -1,4 +1,4 @@
-//! Executes what was planned and checked; it decides nothing. The only stage that writes, but for status and events.
+//! Executes a checked plan without decisions of its own. Only this stage writes, apart from status and events.
 
 pub mod changes;
 pub mod migrate;
@@ -31,17 +31,17 @@ use crate::extension::bundle::OperatorCondition;
 use crate::object_set::records as sets;
 use olm_cluster::identity::AccountName;
 
-/// How often the first status of a revision is tried when another writer changes it at the same time.
+/// How often the first status of a revision is written again when another writer changes it at the same time.
 const TRIES: usize = 5;
 
-/// What this stage keeps of an extension from run to run.
+/// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
-    /// How far stored versions of one of its definitions were migrated.
+    /// The progress of a migration of stored versions.
     migration: Migration,
-    /// What was migrated for the next revision, a line for each definition.
+    /// What was migrated for the next revision, a line for each CRD.
     migrated: Vec<String>,
-    /// The OperatorConditions that stayed when the others were last removed.
+    /// The OperatorConditions that were needed at the last cleanup.
     operator_conditions: Option<BTreeSet<String>>,
 }
 
@@ -51,29 +51,30 @@ impl Cache {
         &self.migrated
     }
 
-    /// The OperatorConditions that stayed when the others were last removed.
+    /// The OperatorConditions that were needed at the last cleanup.
     pub(crate) fn operator_conditions(&self) -> Option<&BTreeSet<String>> {
         self.operator_conditions.as_ref()
     }
 
-    /// Records how far the migration came on the extension, for the next leader.
+    /// Records the progress of a migration on the extension, for the next leader.
     pub(crate) async fn record(&self, context: &Context, extension: &ClusterExtension) {
         progress::record(&self.migration, context, extension).await;
     }
 }
 
-/// What was executed.
+/// The result of the execution.
 #[derive(Debug)]
 pub enum Applied {
-    /// Everything; nothing is left to do.
+    /// Everything was executed.
     Done(Announcement),
-    /// What has to be done first. The next run goes on.
+    /// Only preparations were executed. The next run continues.
     Prepared,
-    /// Nothing: the extension, a policy or the decision changed during the run. The next run decides again.
+    /// Nothing was executed, because the extension, a policy or the decision changed. The next run decides again.
     Outdated,
-    /// Nothing: the change has to wait.
+    /// Nothing was executed, because the change has to wait.
     Held(Held),
-    /// Nothing: the API server refuses the OperatorCondition of that name. The next run plans without it.
+    /// Nothing was executed, because the API server refuses the OperatorCondition with this name. The next run plans
+    /// without it.
     ConditionRefused(String),
 }
 
@@ -98,7 +99,7 @@ pub enum ActError {
     Complete {
         /// The revision.
         name: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: kube::Error,
     },
@@ -117,13 +118,13 @@ pub enum ActError {
     /// A Helm release could not be removed.
     #[error(transparent)]
     Release(#[from] HelmError),
-    /// Something else could not be written.
+    /// Another write failed.
     #[error(transparent)]
     Api(#[from] kube::Error),
 }
 
 impl ActError {
-    /// The error of a plain request.
+    /// The error of a plain request, if it is one.
     pub(crate) fn into_api(self) -> Result<kube::Error, Self> {
         match self {
             Self::Api(error) => Ok(error),
@@ -155,10 +156,10 @@ impl StageError for ActError {
     }
 }
 
-/// Executes all actions, in their order.
+/// Executes all actions in order.
 ///
 /// # Errors
-/// One of them failed; those after it were not tried.
+/// An action failed; the following ones were not executed.
 pub(crate) async fn act(
     context: &Context,
     extension: &ClusterExtension,
@@ -174,7 +175,7 @@ pub(crate) async fn act(
     let Some(announcement) = announcement else {
         return Ok(Applied::Prepared);
     };
-    // Only a new revision follows a migration: until then its progress counts, also for the next leader.
+    // Only a new revision ends a migration. Until then its progress is kept, also for the next leader.
     if announcement.started.is_some() {
         cache.migrated.clear();
         cache.migration = Migration::Over;
@@ -261,7 +262,7 @@ async fn adopt(context: &Context, extension: &ClusterExtension, creation: &Creat
     complete(context, made).await
 }
 
-/// Has a revision count as complete: its objects are there.
+/// Marks a revision as complete, because its objects exist.
 async fn complete(context: &Context, mut set: ClusterObjectSet) -> Result<(), ActError> {
     let name = set.name().to_owned();
     let failed = |source| ActError::Complete {
@@ -287,7 +288,7 @@ async fn complete(context: &Context, mut set: ClusterObjectSet) -> Result<(), Ac
         tries += 1;
         match sets::status(&context.client, &mut set, list, status.observed_phases).await {
             Ok(()) => return Ok(()),
-            // The other controller has begun to work on it.
+            // The ClusterObjectSet controller has begun to work on it.
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {
                 let live: Api<ClusterObjectSet> = Api::all(context.client.clone());
                 set = live.get(&name).await.map_err(failed)?;
@@ -328,7 +329,7 @@ async fn migrate(
     Ok(())
 }
 
-/// Creates an OperatorCondition and lets the operator write it. Returns its name when the API server refuses it.
+/// Creates an OperatorCondition and lets the operator write it. Returns its name if the API server refuses it.
 async fn keep_condition(
     context: &Context,
     extension: &ClusterExtension,
@@ -352,7 +353,8 @@ async fn keep_condition(
     }
 }
 
-/// The same, or that there is no account: where its namespace is gone, that is the cause, and its error says what to do.
+/// The result, or the error of the account: if its namespace is gone, that is the cause, and its error has the better
+/// hint.
 async fn or_account<T>(
     context: &Context,
     account: &AccountName,

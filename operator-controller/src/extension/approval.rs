@@ -1,4 +1,4 @@
-//! Decides whether a change may begin: reads the ChangePolicies that select the extension, and the decision.
+//! Decides whether a change may begin, from the ChangePolicies that select the extension and the decision.
 
 pub mod pending;
 pub mod policies;
@@ -30,36 +30,36 @@ use super::resolve::Target;
 use super::revisions::{Revisions, as_installed, config_digest};
 use crate::object_set::gather::{self, GatherError};
 
-/// Why it is not known whether a change may begin.
+/// Why it is unknown whether a change may begin.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
-    /// The policies are not known.
+    /// The policies are unknown.
     #[error(transparent)]
     Policies(#[from] PoliciesError),
-    /// The objects of the newest revision are not known.
+    /// The objects of the newest revision are unknown.
     #[error("cannot plan the change of {revision}: its objects cannot be read")]
     Before {
         /// The revision.
         revision: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: GatherError,
     },
-    /// The extension is not known.
+    /// The extension is unknown.
     #[error("cannot read ClusterExtension {name:?}")]
     Extension {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: kube::Error,
     },
-    /// The decision is not known.
+    /// The decision is unknown.
     #[error("cannot read {PENDING_CHANGE} {name:?}")]
     Pending {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: kube::Error,
     },
@@ -80,29 +80,29 @@ impl StageError for ApprovalError {
 
 /// A new revision of an extension that policies select.
 pub struct Proposal {
-    /// What it changes.
+    /// The planned change.
     pub plan: Arc<ChangePlan>,
     /// The policies that select the extension.
     pub policies: Vec<Arc<ChangePolicy>>,
-    /// What they come to.
+    /// The decision.
     pub gate: Gate,
-    /// The PendingChange of the plan, where there is one that counts.
+    /// The PendingChange of the plan, if one counts.
     pub pending: Option<PendingChange>,
 }
 
 /// A change that has to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// What holds it back first.
+    /// The first cause that holds it back.
     pub cause: Cause,
-    /// What waits, why, and what to do.
+    /// The message: the change, the causes, and what to do.
     pub message: String,
-    /// When a window opens.
+    /// The time when a window opens.
     pub opens: Option<Timestamp>,
 }
 
 impl Held {
-    /// What is reported where the extension is not what its spec asks for.
+    /// The failure to report if the extension is not as its spec asks.
     pub fn failure(&self) -> Failure {
         Failure {
             severity: Severity::Terminal,
@@ -120,7 +120,7 @@ impl Proposal {
         !self.gate.causes.is_empty()
     }
 
-    /// What has to wait, if anything holds the change back.
+    /// The held change, if anything holds it back.
     pub fn held(&self, extension: &str) -> Option<Held> {
         let cause = self.gate.causes.first()?.clone();
         let texts: Vec<String> = self.gate.causes.iter().map(Cause::text).collect();
@@ -160,8 +160,7 @@ impl Proposal {
     }
 }
 
-/// What a plan changes, and whether that may begin; `None` where it makes no revision or no policy is known that selects
-/// the extension.
+/// The planned change, and whether it may begin; `None` if no revision is created or no policy selects the extension.
 ///
 /// # Errors
 /// That is not known.
@@ -170,7 +169,7 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     if !matches!(plan.revision, RevisionPlan::Create(_)) {
         return Ok(None);
     }
-    // While the watch has not seen them, the API server is asked.
+    // Until the watch has listed the policies, the API server is asked.
     let is_known = context.policies.wait_until_ready().now_or_never().is_some();
     if is_known && context.policies.is_empty() {
         return Ok(None);
@@ -190,8 +189,8 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     }))
 }
 
-/// Whether nothing was changed or withdrawn since a change was found to be free: asked of the API server right before the
-/// revision is made, also where no policy was known.
+/// Whether a change is still free: reads extension, policies and decision from the API server right before the revision
+/// is created, even if no policy was known.
 ///
 /// # Errors
 /// That is not known.
@@ -225,8 +224,8 @@ pub(crate) async fn confirm(
         && uid(&pending) == uid(&proposal.pending))
 }
 
-/// Whether the changes of all companions may begin, too: asked of the API server, because it may be a while since they
-/// were found to be ready. One that has its bundle already counts as begun, one that has to wait is not ready any more.
+/// Whether the changes of all companions may begin, according to the API server, because they may have become ready
+/// some time ago. A companion that already has its bundle counts as begun; one that has to wait is no longer ready.
 ///
 /// # Errors
 /// That is not known.
@@ -263,7 +262,7 @@ pub(crate) async fn confirm_companions(
     Ok(true)
 }
 
-/// Whether the extension is the one that was worked on: policies select it by its labels.
+/// Whether the extension is unchanged since it was read. Policies select it by its labels.
 async fn is_as_seen(context: &Context, extension: &ClusterExtension) -> Result<bool, ApprovalError> {
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
     let found = extensions.get_metadata_opt(extension.name()).await;
@@ -298,7 +297,7 @@ async fn evaluate(
     let now = Timestamp::now();
     let mut gate = gate(plan, policies.iter().map(AsRef::as_ref), decision, now);
     if context.moves.has_begun(extension.name(), &plan.wanted.name, now) {
-        // One change with that of its companion, which began while all windows were open.
+        // A companion's change began while all windows were open, so the changes count as one.
         gate.causes.retain(|cause| !matches!(cause, Cause::Window { .. }));
     }
     let faults = policies.iter().filter_map(|policy| policies::fault(policy));
@@ -306,11 +305,12 @@ async fn evaluate(
     Ok((gate, pending))
 }
 
-/// The plan of a new revision, as `olm plan` makes it.
+/// The plan of a new revision, the same as that of `olm plan`.
 async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, ApprovalError> {
     let resolved = &plan.rendered.resolved;
     let extension = &resolved.observed.extension;
-    // One that is being deleted is still what is replaced: its deletion makes no first installation of the change.
+    // A revision that is being deleted is still the one to replace: its deletion does not make the change a first
+    // installation.
     let newest = resolved.observed.revisions.newest_standing();
     let before = match newest {
         Some(newest) => before(context, newest).await?,
@@ -344,8 +344,8 @@ async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, Approv
     }))
 }
 
-/// The objects of a revision. Where its content is gone or not what it says, they count as none: all objects of the
-/// new revision are shown as added then.
+/// The objects of a revision. If its content is missing or invalid, there are none, so all objects of the new revision
+/// count as added.
 async fn before(context: &Context, set: &ClusterObjectSet) -> Result<Vec<Value>, ApprovalError> {
     match gather::objects(set, &context.system_namespace, &context.client).await {
         Ok(objects) => Ok(objects),
@@ -364,8 +364,8 @@ async fn before(context: &Context, set: &ClusterObjectSet) -> Result<Vec<Value>,
     }
 }
 
-/// Whether the newest revision fits the spec in package, version, account and configuration, so that a change that waits
-/// is an update.
+/// Whether the newest revision matches the spec in package, version, account and configuration. Then a held change is
+/// an update.
 pub(crate) fn is_satisfied(observed: &Observed, target: &Target) -> bool {
     let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(newest) = revisions.newest_active() else {
@@ -380,7 +380,7 @@ pub(crate) fn is_satisfied(observed: &Observed, target: &Target) -> bool {
         && newest.annotation(annotation::CONFIG_DIGEST) == config_digest(extension).as_deref()
 }
 
-/// Whether the version of a bundle is one that the spec asks for.
+/// Whether the spec allows the version of a bundle.
 fn fits(extension: &ClusterExtension, bundle: &BundleIdentity) -> bool {
     extension.spec.source.catalog.as_ref().is_some_and(|filter| {
         let installed = as_installed(&bundle.metadata);

@@ -1,4 +1,4 @@
-//! From the chosen bundle's image to the objects that will be applied, in phases.
+//! From the image of the chosen bundle to the objects in phases.
 
 pub mod compatibility;
 pub mod fetch;
@@ -22,15 +22,15 @@ use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
 use olm_plan::phases::{Group, Marks, PhasesError, phases};
 
-/// How long a refused OperatorCondition is left out: what refuses it, such as a quota, may pass.
+/// How long a refused OperatorCondition is left out. The cause, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 
-/// What this stage keeps of an extension from run to run.
+/// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     settled: Settled,
     compatibility: compatibility::Cache,
-    /// The OperatorCondition that the API server refuses, and when it did.
+    /// The OperatorCondition that the API server refused, and when.
     refused_condition: Option<(String, Instant)>,
 }
 
@@ -40,27 +40,27 @@ impl StageError for PhasesError {
     }
 }
 
-/// A bundle as it will be applied.
+/// A rendered bundle.
 pub struct Rendered<'a> {
-    /// The bundle, and whose it is.
+    /// The bundle and its extension.
     pub resolved: Resolved<'a>,
     /// The provider of its certificates, if it needs any.
     pub certificates: Option<CertificateProvider>,
     /// The OperatorCondition of its operator.
     pub operator_condition: Option<OperatorCondition>,
-    /// The bundle after which its roles are named, when it is another one.
+    /// The bundle after which its roles are named, if it is another one.
     pub roles_named_after: Option<String>,
-    /// Its properties as its files list them, a JSON list.
+    /// The properties in its files, a JSON list.
     pub properties: Option<String>,
-    /// Those that follow from the rest of its files, and those that its catalog adds.
+    /// The properties that are derived from its files, and those that its catalog adds.
     pub further_properties: Option<String>,
     /// The reference of its image, by digest.
     pub image: String,
     /// Its objects.
     pub groups: Vec<Group>,
-    /// Fields of the configuration that have no effect.
+    /// Ignored fields of the configuration.
     pub ignored: Vec<String>,
-    /// What all of this follows from.
+    /// The inputs of the plan.
     pub inputs: Inputs,
 }
 
@@ -75,15 +75,15 @@ pub struct OperatorCondition {
     pub operators: BTreeSet<String>,
     /// Those that these accounts may write: this one, and those of active revisions.
     pub writable: BTreeSet<String>,
-    /// Whether the newest revision names it already.
+    /// Whether the newest revision already names it.
     pub is_named: bool,
 }
 
-/// Fetches and renders the chosen bundle; `None` where the newest revision is known to be the wanted one, or where the
-/// installed bundle's image cannot be pulled: what there is stays.
+/// Fetches and renders the chosen bundle; `None` if the newest revision is already the wanted one, or if the image of
+/// the installed bundle cannot be pulled. Then the installed objects stay.
 ///
 /// # Errors
-/// The bundle cannot be pulled, or not be installed as asked.
+/// The bundle cannot be pulled or installed.
 pub(crate) async fn render<'a>(
     context: &Context,
     resolved: Resolved<'a>,
@@ -96,7 +96,7 @@ pub(crate) async fn render<'a>(
     if own.is_some_and(|own| is_of_classic(own, extension, &target.bundle, account)) {
         return Ok(None);
     }
-    // An orphaned or restored revision records its settings, so that the same revision is made again and taken over.
+    // An orphaned or restored revision records its settings, so that an equal revision is created and takes over.
     let latest = own.or_else(|| others.as_ref()?.left_behind(extension.name(), account));
     let provider = render::provider(context, latest).await?;
     let pinned = context.bundles.pin(extension.name(), &target.bundle.image).await;
@@ -107,7 +107,7 @@ pub(crate) async fn render<'a>(
         return Ok(None);
     }
     if target.origin == Origin::Catalog {
-        // Nothing is pulled for an account that cannot be used.
+        // No image is pulled for an account that cannot be used.
         context.accounts.client(&resolved.settings.account).await?;
     }
     let fetched = context.bundles.fetch(extension.name(), &pinned).await;
@@ -167,23 +167,24 @@ pub(crate) async fn render<'a>(
 }
 
 impl Cache {
-    /// Keeps what the newest revision was found to follow from; `None`: it has just been made or changed.
+    /// Records the inputs for which the newest revision is the wanted one; `None` for a revision that was just created
+    /// or changed.
     pub(crate) fn settle(&mut self, inputs: Option<Inputs>) {
         self.settled = Settled::of(inputs);
     }
 
-    /// Keeps that the API server refuses an OperatorCondition: the bundle is rendered without it.
+    /// Records that the API server refuses an OperatorCondition. The bundle is rendered without it.
     pub(crate) fn refuse_condition(&mut self, name: String) {
         self.refused_condition = Some((name, Instant::now()));
     }
 
-    /// Whether the API server refused this OperatorCondition a short time ago.
+    /// Whether the API server recently refused this OperatorCondition.
     fn is_refused(&self, name: &str) -> bool {
         let refused = self.refused_condition.as_ref();
         refused.is_some_and(|(known, at)| known == name && at.elapsed() < REFUSAL_COUNTS)
     }
 
-    /// Warnings about the installed bundle on this cluster; `None` when there are none or the cluster does not answer.
+    /// Warnings about the installed bundle on this cluster; `None` if there are none or the cluster does not answer.
     pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
         self.compatibility.warnings(context).await
     }

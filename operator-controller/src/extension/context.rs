@@ -1,4 +1,4 @@
-//! What every run over a ClusterExtension needs: clients, stores that watches fill, and answers that extensions share.
+//! The shared parts of all runs over ClusterExtensions: clients, stores that watches fill, and caches.
 
 pub mod claims;
 pub mod cluster_info;
@@ -63,21 +63,21 @@ impl Gates {
     }
 }
 
-/// What every run needs.
+/// The shared parts of all runs.
 pub struct Context {
-    /// The controller's own rights.
+    /// A client with the controller's own rights.
     pub client: Client,
     /// Publishes events.
     pub events: Events,
-    /// The namespace of our own Secrets.
+    /// The namespace of OLM.
     pub system_namespace: String,
-    /// The account of extensions that name none.
+    /// The account of extensions without one.
     pub default_account: Option<AccountName>,
-    /// The catalogs of extensions that select none; empty: all, for a first installation.
+    /// The catalogs of extensions without a selector; empty for all, in a first installation.
     pub default_catalogs: Vec<String>,
     /// Feature gates.
     pub gates: Gates,
-    /// How long one run rewrites objects so that stored versions can be removed.
+    /// How long one run writes objects to migrate stored versions.
     pub migration_time: Duration,
     /// All ClusterExtensions.
     pub extensions: Store<ClusterExtension>,
@@ -105,25 +105,26 @@ pub struct Context {
     pub releases: Releases,
     /// Version and architectures of the cluster.
     pub cluster: ClusterInfo,
-    /// What became of the objects of revisions that are gone.
+    /// The teardown records of deleted revisions.
     pub teardown_records: Arc<TeardownRecords>,
     /// OperatorConditions that were deleted.
     pub deletions: Arc<Deletions>,
-    /// Which of the extensions that need each other go.
+    /// The state of extensions that need each other.
     pub moves: Moves,
-    /// Which extensions may claim a package before they have a revision.
+    /// The extensions that may claim a package before they have a revision.
     pub claims: Claims,
-    /// What is counted and timed.
+    /// Counters and timers.
     pub counters: Counters,
 }
 
 impl Context {
-    /// An extension as the watch saw it last.
+    /// An extension as the watch last saw it.
     pub fn extension(&self, name: &str) -> Option<Arc<ClusterExtension>> {
         self.extensions.get(&ObjectRef::new(name))
     }
 
-    /// An extension's revisions as the watch saw them last: the sets that it controls. Any user can write the label.
+    /// An extension's revisions as the watch last saw them: the sets that it controls. The label proves nothing,
+    /// because any user can write it.
     pub fn revisions(&self, name: &str) -> Revisions {
         let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
             return Revisions::default();
@@ -131,8 +132,8 @@ impl Context {
         Revisions::new(self.sets.of_extension(&uid))
     }
 
-    /// The UIDs of an extension, of its revisions, and of what an earlier extension of the same name left behind under
-    /// the same account: its next revision takes over from all of them.
+    /// The UIDs of an extension, of its revisions, and of objects that an earlier extension of the same name left under
+    /// the same account. Its next revision takes over from all of them.
     pub fn predecessors(&self, extension: &ClusterExtension, account: &AccountName) -> Vec<String> {
         let uid = extension.metadata.uid.clone();
         let sets = self.sets.state().into_iter();
@@ -164,8 +165,8 @@ impl Context {
         all
     }
 
-    /// Sets that already have a name or a number of an extension's next revision. Any user may write the label
-    /// of an owner: only what works under the extension's account counts.
+    /// Sets that already have a possible name or number of an extension's next revision. Any user can write the label
+    /// of an owner, so only sets under the extension's account count.
     pub fn others(&self, extension: &ClusterExtension) -> Others {
         let uid = extension.metadata.uid.as_deref();
         let account = account::choose(extension, self.default_account.as_ref()).ok();
@@ -179,7 +180,7 @@ impl Context {
                 others.names.insert(set.name().to_owned());
             }
             let is_left = |account| is_left_behind(&set, extension.name(), account);
-            // There must be a next number.
+            // Another number must be possible after it.
             if account.as_ref().is_some_and(is_left) && set.spec.revision < i64::MAX / 2 {
                 others.highest = others.highest.max(set.spec.revision);
                 others.left.push(set);

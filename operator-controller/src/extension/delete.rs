@@ -34,29 +34,29 @@ use crate::object_set::records::ORPHAN;
 use olm_rollout::policy::{Policy, Uninstall};
 use olm_rollout::teardown_record::TeardownRecord;
 
-/// The pause until the controller checks whether the revisions are gone; their deletion is also watched.
+/// The pause until the controller checks whether the revisions are gone. Their deletion is also watched.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What this stage keeps of an extension from run to run.
+/// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
-    /// What the deletion leaves, once that was announced.
+    /// The uninstall policy, once announced.
     announced: Option<Uninstall>,
-    /// What is deleted besides what the bundle brought, once that was announced.
+    /// The custom resources that will be deleted, once announced.
     data_loss: Option<String>,
-    /// Which finalizers hold objects of its kinds.
+    /// The finalizers that block objects of its kinds.
     finalizers: data_loss::Cache,
-    /// What became of the objects of its revisions.
+    /// The teardown records of its revisions.
     records: Vec<TeardownRecord>,
 }
 
-/// Takes an extension down, one step a run.
+/// Deletes an extension, one step in each run.
 pub(crate) async fn delete(context: &Context, extension: &ClusterExtension, cache: &mut Cache) -> Outcome {
     let error = match step(context, extension, cache).await {
         Ok(outcome) => return outcome,
         Err(error) => error,
     };
-    // The extension may have changed meanwhile, perhaps by our own last write.
+    // The extension may have changed, perhaps by our own last write.
     let overtaken = match &error {
         ActError::Api(error) => Outcome::overtaken(error),
         _ => None,
@@ -76,7 +76,7 @@ async fn step(
     extension: &ClusterExtension,
     cache: &mut Cache,
 ) -> Result<Outcome, ActError> {
-    // Others may still keep an extension that the controller has let go.
+    // Finalizers of others may still hold an extension that the controller has released.
     let Some(rest) = other_finalizers(extension) else {
         return Ok(Outcome::Done);
     };
@@ -94,7 +94,7 @@ async fn step(
     conclude(context, &observed, report, cache).await
 }
 
-/// Observes what there is of an extension; asks only about what its next step depends on.
+/// Reads the state of an extension that is being deleted, as far as the next step depends on it.
 async fn observe<'a>(
     context: &Context,
     extension: &'a ClusterExtension,
@@ -129,9 +129,9 @@ async fn nothing(
     cache
         .records
         .extend(uid.into_iter().flat_map(|uid| context.teardown_records.take(uid)));
-    // What the watch shows may be old; the last step reads the live list.
+    // The watch may lag behind, so the last step reads the list from the API server.
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
-    // No object carries a name that no label can have.
+    // No object has a label with an invalid value.
     let listed = match label::selector(label::OWNER_NAME, extension.name()) {
         Some(labelled) => {
             sets.list_metadata(&ListParams::default().labels(&labelled))
@@ -209,7 +209,7 @@ async fn observe_revisions(
     }
 }
 
-/// Reports what was done.
+/// Reports the result.
 async fn conclude(
     context: &Context,
     observed: &Observed<'_>,

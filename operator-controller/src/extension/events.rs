@@ -1,4 +1,4 @@
-//! What happened to a ClusterExtension, in words for its events. Pure.
+//! The events of a ClusterExtension. Pure.
 
 use std::cmp::Ordering;
 
@@ -8,31 +8,31 @@ use olm_platform::events::Notice;
 
 use super::revisions::as_installed;
 
-/// A bundle is installed where none was.
+/// A first bundle is installed.
 const INSTALLED: &str = "Installed";
-/// A newer bundle took the place of the installed one.
+/// A newer bundle replaced the installed one.
 const UPGRADED: &str = "Upgraded";
-/// An older bundle did.
+/// An older bundle replaced the installed one.
 const DOWNGRADED: &str = "Downgraded";
-/// Another bundle of the same version did.
+/// Another bundle of the same version replaced the installed one.
 const REPLACED: &str = "Replaced";
-/// A newer bundle is about to take the place of the installed one.
+/// A newer bundle is about to replace the installed one.
 const UPGRADING: &str = "Upgrading";
-/// An older bundle is.
+/// An older bundle is about to replace the installed one.
 const DOWNGRADING: &str = "Downgrading";
 /// The installed bundle is about to change within its version.
 const CHANGING: &str = "Changing";
-/// A revision is made although something about it should be known.
+/// A revision is created, with warnings.
 pub const WARNED: &str = "Warned";
-/// A bundle that comes first cannot be installed, and another one is.
+/// A bundle with precedence is held back, and another one is installed.
 pub const HELD_BACK: &str = "HeldBack";
 /// There is a newer bundle than the installed one.
 const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 /// Stored versions of a definition are being migrated.
 pub const MIGRATING: &str = "Migrating";
-/// The user has everything stand still.
+/// The user has paused the extension.
 pub const PAUSED: &str = "Paused";
-/// The extension is being taken down.
+/// The extension is being deleted.
 pub const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub const UNINSTALLED: &str = "Uninstalled";
@@ -40,15 +40,15 @@ pub const UNINSTALLED: &str = "Uninstalled";
 /// How a blocker is reported as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// As a warning, by the reason of the condition.
+    /// A warning, with the reason of the condition.
     Warning,
-    /// As a part of what runs as it should, by this reason.
+    /// A normal event, with this reason.
     Normal(&'static str),
-    /// Not at all.
+    /// No event.
     None,
 }
 
-/// One line that is no warning.
+/// A normal event.
 pub fn normal(reason: &str, note: impl Into<String>) -> Notice {
     Notice {
         is_fault: false,
@@ -57,7 +57,7 @@ pub fn normal(reason: &str, note: impl Into<String>) -> Notice {
     }
 }
 
-/// What is about to happen to an installed bundle.
+/// The event before an installed bundle is replaced.
 pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Notice {
     let reason = match order(installed, wanted) {
         Ordering::Less => UPGRADING,
@@ -75,7 +75,7 @@ pub fn replacing(deleted: &str, made: &str) -> Notice {
     normal(CHANGING, note)
 }
 
-/// How two bundles compare as resolution compares them, by version and release; without a readable one they are the same.
+/// The order of two bundles by version and release. Unreadable versions are equal.
 fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
     let read = |bundle| as_installed(bundle).version_release();
     match (read(old), read(new)) {
@@ -84,7 +84,7 @@ fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
     }
 }
 
-/// What happened between two states of an extension; `kind` is that of the blocker.
+/// The events between two states of an extension. `kind` is that of the blocker.
 pub fn changes(
     before: Option<&ClusterExtensionStatus>,
     after: &ClusterExtensionStatus,
@@ -133,7 +133,7 @@ pub fn changes(
     events
 }
 
-/// That there is a newer bundle than the installed one: once for each, when the status first names it.
+/// The event that a newer bundle is available, once for each bundle.
 fn available(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionStatus) -> Option<Notice> {
     let newest = |status: &ClusterExtensionStatus| {
         let updates = status.updates.as_ref().filter(|_| status.install.is_some())?;
@@ -157,7 +157,8 @@ fn available(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionSt
     Some(normal(UPDATE_AVAILABLE, note))
 }
 
-/// What hinders an extension and what to do: `Ready` explains what `Progressing` says in the words of the reference.
+/// The explanation of what blocks an extension: `Ready` explains the texts of the reference implementation in
+/// `Progressing`.
 fn explanation(status: &ClusterExtensionStatus) -> &str {
     let of = |condition_type| conditions::find(&status.conditions, condition_type);
     let found = of(READY).or_else(|| of(PROGRESSING));
@@ -255,7 +256,7 @@ mod tests {
             &released,
             &["false Upgraded Replaced pot 1.0.0 by pot 1.0.0+1"],
         );
-        // The same, written in two ways.
+        // The same version, written differently.
         check(Some(&unreleased), &empty, &[]);
         check(Some(&first), &released, &[]);
         check_as(
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(announced(Some(&nothing), &held).as_deref(), Some(note));
         let earlier = status("1.0.0", reason::SUCCEEDED, "");
         assert_eq!(announced(Some(&earlier), &held).as_deref(), Some(note));
-        // The reason changes, or another version is installed: it is the same bundle.
+        // The reason changes, or another version is installed, but the available bundle is the same.
         for after in [
             &held,
             &with("1.0.0", Some("2.0.0"), ""),
@@ -303,7 +304,7 @@ mod tests {
             announced(Some(&held), &next).as_deref(),
             Some("pot 2.1.0 of catalog one is available")
         );
-        // A rollback returns to a known bundle.
+        // A rollback to a known bundle.
         let reached = with("2.0.0", None, "");
         assert_eq!(announced(Some(&held), &reached), None);
         assert_eq!(announced(Some(&reached), &held), None);

@@ -1,4 +1,4 @@
-//! The common trait of the errors of every stage: their severity, and the reason of the condition.
+//! The common trait of all stage errors: their severity, and the reason of the condition.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use olm_api::updates::held_back;
 use olm_platform::log::chain;
 pub use olm_platform::queue::Severity;
 
-/// The reason of the condition `Progressing` where the reference goes on retrying what waits for a user.
+/// The reason of `Progressing` if the reference implementation retries a failure that waits for a user.
 pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str {
     match severity {
         Severity::Terminal => reason::BLOCKED,
@@ -30,7 +30,7 @@ pub trait StageError: Error + 'static {
         }
     }
 
-    /// What went wrong, with all causes. Where the reference fixes the text, exactly that.
+    /// The message with all causes. If the reference implementation fixes the text, exactly that.
     fn message(&self) -> String
     where
         Self: Sized,
@@ -38,12 +38,12 @@ pub trait StageError: Error + 'static {
         chain(self)
     }
 
-    /// What explains it and what to do, in lines.
+    /// The explanation and hints, in lines.
     fn help(&self) -> Option<String> {
         None
     }
 
-    /// The reason why an update is held back by it, one of [`held_back`]'s constants.
+    /// The reason that holds an update back, one of [`held_back`]'s constants.
     fn held_back_by(&self) -> &'static str {
         held_back::OTHER
     }
@@ -56,11 +56,11 @@ pub struct Failure {
     pub severity: Severity,
     /// The reason of the condition `Progressing`.
     pub reason: &'static str,
-    /// What went wrong, with all causes: the message of `Progressing`.
+    /// The message with all causes, as in `Progressing`.
     pub message: String,
-    /// What explains it and what to do, in lines: `Ready` has both.
+    /// The explanation and hints, in lines. `Ready` has both.
     pub help: Option<String>,
-    /// The reason why an update is held back by it, one of [`held_back`]'s constants.
+    /// The reason that holds an update back, one of [`held_back`]'s constants.
     pub held_back_by: &'static str,
 }
 
@@ -77,7 +77,7 @@ impl<E: StageError> From<E> for Failure {
 }
 
 impl Failure {
-    /// What went wrong, what explains it and what to do.
+    /// The message, explanation and hints.
     pub fn explained(&self) -> String {
         match &self.help {
             Some(help) => format!("{}\n{help}", self.message),
@@ -85,12 +85,12 @@ impl Failure {
         }
     }
 
-    /// Adds another failure, which is found once this one is fixed.
+    /// Adds another failure, which would remain after this one is fixed.
     #[must_use]
     pub fn and(self, other: Option<Self>) -> Self {
         match other {
             Some(other) => Self {
-                // What passes by itself is not reported for ever.
+                // A transient failure does not stay in the report.
                 severity: match self.severity {
                     Severity::Terminal => other.severity,
                     severity => severity,
@@ -105,7 +105,7 @@ impl Failure {
         }
     }
 
-    /// Says which bundle it happened with.
+    /// Adds the name of the bundle to the message.
     #[must_use]
     pub fn with_bundle(self, name: &str, version: &str) -> Self {
         let message = format!(

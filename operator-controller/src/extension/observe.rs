@@ -1,5 +1,5 @@
-//! What an extension asks for and what there is of it: its account, its options, its revisions, a Helm release, and who
-//! else claims its package. Reads only.
+//! Reads the state of an extension: its account, options, revisions, Helm release, and other claims to its package.
+//! Writes nothing.
 
 pub mod account;
 pub mod claim;
@@ -19,19 +19,19 @@ use super::failure::Failure;
 use super::revisions::Revisions;
 use olm_cluster::identity::AccountName;
 
-/// An extension, and what there is of it.
+/// The state of an extension.
 pub struct Observed {
     /// The extension.
     pub extension: Arc<ClusterExtension>,
     /// Its revisions.
     pub revisions: Revisions,
-    /// The Helm release to continue from, as long as there is no revision.
+    /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
-    /// Under which account and how its bundle will be installed, or why that is not known.
+    /// The account and options of the installation, or why they are unknown.
     pub settings: Result<Settings, Failure>,
 }
 
-/// Under which account and how a bundle is installed.
+/// The account and options of an installation.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The account.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub options: Options,
 }
 
-/// Observes an extension.
+/// Reads the state of an extension.
 ///
 /// # Errors
 /// Its Helm release cannot be read.
@@ -77,7 +77,7 @@ async fn release(
     extension: &ClusterExtension,
     revisions: &Revisions,
 ) -> Result<Option<(Entry, Release)>, HelmError> {
-    // Only an extension with revisions reports active ones: those were removed since, and the release is older.
+    // Only an extension with revisions reports active ones. They were deleted since, and the release is older.
     let status = extension.status.as_ref();
     let had_revisions = status.is_some_and(|status| !status.active_revisions.is_empty());
     if had_revisions || !revisions.all().is_empty() {
@@ -120,13 +120,13 @@ pub(crate) async fn releases(
     releases.of(extension.name(), successor, had_something).await
 }
 
-/// Whether the package is ours.
+/// Checks the claim of the extension to its package.
 ///
 /// # Errors
 /// Another extension has the better claim.
 fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
     let rivals = rivals(context, extension);
-    // Revisions that cannot be read are there all the same.
+    // Unreadable revisions count, too.
     let standing = |extension: &ClusterExtension, revisions: &Revisions| {
         let uid = extension.metadata.uid.as_deref();
         let is_unreadable = uid.is_some_and(|uid| context.sets.unreadable_of(uid).is_some());
@@ -154,7 +154,7 @@ fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions)
     claim::package(ours, &claims)
 }
 
-/// Claims the package for an extension that begins to install its bundle.
+/// Claims the package before the installation begins.
 ///
 /// # Errors
 /// Another extension has the better claim, or began before.

@@ -1,4 +1,4 @@
-//! What will be done, given what is wanted and what there is. Pure: planning again on the result plans nothing.
+//! The plan of a run, given the wanted and the actual state. Pure: planning again on the result plans nothing.
 
 pub mod action;
 pub mod content;
@@ -9,18 +9,18 @@ use self::revision::{PlanError, RevisionPlan, Wanted};
 use super::bundle::Rendered;
 use super::revisions::{Others, config_digest};
 
-/// How the newest revision becomes the wanted one.
+/// The plan from the newest revision to the wanted one.
 pub struct Plan<'a> {
     /// The bundle.
     pub rendered: Rendered<'a>,
-    /// What happens to the revisions.
+    /// The change of the revisions.
     pub revision: RevisionPlan,
 }
 
-/// Plans the revision that holds a rendered bundle.
+/// Plans the revision of a rendered bundle.
 ///
 /// # Errors
-/// The bundle fits no revision.
+/// The bundle does not fit into a revision.
 pub(crate) fn plan<'a>(
     rendered: Rendered<'a>,
     others: &Others,

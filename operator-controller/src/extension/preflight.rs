@@ -1,5 +1,5 @@
-//! Whether a plan is safe: asked before anything is written, under the account that will write. Reviews, reads and dry
-//! runs only.
+//! Checks a plan before anything is written, under the account that will write it. Uses reviews, reads and dry runs
+//! only.
 
 pub mod asking;
 pub mod checked;
@@ -43,11 +43,11 @@ use olm_plan::changes::{self, Changes};
 use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
-/// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` is what earlier runs
-/// migrated for the new revision; `proposal` is the planned change, where policies select the extension.
+/// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` lists what earlier runs
+/// migrated for the new revision; `proposal` is the planned change, if policies select the extension.
 ///
 /// # Errors
-/// The plan must not be executed, or that is not known.
+/// The plan must not be executed, or that is unknown.
 pub(crate) async fn check(
     context: &Context,
     plan: Plan<'_>,
@@ -102,8 +102,7 @@ fn latest(rendered: &Rendered<'_>) -> Option<Arc<ClusterObjectSet>> {
     rendered.resolved.observed.revisions.all().last().cloned()
 }
 
-/// Whether each extension that moves along is ready, or has moved already, so that none stays behind without its
-/// requirements.
+/// Checks that each companion is ready or has changed already, so that none is left with unmet requirements.
 fn companions(
     context: &Context,
     rendered: &Rendered<'_>,
@@ -129,22 +128,22 @@ fn companions(
     Err(PreflightError::NotReady(names.collect()))
 }
 
-/// What users should know of a revision before it is made.
+/// The findings about a revision before it is created.
 struct Findings {
     /// The findings that do not block.
     warnings: Option<String>,
-    /// How it differs from the installed revision.
+    /// The differences from the installed revision.
     difference: Option<String>,
 }
 
 enum Examined {
-    /// The revision may be made.
+    /// The revision may be created.
     Passed(Findings),
-    /// Stored versions have to be migrated first.
+    /// Stored versions must be migrated first.
     Migrates(Action),
 }
 
-/// What is reported of a new revision.
+/// The report about a new revision.
 fn announce(
     rendered: &Rendered<'_>,
     latest: Option<&ClusterObjectSet>,
@@ -173,10 +172,9 @@ fn announce(
     }
 }
 
-/// Asks everything that has to be known before a revision with these objects is made. First what no right makes
-/// possible: which extensions own the definitions, and whether changed definitions keep what is stored. Then rights, all
-/// that are missing at once, and whether the API server takes what comes and changes. The API server refuses definitions
-/// that lose stored versions; these are migrated first.
+/// Makes all checks of a revision with these objects. First come those that no right can fix: the owners of CRDs, and
+/// whether changed CRDs keep stored objects valid. Then come rights, all missing ones at once, and a dry run of added
+/// and changed objects. The API server refuses CRDs that lose stored versions; these are migrated first.
 async fn examine(
     context: &Context,
     rendered: &Rendered<'_>,
@@ -268,7 +266,7 @@ async fn examine(
     }))
 }
 
-/// A warning about fields of the configuration that have no effect.
+/// A warning about ignored fields of the configuration.
 fn ignored(fields: &[String]) -> Option<String> {
     let fields: Vec<String> = fields
         .iter()
@@ -283,7 +281,7 @@ fn ignored(fields: &[String]) -> Option<String> {
     })
 }
 
-/// How the objects differ from those of the installed revision; `None` when none is installed or it cannot be read.
+/// The differences from the installed revision; `None` if none is installed or it cannot be read.
 async fn changes(context: &Context, revisions: &Revisions, objects: &[&Value]) -> Option<Changes> {
     let installed = revisions.installed()?;
     match gather::objects(installed, &context.system_namespace, &context.client).await {
@@ -299,7 +297,7 @@ async fn changes(context: &Context, revisions: &Revisions, objects: &[&Value]) -
     }
 }
 
-/// Whether the account may apply and remove everything.
+/// Checks that the account may apply and delete all objects.
 async fn entitled(
     context: &Context,
     rendered: &Rendered<'_>,
@@ -324,8 +322,8 @@ async fn entitled(
     )))
 }
 
-/// What the server could not be asked about, if it refuses nothing. What it refuses to the account may be a right that was
-/// lost since it was asked for.
+/// The objects that could not be tested, unless others are refused. A forbidden object may mean that a right was lost
+/// since the review.
 async fn passed(
     context: &Context,
     rendered: &Rendered<'_>,

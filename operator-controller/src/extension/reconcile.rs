@@ -1,4 +1,4 @@
-//! One run over one ClusterExtension.
+//! One run over a ClusterExtension.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,25 +34,25 @@ use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
-/// Why PendingChanges are void where the extension is at what it asks for.
+/// Why PendingChanges are void when the extension is as its spec asks.
 const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
-/// The pause before the controller decides again, because the extension, a policy or the decision changed: the watch may
-/// lag behind.
+/// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
+/// behind.
 const DECIDE_ANEW: Duration = Duration::from_secs(1);
-/// Characters of what blocks an extension that others show.
+/// The most characters about a blocked extension that others show.
 const SHOWN: usize = 200;
 
 /// Runs over extensions, one at a time over each.
 pub struct Controller {
-    /// What all runs share.
+    /// The shared parts of all runs.
     pub context: Arc<Context>,
     memories: Mutex<HashMap<String, Memory>>,
 }
 
-/// What the stages keep of an extension from run to run: each its own, taken at the beginning of a run and handed back.
+/// State of the stages between runs. A run takes each stage's own part at its beginning and returns it at its end.
 #[derive(Debug, Clone, Default)]
 struct Memory {
-    /// The extension's UID: another one of its name begins anew.
+    /// The extension's UID. Another extension of the same name starts with empty state.
     uid: Option<String>,
     bundle: bundle::Cache,
     act: act::Cache,
@@ -61,7 +61,7 @@ struct Memory {
 }
 
 impl Controller {
-    /// A controller that has not run yet.
+    /// A controller without state.
     pub fn new(context: Arc<Context>) -> Self {
         Self {
             context,
@@ -74,7 +74,7 @@ impl Controller {
     }
 }
 
-/// Runs once: what the extension asks for becomes a revision, what its revisions report becomes its status.
+/// Runs once: creates the revision that the extension asks for, and updates the status from its revisions.
 pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let context = &controller.context;
     let memory = controller.memory(|all| all.remove(&name));
@@ -99,7 +99,7 @@ pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     outcome
 }
 
-/// Reports a revision that cannot be read. Nothing is planned until it can: its change leads to the next run.
+/// Reports a revision that cannot be read. Nothing is planned until it can be read; its change starts another run.
 async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadable: &Unreadable) -> Outcome {
     let failure = Failure {
         severity: Severity::Waiting,
@@ -115,10 +115,10 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
     unless_stale("write the status", extension.name(), written, Outcome::Done)
 }
 
-/// Has the extension's bundle installed, and reports how far that is.
+/// Installs the extension's bundle and reports the progress.
 async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &mut Memory) -> Outcome {
     let begun = Instant::now();
-    // What became of former revisions is no part of what its deletion does.
+    // Teardown records of earlier revisions do not belong to a later deletion.
     if let Some(uid) = &extension.metadata.uid {
         context.teardown_records.take(uid);
     }
@@ -161,12 +161,12 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
     });
     let written = report(context, &observed, &run).await;
-    // After the status, which is written to the extension as it was seen.
+    // After the status, which requires the extension as it was seen.
     memory.act.record(context, &extension).await;
     unless_stale("write the status", extension.name(), written, outcome)
 }
 
-/// Observes the extension. `None`: something had to be set right first, and the next run goes on.
+/// Reads the state of the extension; `None` after a preparation. Then the next run continues.
 async fn prepared(
     context: &Context,
     extension: &Arc<ClusterExtension>,
@@ -183,8 +183,8 @@ async fn prepared(
     Ok(None)
 }
 
-/// From what was observed to what was applied. The error is the pause before the next run, which goes on, with
-/// nothing to report yet.
+/// All stages from the observed state to the result. The error is the pause before the next run, with nothing to report
+/// yet.
 async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Result<Run, Duration> {
     let extension = observed.extension.name();
     let begun = Instant::now();
@@ -259,7 +259,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
         _ => None,
     };
     context.claims.conclude(extension, waiting.as_ref().or(blocker));
-    // What the extension can do is not known before its image is here.
+    // The result is unknown until the image is here.
     if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
         let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
         context.moves.conclude(extension, blocker.map(first_line));
@@ -285,7 +285,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
     })
 }
 
-/// What a run came to. The error is the pause before the next run, which goes on.
+/// The progress of a run. The error is the pause before the next run.
 fn progress(
     applied: Result<Applied, Failure>,
     problem: Option<Failure>,
@@ -305,7 +305,7 @@ fn progress(
     })
 }
 
-/// Whether what the extension asks for has been looked at to the end without a new revision.
+/// Whether the request of the extension was processed completely, without a new revision.
 fn was_tried(applied: &Result<Applied, Failure>) -> bool {
     match applied {
         Ok(Applied::Done(done)) => done.started.is_none(),
@@ -315,7 +315,7 @@ fn was_tried(applied: &Result<Applied, Failure>) -> bool {
     }
 }
 
-/// Lifts the pause of revisions. One that changed meanwhile is left to the next run, which its change leads to.
+/// Resumes revisions. If one has changed meanwhile, its event starts another run.
 async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut Memory) {
     let actions = prepare::resumed(extension, &context.revisions(extension.name()));
     if actions.is_empty() {
@@ -332,7 +332,7 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
     }
 }
 
-/// The line of stages from a chosen bundle to a written revision.
+/// The stages from a chosen bundle to a written revision.
 async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -> Result<Applied, Failure> {
     let observed = resolved.observed;
     let extension = &observed.extension;
@@ -357,7 +357,7 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
         .as_ref()
         .and_then(|proposal| proposal.held(extension.name()));
     if let Some(proposal) = &proposal {
-        // Whatever the checks come to, no other change is wanted any more.
+        // Whatever the result of the checks, no other change is wanted any more.
         record_changes(context, observed, &Wanted::Change(proposal, None), memory).await?;
     }
     let mut checked = check(context, plan, memory.act.migrated(), proposal.as_ref()).await?;
@@ -376,7 +376,7 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
         Some(proposal) => checked.approve(proposal),
         None => record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?,
     }
-    // All of this takes time: another extension may have the better claim by now.
+    // The checks take time. Another extension may have the better claim by now.
     seize(context, extension)?;
     if checked.creates() {
         context
@@ -414,13 +414,13 @@ async fn record_changes(
         .map(drop)
 }
 
-/// Whether the extension wants no change any more because of a failure. A catalog that does not answer says nothing.
+/// Whether the failure means that the extension wants no change any more. A catalog that does not answer does not.
 fn ends_changes(failure: &Failure) -> bool {
     matches!(failure.severity, Severity::Waiting | Severity::Terminal)
         && failure.held_back_by != held_back::CATALOG
 }
 
-/// Has PendingChanges say that the extension does not want them any more. What fails is tried again by the next run.
+/// Marks PendingChanges as void. The next run retries failed writes.
 async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut Memory) {
     let recorded = record_changes(context, observed, &Wanted::Nothing(why), memory).await;
     if let Err(error) = recorded {
@@ -432,7 +432,7 @@ async fn settle_changes(context: &Context, observed: &Observed, why: &str, memor
     }
 }
 
-/// What is reported of a paused extension.
+/// The report of a paused extension.
 fn paused(extension: &str) -> Failure {
     Failure {
         severity: Severity::Terminal,
@@ -447,7 +447,7 @@ fn paused(extension: &str) -> Failure {
     }
 }
 
-/// How what blocks an extension is reported as an event.
+/// The kind of event for what blocks an extension.
 fn kind(observed: &Observed, progress: &Progress) -> EventKind {
     match progress.severity() {
         Some(Severity::Unfinished) => EventKind::Normal(events::MIGRATING),

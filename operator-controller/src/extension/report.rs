@@ -27,32 +27,32 @@ use super::observe::Observed;
 use super::resolve::updates::{Held, Updates};
 use super::revisions::{Revisions, vanishing};
 
-/// How long a rollout may take before the extension says what it waits for.
+/// How long a rollout may take before the extension reports what it waits for.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// Everything that a run found out and did.
+/// The results of a run.
 pub struct Run {
-    /// What the last stage came to.
+    /// The result of the last stage.
     pub progress: Progress,
-    /// What the catalogs say against what is used; `None` when none answered.
+    /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<Messages>,
-    /// Which newer bundle is held back, and why.
+    /// The newer bundle that is held back, and why.
     pub held: Option<String>,
     /// Newer bundles, or why they are unknown.
     pub updates: Result<Updates, Held>,
-    /// The update that has to wait although it is chosen.
+    /// The chosen update that has to wait.
     pub waits: Option<approval::Held>,
-    /// When a window opens for the change that waits.
+    /// The time when a window opens for it.
     pub opens: Option<Timestamp>,
     /// Warnings about the installed bundle on this cluster.
     pub warnings: Option<String>,
-    /// How a blocker is reported as an event.
+    /// The kind of event for a blocker.
     pub kind: EventKind,
-    /// Whether the user has everything stand still.
+    /// Whether the user has paused the extension.
     pub is_paused: bool,
 }
 
-/// Writes the status that follows from a run, and publishes events.
+/// Writes the status after a run, and publishes events.
 ///
 /// # Errors
 /// The status could not be written.
@@ -114,19 +114,19 @@ fn says(list: &[Condition], part: &str) -> bool {
     conditions::find(list, READY).is_some_and(|found| found.message.contains(part))
 }
 
-/// What of the newest revision is not ready, and why, when it has rolled out for a while.
+/// The unready parts of the newest revision, with reasons, when it has rolled out for some time.
 fn unready(revisions: &Revisions, now: Timestamp) -> Option<&str> {
     let available = conditions::find(revisions.rolling().last()?.conditions(), AVAILABLE)?;
     let waited = now.duration_since(available.last_transition_time.0);
     (available.reason == reason::PROBE_FAILURE && waited >= PATIENCE).then_some(available.message.as_str())
 }
 
-/// The warnings about the newest revision from when it was made, as long as it rolls out.
+/// The warnings from the creation of the newest revision, while it rolls out.
 fn rollout_warnings(revisions: &Revisions) -> Option<&str> {
     revisions.rolling().last()?.annotation(annotation::WARNINGS)
 }
 
-/// Reports what failed before the revisions were known; the rest of the status stays.
+/// Reports a failure before the revisions were known. The rest of the status stays.
 ///
 /// # Errors
 /// The status could not be written.
@@ -171,7 +171,7 @@ pub(crate) fn progressing(
     conclusion.report(status, extension.generation(), now);
 }
 
-/// Writes the status when it differs, unless the extension changed since it was read, and publishes what changed.
+/// Writes the status if it differs, unless the extension changed since it was read, and publishes the changes.
 ///
 /// # Errors
 /// The status could not be written.

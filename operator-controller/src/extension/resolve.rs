@@ -1,4 +1,4 @@
-//! Which bundle the extension gets: the catalogs are asked, [`olm_resolve`] decides.
+//! The bundle that the extension gets: reads the catalogs, [`olm_resolve`] decides.
 
 pub(crate) mod admission;
 pub mod catalogs;
@@ -33,7 +33,7 @@ use super::failure::{Failure, Severity, StageError};
 use super::observe::Observed;
 use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
 
-/// Bytes of further properties that are recorded; an annotation has room for more, but not for anything.
+/// The most bytes of further properties that are recorded in an annotation.
 const MOST_RECORDED: usize = 16 << 10;
 
 /// Why there is no target.
@@ -53,8 +53,8 @@ impl StageError for ResolveError {
             Self::NoPackage => Severity::Terminal,
             Self::Refused(refusal) => match refusal.reason() {
                 Reason::Selector(_) | Reason::Range { .. } => Severity::Terminal,
-                // What is asked for may be misspelled, or not there yet: no fault of ours that would be an error. A catalog
-                // that offers something else brings the extension back at once.
+                // The request may contain a typo, or ask for something that does not exist yet. This is not an error of
+                // the controller. A change of a catalog starts another run at once.
                 Reason::Blocked { .. } | Reason::NoBundle(_) | Reason::Version { .. } => Severity::Waiting,
                 // A catalog may answer at any time.
                 Reason::Catalog { .. } | Reason::Installed(_) => Severity::Transient,
@@ -92,7 +92,7 @@ impl StageError for ResolveError {
     }
 }
 
-/// Chooses the bundle that an extension gets; its operator may hold an upgrade back.
+/// Chooses the bundle of an extension. Its operator may hold an upgrade back.
 pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolution {
     let resolution = choose(context, observed).await;
     if observed.settings.is_err() {
@@ -101,9 +101,9 @@ pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolutio
     upgrade_gate::hold(context, &observed.extension, &observed.revisions, resolution).await
 }
 
-/// Asks the selected catalogs and chooses. While none of them answers, the newest revision that is wanted stays the
-/// target if it is still what the spec asks for: an upgrade under way is not turned back. What is
-/// installed is not installed again when the catalog changes the content of its version.
+/// Reads the selected catalogs and chooses. While no catalog answers, the newest active revision stays the target if it
+/// still matches the spec, so that an upgrade is not reverted. An installed bundle is not installed again when the
+/// catalog changes the content of its version.
 async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let (extension, revisions) = (&observed.extension, &observed.revisions);
     let Some(filter) = &extension.spec.source.catalog else {
@@ -229,7 +229,7 @@ fn installed_target(revisions: &Revisions, bundle: BundleIdentity, catalog: Stri
     }
 }
 
-/// Where what is asked for is an update of what is on its way: that it is.
+/// If the request is an update of what is rolling out, that one is.
 fn follows(
     revisions: &Revisions,
     catalogs: &[Catalog<'_>],
@@ -250,7 +250,7 @@ fn follows(
     })
 }
 
-/// What follows from a choice.
+/// The resolution with a chosen bundle.
 fn chosen(
     context: &Context,
     filter: &CatalogFilter,
@@ -285,7 +285,7 @@ fn chosen(
     }
 }
 
-/// Nothing is chosen. Where nothing is said of updates, they are not known because of the failure.
+/// The resolution without a bundle. Unless updates are known, the failure is the reason.
 fn refused(
     failure: Failure,
     deprecations: Option<Messages>,
@@ -307,7 +307,7 @@ fn refused(
     }
 }
 
-/// Names the package that is probably meant where no catalog has the one that is asked for.
+/// Suggests the package that the user probably means if no catalog has the requested one.
 async fn suggest(context: &Context, asked: &[Asked], request: &Request<'_>, refusal: &mut Refusal) {
     if !refusal.is_of_unknown_package() {
         return;
@@ -321,7 +321,7 @@ async fn suggest(context: &Context, asked: &[Asked], request: &Request<'_>, refu
     refusal.suggest(names.map(|(catalog, name)| (*catalog, name.as_str())));
 }
 
-/// The package of the catalog that is called most like this one. What cannot be asked is no loss: it is a hint.
+/// The package of the catalog with the most similar name. Errors are ignored, because this is only a hint.
 async fn alike<'a>(
     context: &Context,
     catalog: &'a ClusterCatalog,
@@ -333,7 +333,7 @@ async fn alike<'a>(
     Some((catalog.name(), name))
 }
 
-/// Whether a bundle would be chosen if others were there or moved along.
+/// Whether a bundle would be chosen if other extensions existed or were updated too.
 fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     match outcome {
         Ok(found) => {
@@ -344,8 +344,8 @@ fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     }
 }
 
-/// What the catalog says of a bundle that has to be known once it is installed: what it requires, and what others may
-/// require of it, as far as that is short.
+/// The properties of a bundle that must be known after its installation: its requirements, and what others may require
+/// of it, up to a limit.
 fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     let mut room = MOST_RECORDED;
     let declared = bundle.properties.iter().filter(|one| {
@@ -363,7 +363,7 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// What all catalogs that answered say; nothing when none has the package.
+/// The deprecations in all catalogs that answered; `None` if none has the package.
 fn all_messages(asked: &[Asked], channels: &[String], installed: Option<&str>) -> Option<Messages> {
     let mut all: Option<Messages> = None;
     for asked in asked {

@@ -1,4 +1,4 @@
-//! What an extension's revisions say: which is installed, which are on their way.
+//! The revisions of an extension: which one is installed, which are rolling out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ pub struct Revisions {
 }
 
 impl Revisions {
-    /// Of an extension's sets, in any order.
+    /// The revisions in these sets, which may have any order.
     pub fn new(mut sets: Vec<Arc<ClusterObjectSet>>) -> Self {
         sets.sort_by(|a, b| (a.spec.revision, a.name()).cmp(&(b.spec.revision, b.name())));
         Self { sets }
     }
 
-    /// All of them, oldest first.
+    /// All revisions, oldest first.
     pub fn all(&self) -> &[Arc<ClusterObjectSet>] {
         &self.sets
     }
 
-    /// The OperatorConditions that the active ones name, those that are being deleted among them.
+    /// The OperatorConditions of active revisions, including those that are being deleted.
     pub fn operator_conditions(&self) -> BTreeSet<String> {
         self.sets
             .iter()
@@ -43,49 +43,49 @@ impl Revisions {
             .collect()
     }
 
-    /// The newest, whatever its state.
+    /// The newest revision in any state.
     pub fn latest(&self) -> Option<&ClusterObjectSet> {
         self.sets.last().map(AsRef::as_ref)
     }
 
-    /// The newest that is wanted, was complete once and says from which bundle it was made.
+    /// The newest active revision that was complete and names its bundle.
     pub fn installed(&self) -> Option<&ClusterObjectSet> {
         self.active()
             .filter(|set| succeeded(set) && BundleIdentity::of(set).can_be_reported())
             .last()
     }
 
-    /// The newest that is wanted and was complete once but names no bundle that a status can have: one that was made by
-    /// hand. Nothing is installed by it.
+    /// The newest active revision that was complete but names no valid bundle, because a user created it. It does not
+    /// count as installed.
     pub fn of_no_bundle(&self) -> Option<&ClusterObjectSet> {
         self.active()
             .filter(|set| succeeded(set) && !BundleIdentity::of(set).can_be_reported())
             .last()
     }
 
-    /// Those that are wanted and were never complete, oldest first.
+    /// Active revisions that were never complete, oldest first.
     pub fn rolling(&self) -> impl Iterator<Item = &ClusterObjectSet> {
         self.active().filter(|set| !succeeded(set))
     }
 
-    /// The newest that is wanted, when it is not complete yet and takes the place of something that is.
+    /// The newest active revision, if it is not complete yet and replaces one that was.
     pub fn on_its_way(&self) -> Option<&ClusterObjectSet> {
         self.installed()?;
         self.newest_active().filter(|set| !succeeded(set))
     }
 
-    /// The newest that is wanted, complete or not: what the extension is on its way to, or at.
+    /// The newest active revision, complete or not: the one that the extension is at or moving to.
     pub fn newest_active(&self) -> Option<&ClusterObjectSet> {
         self.active().last()
     }
 
-    /// The newest that is not archived, also while it is being deleted: its objects are still there.
+    /// The newest revision that is not archived, including one that is being deleted: its objects still exist.
     pub fn newest_standing(&self) -> Option<&ClusterObjectSet> {
         let is_standing = |set: &&ClusterObjectSet| set.spec.lifecycle_state == LifecycleState::Active;
         self.sets.iter().map(AsRef::as_ref).rfind(is_standing)
     }
 
-    /// Those that are wanted, complete or not, oldest first.
+    /// Active revisions, complete or not, oldest first.
     pub fn active(&self) -> impl Iterator<Item = &ClusterObjectSet> {
         let wanted = |set: &&ClusterObjectSet| {
             set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting()
@@ -94,14 +94,14 @@ impl Revisions {
     }
 }
 
-/// The digest of `spec.config`; `None` where there is none.
+/// The digest of `spec.config`; `None` if absent.
 pub(crate) fn config_digest(extension: &ClusterExtension) -> Option<String> {
     let config = extension.spec.config.as_ref()?.inline.as_ref()?;
     Some(olm_plan::digest(config))
 }
 
-/// Whether a revision holds objects that OLM classic rendered, of this bundle and for these settings. It is the wanted one as it
-/// is: the same bundle rendered here has other names and annotations, and would restart the operator for nothing.
+/// Whether a revision has the objects that OLM classic rendered for this bundle and these settings. Then it stays: the
+/// same bundle rendered here has other names and annotations, and would restart the operator for nothing.
 pub(crate) fn is_of_classic(
     set: &ClusterObjectSet,
     extension: &ClusterExtension,
@@ -118,20 +118,20 @@ pub(crate) fn is_of_classic(
         && set.annotation(annotation::CONFIG_DIGEST) == config_digest(extension).as_deref()
 }
 
-/// Sets that are not an extension's revisions but carry what its next one might be called or numbered.
+/// Sets that are not revisions of an extension but have a possible name or number of its next one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Others {
-    /// Names that begin like the extension's.
+    /// Names with the prefix of the extension.
     pub names: BTreeSet<String>,
-    /// The highest number of those that an earlier extension of the same name left behind under the same account. A
-    /// new revision takes over from them only with a higher number.
+    /// The highest number of sets that an earlier extension of the same name left under the same account. A new
+    /// revision takes over from them only with a higher number.
     pub highest: i64,
-    /// These sets.
+    /// The sets that it left.
     pub left: Vec<Arc<ClusterObjectSet>>,
 }
 
 impl Others {
-    /// The newest set that an earlier extension of this name has left under this account, or that was restored.
+    /// The newest set that an earlier extension of this name left under this account, or that was restored.
     pub fn left_behind(&self, extension: &str, account: &AccountName) -> Option<&ClusterObjectSet> {
         let ours = self
             .left
@@ -141,27 +141,27 @@ impl Others {
     }
 }
 
-/// Whether a set that no extension controls is what an extension of this name left behind. Any user may write
-/// the label; only users who may act as the account can name it.
+/// Whether an earlier extension of this name left a set, which no extension controls. Any user can write the label;
+/// only users who may act as the account can name it.
 pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &AccountName) -> bool {
     controlling_extension(&set.metadata).is_none()
         && set.label(label::OWNER_NAME) == Some(extension)
         && set.annotation(annotation::SERVICE_ACCOUNT) == Some(account.to_string().as_str())
 }
 
-/// Whether something keeps a revision from going on or from being kept.
+/// Whether something blocks a revision.
 pub fn disturbed(set: &ClusterObjectSet) -> bool {
     conditions::find(set.conditions(), PROGRESSING)
         .is_some_and(|condition| matches!(condition.reason.as_str(), reason::RETRYING | reason::BLOCKED))
 }
 
-/// Whether a revision is neither disturbed nor given up for taking too long.
+/// Whether a revision is neither blocked nor past its deadline.
 pub fn is_well(set: &ClusterObjectSet) -> bool {
     !disturbed(set)
         && conditions::find(set.conditions(), PROGRESSING).is_none_or(|condition| condition.status == "True")
 }
 
-/// Whether a revision says of its deletion that it is not done yet, for whatever reason.
+/// Whether a revision reports that its deletion is not done yet.
 pub fn removing(set: &ClusterObjectSet) -> bool {
     set.is_deleting()
         && (disturbed(set)
@@ -169,8 +169,8 @@ pub fn removing(set: &ClusterObjectSet) -> bool {
                 .is_some_and(|condition| condition.reason == reason::REMOVING))
 }
 
-/// Whether a user deletes an active revision in the background: the deletion does not orphan its objects, and Kubernetes does
-/// not collect them at once.
+/// Whether a user deletes an active revision in the background: the deletion neither orphans its objects nor lets
+/// Kubernetes collect them at once.
 pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
     latest.is_deleting()
         && latest.spec.lifecycle_state == LifecycleState::Active
@@ -178,7 +178,7 @@ pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
         && !has_finalizer(latest, FOREGROUND)
 }
 
-/// The revisions that are being deleted although they are wanted, and what blocks their deletion.
+/// The active revisions that are being deleted, and what blocks their deletion.
 pub fn vanishing(revisions: &Revisions) -> Option<String> {
     let wanted = |set: &&Arc<ClusterObjectSet>| set.spec.lifecycle_state == LifecycleState::Active;
     let deleted = revisions
@@ -200,7 +200,7 @@ fn succeeded(set: &ClusterObjectSet) -> bool {
     conditions::is_true(set.conditions(), SUCCEEDED)
 }
 
-/// A bundle that is recorded as installed, as resolution wants it.
+/// A recorded installed bundle in the form of resolution.
 pub(crate) fn as_installed(bundle: &BundleMetadata) -> Installed<'_> {
     Installed {
         name: &bundle.name,
@@ -219,7 +219,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A revision as the other tests of this folder want it.
+    /// A revision for the tests of this folder.
     pub(crate) fn revision(number: i64, reports: &[(&str, Status, &str)]) -> Arc<ClusterObjectSet> {
         let mut set = ClusterObjectSet::new(
             &format!("ext-{number}"),

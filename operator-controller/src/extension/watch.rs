@@ -1,4 +1,4 @@
-//! What has an extension reconciled: its own changes, those of its revisions, those of catalogs.
+//! Watches that start runs of an extension: of itself, its revisions, and catalogs.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::extension::report::policy;
 use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, ObjectChange};
 
-/// How long changes of an extension's revisions are gathered.
+/// How long changes of an extension's revisions are collected.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// Where the stores are written.
+/// The writers of the stores.
 pub struct Writers {
     /// Of ClusterExtensions.
     pub extensions: Writer<ClusterExtension>,
@@ -39,8 +39,8 @@ pub struct Writers {
     pub changes: Writer<PendingChange>,
 }
 
-/// Fills the stores and adds to the queue what changed. `revisions` is notified of changes of revisions.
-/// Never returns.
+/// Fills the stores and adds changed extensions to the queue. `revisions` is notified of changes of revisions. Never
+/// returns.
 pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>, revisions: Arc<Notify>) {
     let client = &context.client;
     let extensions = async {
@@ -81,7 +81,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
             let Some(set) = now.or(before) else { continue };
             match owner(&set) {
                 Some(owner) if is_true(set.conditions(), SUCCEEDED) => queue.add(owner),
-                // A revision on its way changes often; a few changes lead to one look.
+                // A revision changes often while it rolls out. A few changes start one run.
                 Some(owner) => queue.add_after(owner, GATHER),
                 None => {}
             }
@@ -106,8 +106,8 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
     futures::join!(extensions, sets, context.sets.follow(client), catalogs, approvals);
 }
 
-/// Follows ChangePolicies and PendingChanges. A policy leads to a look at every extension: which ones it selected before
-/// is not known.
+/// Watches ChangePolicies and PendingChanges. A changed policy starts a run of every extension, because its previous
+/// selection is unknown.
 async fn approvals(
     context: &Context,
     queue: &Queue<String>,
@@ -168,8 +168,7 @@ async fn approvals(
     futures::join!(reports, policies, pending);
 }
 
-/// Follows all objects of a kind into a store. An object that cannot be read is left out and logged, not in the way of
-/// the others.
+/// Watches all objects of a kind into a store. An object that cannot be read is logged and left out.
 fn follow<K>(client: &Client, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
@@ -186,7 +185,7 @@ where
 fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
     let read = |guard: DeserializeGuard<K>| match guard.0 {
         Ok(mut object) => {
-            // Managed fields are never read and larger than the rest.
+            // Managed fields are not used here and are larger than the rest.
             object.managed_fields_mut().clear();
             Some(object)
         }
@@ -204,7 +203,8 @@ fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) ->
     })
 }
 
-/// Differs when others may move along with the extension that could not, or install its package, or the other way round.
+/// A hash that changes when other extensions may be updated along with this one or install its package, or no longer
+/// may.
 fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
     let mut hasher = DefaultHasher::new();
     let progressing = find(extension.conditions(), PROGRESSING);
@@ -215,13 +215,13 @@ fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
     hasher.finish()
 }
 
-/// The extension that a revision belongs to.
+/// The extension of a revision.
 fn owner(set: &ClusterObjectSet) -> Option<String> {
     let owner = set.label(label::OWNER_NAME)?;
     (set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then(|| owner.to_owned())
 }
 
-/// Differs when a revision provides or requires something else than before.
+/// A hash that changes with what a revision provides or requires.
 fn presence(set: &ClusterObjectSet) -> u64 {
     let mut hasher = DefaultHasher::new();
     let is_wanted = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();
@@ -231,7 +231,7 @@ fn presence(set: &ClusterObjectSet) -> u64 {
     hasher.finish()
 }
 
-/// Differs when a catalog may lead to another resolution.
+/// A hash that changes when a catalog may change a resolution.
 fn mark(catalog: &ClusterCatalog) -> u64 {
     let mut hasher = DefaultHasher::new();
     let status = catalog.status.as_ref();

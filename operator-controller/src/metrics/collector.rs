@@ -1,4 +1,4 @@
-//! The metrics of all extensions, made for each scrape: series come and go with their extension.
+//! The metrics of all extensions, computed at each scrape: series appear and vanish with their extension.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,7 +19,7 @@ use super::sample::{Sample, State};
 use crate::extension::revisions::Revisions;
 use crate::object_set::store::Sets;
 
-/// What a PendingChange can wait for.
+/// The reasons why a PendingChange waits.
 const WAITING: [&str; 4] = [
     reason::AWAITING_APPROVAL,
     reason::REJECTED,
@@ -27,7 +27,7 @@ const WAITING: [&str; 4] = [
     reason::FROZEN,
 ];
 
-/// Shows the extensions and the PendingChanges of stores.
+/// Registers the extensions and PendingChanges of stores.
 pub fn register(
     metrics: &Metrics,
     extensions: Store<ClusterExtension>,
@@ -62,7 +62,7 @@ fn samples(extensions: &[Arc<ClusterExtension>], sets: &[Arc<ClusterObjectSet>])
     samples
 }
 
-/// How many PendingChanges wait, by what they wait for. Those that need an approval are there even when there are none.
+/// The number of waiting PendingChanges by reason. Those that need an approval have a series even at zero.
 fn waiting(changes: &[Arc<PendingChange>]) -> BTreeMap<&'static str, i64> {
     let mut waiting = BTreeMap::from([(reason::AWAITING_APPROVAL, 0)]);
     for change in changes {
@@ -75,7 +75,7 @@ fn waiting(changes: &[Arc<PendingChange>]) -> BTreeMap<&'static str, i64> {
     waiting
 }
 
-/// What is shown.
+/// The stores.
 #[derive(Clone)]
 struct Seen {
     samples: Vec<Sample>,
@@ -110,7 +110,7 @@ fn gauge<'a, const N: usize>(
     Ok(())
 }
 
-/// How many extensions are in each state, with the reason. That of those that are well is there even when there are none.
+/// The number of extensions by state and reason. The healthy state has a series even at zero.
 fn states(samples: &[Sample]) -> BTreeMap<(&'static str, &'static str), i64> {
     let mut states = BTreeMap::from([((State::Ready.as_str(), reason::HEALTHY), 0)]);
     for sample in samples {

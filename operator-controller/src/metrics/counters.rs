@@ -1,4 +1,4 @@
-//! What is counted and timed as it happens.
+//! Counters and histograms that are updated when something happens.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Default for Counters {
     }
 }
 
-/// From the smallest image to a workload that is waited for for an hour.
+/// From the smallest image to a workload that takes an hour.
 const ROLLOUT_SECONDS: [f64; 12] = [
     1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 ];
@@ -60,7 +60,7 @@ fn resolution_buckets() -> Histogram {
 }
 
 impl Counters {
-    /// Shows them.
+    /// Registers the counters and histograms.
     pub fn register(&self, metrics: &Metrics) {
         metrics.register(|registry| {
             registry.register(
@@ -86,7 +86,7 @@ impl Counters {
         });
     }
 
-    /// An extension that is worked on: its counters begin at zero, so that the first event is an increase.
+    /// Initializes the counters of an extension to zero, so that the first event is an increase.
     pub fn begin(&self, extension: &str) {
         let label = label(extension);
         drop(self.upgrades.get_or_create(&label));
@@ -100,7 +100,7 @@ impl Counters {
         self.repairs.remove(&label);
     }
 
-    /// A bundle was chosen, or none.
+    /// Counts a resolution.
     pub fn resolved(&self, outcome: ResolutionOutcome, took: Duration) {
         let outcome = match outcome {
             ResolutionOutcome::Succeeded => "succeeded",
@@ -111,19 +111,19 @@ impl Counters {
             .observe(took.as_secs_f64());
     }
 
-    /// A revision is complete.
+    /// Records a completed rollout.
     pub fn rolled_out(&self, seconds: f64) {
         self.rollouts.observe(seconds);
     }
 
-    /// Objects of a complete revision were set right again. Nothing is counted for an extension that is gone.
+    /// Counts repaired objects of a complete revision. Ignores an extension that is gone.
     pub fn repaired(&self, extension: &str, objects: u64) {
         if let Some(counter) = self.repairs.get(&label(extension)) {
             counter.inc_by(objects);
         }
     }
 
-    /// The status of an extension is another one.
+    /// Counts the change of an extension's status.
     pub fn changed(
         &self,
         extension: &str,
@@ -136,7 +136,7 @@ impl Counters {
     }
 }
 
-/// Whether another bundle took the place of the installed one.
+/// Whether another bundle replaced the installed one.
 fn is_upgrade(before: Option<&ClusterExtensionStatus>, now: &ClusterExtensionStatus) -> bool {
     let before = before.and_then(|status| status.install.as_ref());
     matches!((before, &now.install), (Some(before), Some(now)) if before != now)

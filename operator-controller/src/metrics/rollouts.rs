@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::counters::Counters;
 use crate::object_set::store::Change;
 
-/// Times rollouts from the changes of revisions. Ends with the changes.
+/// Measures rollouts from the changes of revisions. Ends with the changes.
 pub async fn follow(mut changes: UnboundedReceiver<Change>, counters: Counters) {
     while let Some(change) = changes.recv().await {
         let before = change.before.as_deref();
@@ -18,8 +18,8 @@ pub async fn follow(mut changes: UnboundedReceiver<Change>, counters: Counters) 
     }
 }
 
-/// The seconds from the creation of a revision until it was complete, when it has just become so. One that was made from a
-/// Helm release was complete before it was there.
+/// The seconds from the creation of a revision until it was complete, if it has just become complete. One from a Helm
+/// release was complete before it existed.
 fn completed_after(before: Option<&ClusterObjectSet>, now: &ClusterObjectSet) -> Option<f64> {
     let has_succeeded = |set: &ClusterObjectSet| conditions::is_true(set.conditions(), SUCCEEDED);
     if before.is_none_or(has_succeeded)

@@ -1,4 +1,4 @@
-//! What the metrics tell of an extension, from the extension and its revisions. Pure.
+//! The values of an extension's metrics, from the extension and its revisions. Pure.
 
 use olm_api::ClusterExtension;
 use olm_api::cluster_extension::ClusterExtensionStatus;
@@ -10,23 +10,23 @@ use olm_text::escape;
 
 use crate::extension::revisions::Revisions;
 
-/// The longest value of a label, in bytes; what is longer is cut.
+/// The longest value of a label, in bytes. Longer values are truncated.
 const MAX_LABEL: usize = 128;
-/// The reason of what no reason is known of, and of reasons that are none of ours.
+/// The reason for an unknown or foreign reason.
 const OTHER: &str = "Other";
 
-/// The state of an extension in a word.
+/// The state of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// What its spec asks for is there and works.
+    /// The content of its spec is there and works.
     Ready,
     /// It is not ready, and the controller works on it.
     Reconciling,
-    /// It is not ready, and a user must change something.
+    /// It is not ready, and a user must act.
     Stalled,
     /// It is being deleted.
     Deleting,
-    /// It was not looked at yet.
+    /// It was not reconciled yet.
     Unknown,
 }
 
@@ -50,22 +50,22 @@ pub struct Update {
     pub version: String,
     /// The catalog that has it.
     pub catalog: String,
-    /// What holds it back, of a fixed set; `None` when nothing does.
+    /// What holds it back, from a fixed set; `None` if nothing does.
     pub held_back_by: Option<&'static str>,
 }
 
-/// What the metrics tell of one extension. Texts are escaped and bounded.
+/// The values of one extension's metrics. Texts are escaped and bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// Its name.
     pub extension: String,
     /// Its state.
     pub state: State,
-    /// Why, one of [`reason::ALL`] or `Other`.
+    /// The reason, one of [`reason::ALL`] or `Other`.
     pub reason: &'static str,
     /// Whether a bundle is installed.
     pub is_installed: bool,
-    /// Whether the objects of the installed bundle pass their probes; `None` while that is not known.
+    /// Whether the objects of the installed bundle pass their probes; `None` if unknown.
     pub is_available: Option<bool>,
     /// Whether the catalog deprecates the installed bundle; `None` while that is unknown.
     pub is_deprecated: Option<bool>,
@@ -79,14 +79,14 @@ pub struct Sample {
     pub catalog: String,
     /// A newer bundle.
     pub update: Option<Update>,
-    /// When the revision was created that rolls out, in seconds since 1970.
+    /// When the revision that is rolling out was created, in seconds since 1970.
     pub rollout_started: Option<i64>,
-    /// When the deletion was asked for, in seconds since 1970.
+    /// When the deletion was requested, in seconds since 1970.
     pub deletion_requested: Option<i64>,
 }
 
 impl Sample {
-    /// Of an extension and its revisions.
+    /// The sample of an extension and its revisions.
     pub fn of(extension: &ClusterExtension, revisions: &Revisions) -> Self {
         let list = extension.conditions();
         let source = extension.spec.source.catalog.as_ref();
@@ -129,7 +129,7 @@ impl Sample {
     }
 }
 
-/// The state of an extension, and why. What was reported of an earlier spec is not its state.
+/// The state and reason of an extension. Conditions of an earlier generation do not count.
 fn state(extension: &ClusterExtension) -> (State, &'static str) {
     let ready = conditions::find(extension.conditions(), READY);
     let reason = ready.map_or(OTHER, |ready| known_reason(&ready.reason));
@@ -149,7 +149,7 @@ fn state(extension: &ClusterExtension) -> (State, &'static str) {
     }
 }
 
-/// The newest bundle where it is newer than the installed one; none before an installation.
+/// The newest bundle, if it is newer than the installed one; `None` before an installation.
 fn update(status: &ClusterExtensionStatus) -> Option<Update> {
     status.install.as_ref()?;
     let updates = status.updates.as_ref()?;
@@ -161,13 +161,13 @@ fn update(status: &ClusterExtensionStatus) -> Option<Update> {
     })
 }
 
-/// A reason of [`held_back`]; a writer of the status could invent any number of them.
+/// A reason of [`held_back`]. A writer of the status could invent any number of others.
 fn known_hold(by: &str) -> &'static str {
     let found = held_back::ALL.iter().find(|known| **known == by);
     found.copied().unwrap_or(held_back::OTHER)
 }
 
-/// The reason of a condition; a writer of the status could invent any number of them.
+/// A reason of a condition. A writer of the status could invent any number of others.
 fn known_reason(reason: &str) -> &'static str {
     let found = reason::ALL.iter().find(|known| **known == reason);
     found.copied().unwrap_or(OTHER)
@@ -202,7 +202,7 @@ pub(super) mod tests {
     use super::*;
     use crate::extension::revisions::tests::revision;
 
-    /// An extension of generation 1 that was looked at.
+    /// A reconciled extension of generation 1.
     pub(in crate::metrics) fn extension(name: &str, verdict: Verdict, reason: &str) -> ClusterExtension {
         let catalog = CatalogFilter {
             package_name: "asked-for".to_owned(),

@@ -1,4 +1,4 @@
-//! As whom a set's objects are worked on.
+//! The account that works on the objects of a set.
 
 use std::sync::Arc;
 
@@ -13,33 +13,33 @@ use super::{
     context::Context,
 };
 
-/// A service account that can be acted as.
+/// A client with the rights of a service account.
 #[derive(Clone)]
 pub(super) struct Actor {
     pub(super) account: AccountName,
-    /// Acts as the account.
+    /// The client.
     pub(super) client: Client,
 }
 
 /// Why the account cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoActor {
-    /// No account is named, and no default is configured.
+    /// The set has no account, and there is no default.
     #[error(
         "no service account is named: the annotation {} is absent and no default account is configured",
         names::annotation::SERVICE_ACCOUNT
     )]
     Unnamed,
-    /// The name is none.
+    /// The name is invalid.
     #[error(transparent)]
     Misnamed(AccountNameError),
-    /// There is no token of the account.
+    /// The account has no token.
     #[error(transparent)]
     Unidentified(IdentityError),
 }
 
 impl NoActor {
-    /// Whether the account does not exist (any longer).
+    /// Whether the account does not exist.
     pub(super) fn is_gone(&self) -> bool {
         matches!(
             self,
@@ -47,12 +47,12 @@ impl NoActor {
         )
     }
 
-    /// Whether it may be otherwise the next time without a change by a user.
+    /// Whether a retry may succeed without a change by a user.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Unidentified(IdentityError::Unavailable { .. }))
     }
 
-    /// What the conditions are to say.
+    /// The conclusion for the conditions.
     pub(super) fn conclusion(&self) -> Conclusion {
         let message = self.to_string();
         match self {
@@ -67,7 +67,7 @@ impl NoActor {
     }
 }
 
-/// The account under which all objects of a set are worked on.
+/// The account of a set.
 pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, NoActor> {
     match set.annotation(names::annotation::SERVICE_ACCOUNT) {
         Some(text) => text.parse().map_err(NoActor::Misnamed),
@@ -75,7 +75,7 @@ pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<Accou
     }
 }
 
-/// The account of a set and a client that acts as it.
+/// The account of a set, with a client.
 pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, NoActor> {
     let account = account(context, set)?;
     let client = context.accounts.client(&account).await;
@@ -83,8 +83,8 @@ pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Resul
     Ok(Actor { account, client })
 }
 
-/// As whom a set is taken down: its own account. When that is gone while a newer revision of the same extension works as
-/// another one, as that.
+/// The account for the teardown of a set: its own, or if that is gone, the account of a newer revision of the same
+/// extension.
 pub(super) async fn identify_for_removal(
     context: &Context,
     set: &ClusterObjectSet,
@@ -99,7 +99,7 @@ pub(super) async fn identify_for_removal(
     identify(context, &newer).await.map_err(|_| no_actor)
 }
 
-/// The newest active revision after the one given.
+/// The newest active revision after the given one.
 fn successor(siblings: Vec<Arc<ClusterObjectSet>>, revision: i64) -> Option<Arc<ClusterObjectSet>> {
     siblings
         .into_iter()

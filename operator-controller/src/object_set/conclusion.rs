@@ -1,4 +1,4 @@
-//! What a run over a ClusterObjectSet came to, and when the set is due again.
+//! The conclusion of a run over a ClusterObjectSet, and when the next run is due.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use olm_rollout::{
 
 use super::context::Context;
 
-/// How long until an error that a user must fix is looked at again.
+/// The pause after an error that a user must fix.
 pub(super) const LATER: Duration = Duration::from_secs(10);
-/// How long until missing rights and accounts are looked at again.
+/// The pause while rights or accounts are missing.
 pub(super) const RIGHTS: Duration = Duration::from_secs(15);
-/// How long until a set that nothing happens to is looked at again: rights may be gone, and some objects cannot be watched.
+/// The pause of an unchanged set: rights may be gone, and some objects cannot be watched.
 pub(super) const RESYNC: Duration = Duration::from_mins(10);
 
-/// What a run came to.
+/// The conclusion of a run.
 #[derive(Debug)]
 pub(super) struct Conclusion {
-    /// What the conditions report; `None` leaves the status alone.
+    /// The state for the conditions; `None` leaves the status unchanged.
     pub(super) state: Option<RevisionState>,
     pub(super) outcome: Outcome,
     /// A Secret with content does not exist.
@@ -43,12 +43,12 @@ impl Conclusion {
         Self::new(RevisionState::Retrying(message.into()), outcome)
     }
 
-    /// What is tried again, although a user must change something first.
+    /// A retry, although a user must act first.
     pub(super) fn waiting(message: impl Into<String>, outcome: Outcome) -> Self {
         Self::new(RevisionState::Waiting(message.into()), outcome)
     }
 
-    /// Requests about objects failed: when the set is due again, and whether that needs a user.
+    /// The conclusion of failed requests for objects: when to retry, and whether a user must act.
     pub(super) fn failed(
         context: &Context,
         account: &AccountName,
@@ -67,7 +67,7 @@ impl Conclusion {
         Self::new(state, retry(context, account, failures))
     }
 
-    /// The same with another message, where the state has one.
+    /// The conclusion with another message, if the state has one.
     pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
         self.state = self.state.map(|state| match state {
             RevisionState::Blocked(message) => RevisionState::Blocked(reword(&message)),
@@ -89,7 +89,7 @@ impl Conclusion {
     }
 }
 
-/// When a set is due again after requests that failed.
+/// When to retry after failed requests.
 pub(super) fn retry(context: &Context, account: &AccountName, failures: &[(ObjectId, Failure)]) -> Outcome {
     match report::gravest(failures) {
         Some(FailureKind::Forbidden) => {

@@ -1,4 +1,4 @@
-//! What every run over a ClusterObjectSet needs.
+//! The shared parts of all runs over ClusterObjectSets.
 
 use std::{
     collections::HashMap,
@@ -26,32 +26,32 @@ use super::{
     teardown_records::TeardownRecords,
 };
 
-/// The controller's name in metrics, as the reference calls it.
+/// The controller's name in metrics, the same as in the reference implementation.
 const CONTROLLER: &str = "clusterobjectset";
 
-/// The objects that are watched.
+/// The managed objects.
 const MANAGED: Managed = Managed {
     label: names::label::OWNER_NAME,
     api_version: names::API_VERSION,
     kind: names::CLUSTER_OBJECT_SET,
 };
 
-/// How the controller works.
+/// The settings of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The managers' own namespace.
+    /// The namespace of OLM.
     pub system_namespace: String,
-    /// The account of sets that name none; without it they are blocked.
+    /// The account of sets without one. Without a default they are blocked.
     pub default_account: Option<AccountName>,
-    /// How many sets are worked on at the same time.
+    /// The most sets that are reconciled at the same time.
     pub concurrency: usize,
-    /// What time it is; deadlines count by it.
+    /// The clock for deadlines.
     pub clock: fn() -> Timestamp,
-    /// What is counted.
+    /// The counters.
     pub counters: Counters,
 }
 
-/// What every run needs.
+/// The shared parts of all runs.
 pub struct Context {
     pub(super) own: Client,
     pub(super) accounts: Arc<Accounts>,
@@ -60,17 +60,17 @@ pub struct Context {
     pub(super) watches: Watches,
     pub(super) teardown_records: Arc<TeardownRecords>,
     pub(super) sets: Arc<Sets>,
-    /// Changes of the sets, until the work begins.
+    /// The changes of sets, until the controller starts.
     pub(super) changes: Mutex<Option<UnboundedReceiver<Change>>>,
     pub(super) options: Options,
     pub(super) queue: Queue<String>,
     pub(super) memories: Mutex<HashMap<String, Memory>>,
-    /// Moves whenever kinds come or go.
+    /// A counter that changes when kinds are added or removed.
     pub(super) kinds: AtomicU64,
 }
 
 impl Context {
-    /// `own` acts as the controller; `config` says how to reach the same API server.
+    /// `own` has the controller's rights; `config` says how to reach the same API server.
     ///
     /// # Errors
     /// The configuration does not make a client.
@@ -89,7 +89,7 @@ impl Context {
         ))
     }
 
-    /// The same with parts that others use too.
+    /// A context with shared parts.
     pub fn with(
         own: Client,
         accounts: Arc<Accounts>,
@@ -129,17 +129,17 @@ impl Context {
         }
     }
 
-    /// The sets, to be followed.
+    /// The store of sets.
     pub fn sets(&self) -> &Arc<Sets> {
         &self.sets
     }
 
-    /// Shows in `metrics` what the work on sets comes to.
+    /// Registers the metrics of the controller.
     pub fn report_to(&self, metrics: &Metrics) {
         self.queue.report_to(metrics, CONTROLLER);
     }
 
-    /// Has sets looked at.
+    /// Adds sets to the queue.
     pub(super) fn wake(&self, sets: Vec<String>) {
         for set in sets {
             self.queue.add(set);
@@ -147,7 +147,7 @@ impl Context {
     }
 }
 
-/// The UID of the extension that a set is a revision of.
+/// The UID of the extension of a revision.
 pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
     controlling_extension(&set.metadata)
 }

@@ -1,4 +1,4 @@
-//! Watches ClusterObjectSets and works on them: one at a time each, many at once.
+//! Watches ClusterObjectSets and reconciles them: each one at a time, many concurrently.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -25,7 +25,7 @@ use super::{observe::accounts, reconcile::reconcile, store::Change};
 
 pub use super::context::{Context, Options};
 
-/// How long new kinds are waited for before the sets that miss some are looked at, since they come in groups.
+/// How long new kinds are collected before sets that miss some are reconciled, because kinds come in groups.
 const GATHERING: Duration = Duration::from_millis(500);
 
 impl Context {
@@ -46,14 +46,14 @@ impl Context {
         let misses_kinds = memory.misses_kinds;
         self.memories.lock().insert(name.clone(), memory);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
-            // They came before the watch began.
+            // The kinds came before the watch began.
             self.queue.add_after(name, GATHERING);
         }
         outcome
     }
 
-    /// Has sets looked at that changed. None is worked on before all are known: what may be done to an object depends on the
-    /// other revisions.
+    /// Adds changed sets to the queue. None is reconciled before all are known, because the actions on an object depend
+    /// on the other revisions.
     async fn follow_sets(&self, mut changes: UnboundedReceiver<Change>) {
         while let Some(change) = changes.recv().await {
             let Change {
@@ -62,7 +62,7 @@ impl Context {
                 now,
                 unreadable,
             } = change;
-            // Nearly every other event is our own status.
+            // Most other events are our own status.
             let is_news = match (&before, &now) {
                 (Some(before), Some(now)) => mark(before) != mark(now),
                 _ => true,
@@ -70,7 +70,7 @@ impl Context {
             if is_news || unreadable.is_some() {
                 self.queue.add(name);
             }
-            // What it held may be free now, or what it holds may be known now, or no longer.
+            // Its objects may be free now, or known now, or no longer.
             let siblings = match (&before, &now, &unreadable) {
                 (_, _, Some(unreadable)) => self.sets.beside(unreadable),
                 (Some(before), None, None) => self.sets.siblings(before),
@@ -82,7 +82,7 @@ impl Context {
         }
     }
 
-    /// Follows which kinds there are.
+    /// Watches the kinds of the cluster.
     async fn follow_kinds(&self) {
         let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(self.own.clone());
         let events = watcher(api, watcher::Config::default()).default_backoff();
@@ -114,7 +114,7 @@ impl Context {
     }
 }
 
-/// Differs when anything but the status differs.
+/// A hash of everything except the status.
 fn mark(set: &ClusterObjectSet) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = &set.metadata;
@@ -128,8 +128,8 @@ fn mark(set: &ClusterObjectSet) -> u64 {
     hasher.finish()
 }
 
-/// Works on ClusterObjectSets until `stop` is cancelled, then finishes what is under way. Somebody follows the sets
-/// meanwhile: [`Context::sets`].
+/// Reconciles ClusterObjectSets until `stop` is cancelled, then completes the runs under way. Another task fills
+/// [`Context::sets`].
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let work = context
         .queue
@@ -145,7 +145,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
             () = accounts::follow(&context) => {}
             () = stop.cancelled() => {}
         }
-        // A watch never ends by itself; should one, nothing would be seen any more.
+        // A watch never ends. Without one, the controller would miss changes.
         stop.cancel();
     };
     futures::join!(work, follow);

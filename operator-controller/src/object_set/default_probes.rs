@@ -1,4 +1,4 @@
-//! What the probes that bundles get by default say of objects.
+//! Tests of the default probes of bundles.
 
 use olm_rollout::probe::{ProbeStatus, ask};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Fulfils what the engine asks for, under the account, with as few requests as possible.
+//! Executes the requests of the engine under the account, with as few API requests as possible.
 
 mod certificates;
 mod definition;
@@ -47,35 +47,35 @@ use serde_json::Value;
 use super::memory::{Memory, SeenObject};
 use goal::Goal;
 
-/// How many requests of one set are made at the same time.
+/// The most concurrent requests of one set.
 const CONCURRENCY: usize = 8;
 
-/// Everything that requests are fulfilled with.
+/// The parts that are needed to execute requests.
 pub struct Executor<'a> {
-    /// Acts as the account.
+    /// A client with the account's rights.
     pub client: &'a Client,
     /// The kinds that the cluster serves.
     pub discovery: &'a Discovery,
-    /// What watches know.
+    /// The watches of the set.
     pub coverage: &'a Coverage,
     /// The revision.
     pub outline: &'a Outline,
-    /// The bodies, when they are at hand.
+    /// The bodies, if they are loaded.
     pub content: Option<&'a Content>,
     /// The probes.
     pub probes: &'a [ProgressionProbe],
-    /// How old the known state of its objects may be.
+    /// How old the known state of objects may be.
     pub freshness: Freshness,
-    /// What was seen before.
+    /// The state from earlier runs.
     pub memory: &'a mut Memory,
-    /// Set when a body would have been needed.
+    /// Set if a body was needed and not loaded.
     pub starved: AtomicBool,
-    /// Set when one of the objects is not watched.
+    /// Set if no watch covers one of the objects.
     pub unwatched: AtomicBool,
 }
 
 impl Executor<'_> {
-    /// Rolls the revision out as far as it goes now.
+    /// Rolls the revision out as far as possible now.
     pub async fn roll_out(&mut self, settings: Settings) -> Report {
         let mut doubted = HashSet::new();
         let mut step = Rollout::start(self.outline, settings);
@@ -90,7 +90,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Takes the revision down as far as it goes now.
+    /// Tears the revision down as far as possible now.
     pub async fn take_down(&mut self, lasting: Lasting) -> TeardownEnd {
         let mut doubted = HashSet::new();
         let kept = lasting.kept.clone();
@@ -125,7 +125,7 @@ impl Executor<'_> {
         let this = &*self;
         let seen = &*doubted;
         let asked = Instant::now();
-        // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
+        // Collected first: a closure inside the stream would make the future not `Send`.
         let work: Vec<_> = requests
             .iter()
             .map(|request| this.one(request, seen.contains(&request.place()), goal, asked))
@@ -139,7 +139,7 @@ impl Executor<'_> {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Remembers what the server answers.
+    /// Records the answer of the server.
     fn note(&mut self, request: &Request, answer: &Answer, doubted: &mut HashSet<Place>, goal: Goal) {
         let place = request.place();
         match (request, answer) {
@@ -174,7 +174,7 @@ impl Executor<'_> {
         }
     }
 
-    /// An answer, and whether it is remembered, without a request.
+    /// An answer, and whether it came from memory without a request.
     async fn one(&self, request: &Request, doubted: bool, goal: Goal, asked: Instant) -> (Answer, bool) {
         let mut is_remembered = false;
         let answer = self.answer(request, doubted, goal, asked, &mut is_remembered);
@@ -212,7 +212,7 @@ impl Executor<'_> {
                 }
                 None => target.read().await,
             },
-            // What it will hold is made when it is applied.
+            // The content of the Secret is created when it is applied.
             Request::DryRun(..) if self.layout().names(place).is_some() => Ok(None),
             Request::DryRun(_, write) => {
                 let object = match self.body(place) {
@@ -224,7 +224,7 @@ impl Executor<'_> {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
                     Err(failure) => match self.obstacle(&target, object, &failure).await {
                         Some(Obstacle::Ours(_)) => return Answer::Obstructed(failure),
-                        // It is in use until the wanted object is applied, and stays till then: nothing can be rehearsed with it.
+                        // The present object is in use until the wanted one is applied, so a dry run is not possible.
                         Some(Obstacle::Injected(_)) => Ok(None),
                         None => Err(failure),
                     },
@@ -295,9 +295,8 @@ impl Executor<'_> {
         })
     }
 
-    /// The answer that needs no request: a watch shows the object just as it was when it was seen last, or our own write
-    /// is newer than what the watch has brought. An object that was never seen counts as absent; creating it
-    /// fails should it exist, and then it is read.
+    /// The answer without a request: a watch shows the object as it was last seen, or our own write is newer than the
+    /// watch. An object that was never seen counts as absent. If it exists, its creation fails, and then it is read.
     fn remembered(
         &self,
         place: Place,
@@ -315,7 +314,7 @@ impl Executor<'_> {
         }
         let known = self.memory.known.get(&place);
         let current = match (look, known) {
-            // Of many that cannot be watched, each is read when it is its turn.
+            // Objects without a watch are read within a rate limit.
             (Look::Unwatched, Some(known)) if goal == Goal::Keep && self.freshness == Freshness::Recent => {
                 !self.coverage.is_due(resource, known.asked)
             }
@@ -331,7 +330,7 @@ impl Executor<'_> {
                     && (resource_version == seen.resource_version
                         || number(&seen.resource_version) > number(&resource_version))
             }
-            // The watch will show what we have just applied; what is not ours it never does.
+            // The watch will show an object that we have just applied. It never shows objects of others.
             (Look::Absent { listed, newest }, Some(known)) => {
                 let seen = &known.seen.ownership;
                 seen.owned && number(&seen.resource_version) > newest && known.at > listed
@@ -346,8 +345,8 @@ impl Executor<'_> {
     }
 }
 
-/// Takes the owner's reference off the object and, if the owner controlled it, our marks too. `None` when the object does
-/// not exist.
+/// Removes an owner reference from the object and, if that owner controlled it, our marks too. `None` if the object
+/// does not exist.
 async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<Option<Value>, Failure> {
     let Some(live) = target.read().await? else {
         return Ok(None);
@@ -356,7 +355,7 @@ async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<
     target.merge(&released(&live, owner_uid)).await.map(Some)
 }
 
-/// Whether an answer says that an object is not there, or not its kind.
+/// Whether the answer means that an object or its kind does not exist.
 fn is_gone(answer: &Answer) -> bool {
     match answer {
         Answer::Absent => true,

@@ -1,4 +1,4 @@
-//! What the controller remembers of a ClusterObjectSet between two runs. All of it can be found out again.
+//! State of a ClusterObjectSet between two runs. All of it can be read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -12,67 +12,67 @@ use olm_rollout::{
 
 use super::observe::gather::Sources;
 
-/// How many repairs in [`CALM`] are made at once; more are spaced.
+/// The most repairs within [`CALM`]. Further ones are delayed.
 const MAX_REPAIRS: usize = 10;
-/// The time in which repairs are counted.
+/// The window in which repairs are counted.
 const CALM: Duration = Duration::from_mins(1);
-/// How long the cache is waited for at first, and how often that is doubled: to 160 ms.
+/// The first delay for a stale cache, and how often it doubles: to 160 ms.
 const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 
-/// What is remembered of one ClusterObjectSet.
+/// The state of one ClusterObjectSet.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Its UID; another one is another set.
+    /// Its UID. A set with another UID starts with empty state.
     pub uid: String,
-    /// Its probes, of which what was seen of an object depends.
+    /// A hash of its probes, on which the state of objects depends.
     pub probes: u64,
-    /// The newest resourceVersion that we wrote.
+    /// The newest resourceVersion of our own writes.
     pub written: u64,
-    /// How many times in a row the cache was older than that.
+    /// How often in a row the cache was older than that.
     pub behind: u32,
     /// The bodies, only while they are needed.
     pub content: Option<Arc<Content>>,
     /// The phases without bodies.
     pub phases: Option<Arc<Phases>>,
-    /// The Secrets that the phases were read from.
+    /// The Secrets from which the phases were read.
     pub sources: Sources,
-    /// The objects as they were seen last.
+    /// The objects as they were last seen.
     pub known: HashMap<Place, SeenObject>,
-    /// What was seen of certificates.
+    /// The state of certificates.
     pub certificates: certificates::memory::CertificateMemory,
     /// The fingerprints of differences that the server left.
     pub accepted: BTreeMap<Place, u64>,
-    /// Objects of a set that is taken down of which nothing is left.
+    /// Objects of a teardown that are gone.
     pub gone: BTreeSet<Place>,
-    /// Certificates of a set that is taken down whose Secrets were looked after although they are gone themselves.
+    /// Certificates of a teardown whose Secrets were deleted although the Certificates were already gone.
     pub swept: BTreeSet<Place>,
-    /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes what it owns.
+    /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes its objects.
     pub in_foreground: bool,
     /// When objects of a complete set were repaired.
     pub repairs: Vec<Instant>,
-    /// Whether an object's kind is missing, so that new kinds matter.
+    /// Whether the kind of an object is missing, so that new kinds start a run.
     pub misses_kinds: bool,
-    /// Whether one of the objects is not watched.
+    /// Whether no watch covers one of the objects.
     pub unwatched: bool,
-    /// Why workloads were not ready when that was asked last.
+    /// The last known causes of unready workloads, and when they were read.
     pub causes: Option<(Instant, Vec<String>)>,
-    /// Whether our finalizer was taken off a set that is being deleted, which ends it.
+    /// Whether our finalizer was removed from a set that is being deleted.
     pub ended: bool,
 }
 
-/// An object as it was seen.
+/// An object as it was last seen.
 #[derive(Debug, Clone)]
 pub struct SeenObject {
-    /// What was seen.
+    /// Its state.
     pub seen: Observation,
-    /// When it was seen like this first.
+    /// When it first had this state.
     pub at: Instant,
-    /// When the server said so last.
+    /// When the server last confirmed it.
     pub asked: Instant,
 }
 
 impl Memory {
-    /// Forgets what does not hold for this set any more.
+    /// Drops state that does not apply to this set any more.
     pub fn renew(&mut self, uid: &str, probes: u64) {
         if self.uid != uid {
             *self = Self {
@@ -86,16 +86,16 @@ impl Memory {
         }
     }
 
-    /// Notes that a complete set had to be repaired, and says how long to wait when that happens too often: another
-    /// writer undoes the repairs.
+    /// Records a repair of a complete set. Returns how long to wait if repairs are too frequent because another writer
+    /// undoes them.
     pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
         self.repairs.retain(|at| now.duration_since(*at) < CALM);
         self.repairs.push(now);
         (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
     }
 
-    /// How long to wait for a cache that is older than our own last write: longer each time. It nearly always sees it within
-    /// milliseconds, and what woke us may be what the rollout waits for.
+    /// The delay for a cache that is older than our own last write, increasing each time. The cache usually catches up
+    /// within milliseconds, and the event may be what the rollout waits for.
     pub fn lag(&mut self) -> Duration {
         let (first, doublings) = LAG;
         let wait = first * 2u32.pow(self.behind.min(doublings));
@@ -103,7 +103,7 @@ impl Memory {
         wait
     }
 
-    /// Whether repairs are to wait, and for how long.
+    /// How long repairs must wait, if they must.
     pub fn calming(&self, now: Instant) -> Option<Duration> {
         let last = self.repairs.last()?;
         let recent = self

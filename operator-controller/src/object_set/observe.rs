@@ -1,4 +1,4 @@
-//! What a run over a ClusterObjectSet starts from: the sets themselves, their content, their accounts.
+//! The inputs of a run over a ClusterObjectSet: the sets, their content, their accounts.
 
 pub(super) mod accounts;
 pub mod gather;

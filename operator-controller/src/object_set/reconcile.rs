@@ -1,4 +1,4 @@
-//! One run over one ClusterObjectSet: from what it says to what its status says.
+//! One run over a ClusterObjectSet: from its spec to its status.
 
 mod causes;
 
@@ -41,20 +41,20 @@ use super::{
     records, removal, rights,
 };
 
-/// How long until a set is looked at again when some of its objects cannot be watched: while it rolls out, and later.
+/// The pause if no watch covers some of its objects: while it rolls out, and later.
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
-/// Runs once. The set is as the cache holds it.
+/// Runs once with the set in the cache.
 pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Outcome {
     let mut set = set.clone();
     memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
     if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.written {
-        // The cache has not seen our own last write yet.
+        // The cache does not contain our own last write yet.
         return Outcome::After(memory.lag());
     }
     memory.behind = 0;
     if memory.ended {
-        // The cache still shows what is gone, or what others hold.
+        // The cache is stale.
         return Outcome::Done;
     }
     let conclusion = if set.is_deleting() {
@@ -82,7 +82,7 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
     outcome
 }
 
-/// Differs when the probes differ.
+/// A hash of the probes.
 fn probes_mark(set: &ClusterObjectSet) -> u64 {
     let mut hasher = DefaultHasher::new();
     serde_json::to_vec(&set.spec.progression_probes)
@@ -91,7 +91,7 @@ fn probes_mark(set: &ClusterObjectSet) -> u64 {
     hasher.finish()
 }
 
-/// A record of ours could not be written.
+/// The outcome of a failed write of our own records.
 fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
     Outcome::overtaken(error).unwrap_or_else(|| {
         tracing::warn!(set = set.name(), %error, "cannot write the record");
@@ -99,7 +99,7 @@ fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
     })
 }
 
-/// Writes the status. Gives when the set is due again, which may be sooner because of the deadline.
+/// Writes the status. Returns when the next run is due, which may be sooner because of the deadline.
 async fn write_status(
     context: &Context,
     set: &mut ClusterObjectSet,
@@ -148,7 +148,7 @@ async fn write_status(
     })
 }
 
-/// A run over a set that is to exist.
+/// A run over a set that is not being deleted.
 async fn keep(
     context: &Context,
     set: &mut ClusterObjectSet,
@@ -225,7 +225,7 @@ async fn keep(
         Ok(Some(missing)) => return Ok(Conclusion::waiting(missing, Outcome::After(RIGHTS))),
         Err(error) => return Ok(Conclusion::retrying(error.to_string(), Outcome::Failed)),
     }
-    // Until now nothing was written: a set that never had the rights is deleted without them.
+    // Until now nothing was written, so a set that never had the rights can be deleted without them.
     records::finalizers(&context.own, set, add, remove).await?;
     let freshness = if conditions::is_true(set.conditions(), conditions::SUCCEEDED) {
         Freshness::Recent
@@ -296,7 +296,7 @@ async fn roll_out(
         let report = executor.roll_out(settings.clone()).await;
         let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
         memory.unwatched = unwatched;
-        // Orphaning a revision takes these references off, too, and the cache may not show that yet.
+        // Orphaning a revision removes these references, too, and the cache may not show that yet.
         if settings.reclaims != may_reclaim
             && is_stripped(&report, outline)
             && is_there_to_stay(context, set).await?
@@ -304,7 +304,7 @@ async fn roll_out(
             settings.reclaims = may_reclaim;
             continue;
         }
-        // Usually nothing has changed, and the bodies were not needed.
+        // Usually nothing has changed, and the bodies are not needed.
         if at_hand.is_some() || !starved {
             break report;
         }
@@ -323,7 +323,7 @@ async fn roll_out(
     Ok(report)
 }
 
-/// Whether objects were taken for another owner's that lack nothing but the owner reference.
+/// Whether objects look like another owner's because they only lack the owner reference.
 fn is_stripped(report: &Report, outline: &Outline) -> bool {
     let RolloutEnd::Collisions { objects, .. } = &report.end else {
         return false;
@@ -333,7 +333,7 @@ fn is_stripped(report: &Report, outline: &Outline) -> bool {
         .any(|(_, seen)| seen.ownership.is_stripped_of(&outline.owner))
 }
 
-/// Whether the API server says that a set exists and is not being deleted.
+/// Whether the API server has the set and it is not being deleted.
 async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<bool, Conclusion> {
     let sets: Api<ClusterObjectSet> = Api::all(context.own.clone());
     let found = sets.get_metadata_opt(set.name()).await;
@@ -348,7 +348,7 @@ async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<b
     }))
 }
 
-/// How long the set has been reported as not available; zero when it is not.
+/// How long the set has been reported as unavailable; zero if it is available.
 fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
     let available = conditions::find(set.conditions(), conditions::AVAILABLE);
     let since = available.filter(|condition| condition.status == "False");
@@ -358,7 +358,7 @@ fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
         .unwrap_or_default()
 }
 
-/// What the end of a rollout means.
+/// The conclusion of a rollout.
 async fn conclude(
     context: &Context,
     set: &mut ClusterObjectSet,
@@ -389,7 +389,7 @@ async fn conclude(
                     && !sibling.is_deleting()
             });
             if !older.is_empty() {
-                // A reader must see this one complete before the previous ones stop being active.
+                // Readers must see this revision complete before the previous ones are archived.
                 write_status(context, set, memory, &complete, Outcome::Done).await?;
             }
             for sibling in older {

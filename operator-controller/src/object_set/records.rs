@@ -1,4 +1,4 @@
-//! Writes of our own records, with the controller's own rights: status, finalizers, the lifecycle of older revisions.
+//! Writes of OLM's own records with the controller's own rights: status, finalizers, the lifecycle of older revisions.
 
 pub mod teardown_records;
 
@@ -14,10 +14,10 @@ use olm_api::{
 };
 use serde_json::json;
 
-/// The finalizer by which Kubernetes itself takes owner references off the objects instead of deleting them.
+/// The finalizer with which Kubernetes removes owner references from objects instead of deleting them.
 pub const ORPHAN: &str = "orphan";
 
-/// The finalizer by which Kubernetes itself deletes the objects before the set.
+/// The finalizer with which Kubernetes deletes the objects before the set.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
 fn params() -> PatchParams {
@@ -40,10 +40,10 @@ pub fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
         .any(|present| present == finalizer)
 }
 
-/// Adds and removes finalizers; nothing is written when nothing differs. `set` becomes what the server holds.
+/// Adds and removes finalizers; writes nothing if nothing differs. `set` becomes the object on the server.
 ///
 /// # Errors
-/// The set has changed meanwhile, or could not be written.
+/// The set has changed, or could not be written.
 pub async fn finalizers(
     client: &Client,
     set: &mut ClusterObjectSet,
@@ -75,11 +75,11 @@ pub async fn finalizers(
     Ok(())
 }
 
-/// Writes the status, which is about the set as it is here; nothing is written when nothing differs. `set` becomes what the
-/// server holds.
+/// Writes the status of the set as it is here; writes nothing if nothing differs. `set` becomes the object on the
+/// server.
 ///
 /// # Errors
-/// The set has changed meanwhile, or could not be written.
+/// The set has changed, or could not be written.
 pub async fn status(
     client: &Client,
     set: &mut ClusterObjectSet,
@@ -104,8 +104,8 @@ pub async fn status(
     Ok(())
 }
 
-/// Has Kubernetes itself take the owner references off the objects of a set that is being deleted. A finalizer can no
-/// longer be added to it, but another way of deleting it may be asked for. `set` becomes what the server holds.
+/// Lets Kubernetes remove the owner references from the objects of a set that is being deleted. A finalizer can no
+/// longer be added to it, but another deletion can ask for orphaning. `set` becomes the object on the server.
 ///
 /// # Errors
 /// The set is another one, or could not be written.
@@ -124,7 +124,7 @@ pub async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), k
     Ok(())
 }
 
-/// Archives an older revision, if it is still the one that was seen.
+/// Archives an older revision as it was seen.
 ///
 /// # Errors
 /// It could not be written.
@@ -138,7 +138,7 @@ pub async fn archive(client: &Client, older: &ClusterObjectSet) -> Result<(), ku
         .await
     {
         Ok(_) => Ok(()),
-        // Gone, or another one of that name: nothing to archive.
+        // It is gone, or another object has its name: there is nothing to archive.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(error),
     }

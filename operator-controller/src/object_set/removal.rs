@@ -1,4 +1,4 @@
-//! Taking a revision down: because it is archived, or because it is being deleted.
+//! The teardown of a revision that is archived or being deleted.
 
 mod abandon;
 mod remaining;
@@ -39,13 +39,13 @@ use abandon::{Abandoned, abandoned};
 use remaining::{left, needed};
 use successor::{Successor, successor};
 
-/// How long until objects that are being deleted are looked at again; watches are quicker.
+/// The pause until objects that are being deleted are checked again. Watches are quicker.
 const LOOK: Duration = Duration::from_secs(5);
-/// What a foreground deletion means.
+/// The consequence of a foreground deletion.
 const IN_FOREGROUND: &str =
     "foreground deletion: Kubernetes deletes the owned objects at the same time, in its own order";
 
-/// What is taken down, and how.
+/// The inputs of a teardown.
 struct Work<'a> {
     context: &'a Context,
     set: &'a ClusterObjectSet,
@@ -70,7 +70,7 @@ pub(super) async fn archive(
                 |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
             let mut conclusion = no_actor.conclusion().reworded(reported);
             if policy.uninstall == Uninstall::Orphan && no_actor.is_gone() {
-                // All objects stay anyway; only our references must be removed, and that may take its time.
+                // All objects stay anyway. Only our references must be removed, which is not urgent.
                 conclusion.outcome = Outcome::After(RESYNC);
             }
             return conclusion;
@@ -103,7 +103,7 @@ pub(super) async fn archive(
     }
 }
 
-/// As whom the set is taken down, and what it holds; which is known also when the account cannot be used.
+/// The account of the teardown and the content of the set, which is known even if the account cannot be used.
 async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
@@ -128,7 +128,7 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
         outline,
         lasting,
     } = work;
-    // Without watches it only takes longer.
+    // Without watches the teardown only takes longer.
     let coverage = rights::watch(context, set.name(), Some(actor), outline, Freshness::Live)
         .await
         .unwrap_or_default();
@@ -147,13 +147,13 @@ async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
     executor.take_down(lasting).await
 }
 
-/// How far a removal has come.
+/// The progress of a teardown.
 enum Removal {
-    /// Nothing that is ours is left.
+    /// No object of ours is left.
     Done,
     /// The user wants to keep everything, and only Kubernetes itself can remove our references from the objects.
     LetGo,
-    /// No account can remove these objects any longer. They are owned by the set, and Kubernetes collects what has no owner.
+    /// No account can delete these objects. The set owns them, and Kubernetes collects objects without an owner.
     Collected(Vec<ObjectId>),
     /// Objects are left.
     NotYet(Conclusion),
@@ -170,7 +170,7 @@ pub(super) async fn delete(
         return Ok(Conclusion::silent(Outcome::Done));
     }
     memory.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
-    // Nothing was left to take down, or Kubernetes itself lets the objects go.
+    // Nothing was left to tear down, or Kubernetes itself releases the objects.
     let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
     let mut collected = Vec::new();
     if !ended && !records::has_finalizer(set, records::ORPHAN) {
@@ -189,7 +189,7 @@ pub(super) async fn delete(
                 tracing::info!(set = set.name(), "leaving the objects behind");
                 records::orphan(&context.own, set).await?;
                 if !records::has_finalizer(set, records::ORPHAN) {
-                    // Without it, the objects would be collected.
+                    // Without orphaning, the objects would be collected.
                     let message = "the API server refuses to orphan the objects";
                     return Ok(Conclusion::retrying(message, Outcome::Failed));
                 }
@@ -210,7 +210,7 @@ pub(super) async fn delete(
     Ok(Conclusion::silent(Outcome::Done))
 }
 
-/// Notes what became of the objects of an extension's revision.
+/// Records the teardown of an extension's revision.
 fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, collected: Vec<ObjectId>) {
     let policy = if records::has_finalizer(set, records::ORPHAN) {
         Uninstall::Orphan
@@ -267,7 +267,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         Err(conclusion)
             if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
         {
-            // A foreground deletion takes the Secrets first. Kubernetes deletes the objects too, in its own order.
+            // A foreground deletion deletes the Secrets first. Kubernetes deletes the objects too, in its own order.
             tracing::warn!(
                 set = set.name(),
                 "the content is gone; leaving the objects to the garbage collector"
@@ -317,7 +317,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
     }
 }
 
-/// A run over a set whose account cannot be acted as.
+/// A run over a set whose account cannot be used.
 async fn without_account(
     context: &Context,
     set: &ClusterObjectSet,
@@ -351,7 +351,7 @@ async fn without_account(
     Removal::NotYet(with(reported, needed))
 }
 
-/// Gives up objects that no account can remove. What lies in the account's namespace goes with it.
+/// Abandons objects that no account can delete. Objects in the account's namespace are deleted with it.
 fn abandon(
     context: &Context,
     set: &ClusterObjectSet,
@@ -369,7 +369,7 @@ fn abandon(
     memory.gone.extend(gone);
     match uninstall {
         Uninstall::Delete => Removal::Collected(left),
-        // Kubernetes would collect definitions, too.
+        // Kubernetes would collect CRDs, too.
         Uninstall::KeepCrds | Uninstall::Orphan => Removal::LetGo,
     }
 }
@@ -388,7 +388,7 @@ fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> Last
     }
 }
 
-/// The message while an extension that is being deleted may still choose what stays.
+/// The message while the user may still choose what stays of an extension that is being deleted.
 fn undecided(extension: &str) -> String {
     format!(
         "waiting for ClusterExtension {extension}, which is being deleted and has not begun to remove objects; its condition \
@@ -406,7 +406,7 @@ fn held(extension: &str, objects: &[ObjectId]) -> String {
     )
 }
 
-/// The same with more to report.
+/// The conclusion with an additional message.
 fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
     match more {
         Some(more) => conclusion.reworded(|message| format!("{message}\n{more}")),
@@ -414,15 +414,15 @@ fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
     }
 }
 
-/// Whether another try as the account will not get further.
+/// Whether a retry under the account is useless.
 fn refused(failures: &[(ObjectId, Failure)]) -> bool {
     failures
         .iter()
         .any(|(_, failure)| matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid))
 }
 
-/// Adds what may be left when a set cannot be taken down and, for a set that no extension controls, the command that
-/// leaves it behind.
+/// Adds the objects that may be left when a set cannot be torn down and, for a set without an extension, the command
+/// that releases them.
 fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> Conclusion {
     let or = if extension_uid(set).is_some() {
         String::new()

@@ -1,4 +1,4 @@
-//! The permissions that a revision needs, whether its account has them, and the watches of its objects.
+//! The rights that a revision needs, whether its account has them, and the watches of its objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use super::{acting::Actor, context::Context};
 
-/// Bytes of roles in a condition; larger ones are left out.
+/// The most bytes of roles in a condition. Larger ones are left out.
 const MAX_ROLES: usize = 12_288;
-/// What follows from rights that are missing before anything is written.
+/// The consequence of rights that are missing before anything is written.
 pub const NOTHING_IS_APPLIED: &str = "nothing is applied";
-/// The verbs without which nothing is taken down or let go.
+/// The verbs that are needed to delete or release objects.
 const REMOVAL: [&str; 3] = ["get", "patch", "delete"];
 
-/// A message that names every right which the account lacks for applying and removing the objects, with the roles that
-/// give them; `None` when it lacks nothing. Without the bodies, which are dropped once a revision is complete, what roles
-/// grant is not looked at.
+/// A message with all rights that the account lacks to apply and delete the objects, and the roles that grant them;
+/// `None` if it lacks none. Without the bodies, which are dropped once a revision is complete, the rules of roles are
+/// not checked.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -62,7 +62,7 @@ pub(super) async fn missing(
     }))
 }
 
-/// The same for removing the objects alone; `None` also when the server could not be asked.
+/// A message with all rights that the account lacks to delete the objects; `None` also if the server did not answer.
 pub(super) async fn missing_for_removal(
     context: &Context,
     actor: &Actor,
@@ -77,9 +77,8 @@ pub(super) async fn missing_for_removal(
     (!missing.is_empty()).then(|| explain(&missing, outline.owner.extension_name(), account, consequence))
 }
 
-/// What an account that does not exist any more needs beside itself to remove the objects of these identities, as roles ready
-/// to be applied: its rights cannot be asked for. `None` when that needs nothing, or the server could not be
-/// asked about kinds.
+/// Roles with the rights that an account which no longer exists needs to delete the objects with these identities. Its
+/// present rights cannot be reviewed. `None` if no right is needed, or the kinds are unknown.
 pub(super) async fn needed_for_removal(
     context: &Context,
     account: &AccountName,
@@ -110,7 +109,7 @@ pub(super) async fn needed_for_removal(
     })
 }
 
-/// The missing permissions, their consequence, and the roles that grant them, ready to be applied.
+/// The missing rights, the consequence, and the roles that grant them.
 pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
     let text = format!("{}; {consequence}", missing.text(asking(account)));
     match bounded_roles(missing, extension, account) {
@@ -125,15 +124,15 @@ pub fn explain(missing: &Missing, extension: &str, account: &AccountName, conseq
     }
 }
 
-/// What roles name.
+/// Whether roles contain names.
 enum Named {
-    /// Each object.
+    /// A rule for each object.
     Each,
-    /// Kinds only.
+    /// A rule for each kind.
     Kinds,
 }
 
-/// Roles that fit a condition; for all objects of the kinds where those with names do not.
+/// Roles that fit into a condition. If those with names do not, they are for all objects of the kinds.
 fn bounded_roles(missing: &Missing, extension: &str, account: &AccountName) -> Option<(String, Named)> {
     let each = roles(missing, extension, asking(account));
     if each.len() <= MAX_ROLES {
@@ -143,7 +142,7 @@ fn bounded_roles(missing: &Missing, extension: &str, account: &AccountName) -> O
     (kinds.len() <= MAX_ROLES).then_some((kinds, Named::Kinds))
 }
 
-/// The account as the checks name it.
+/// The account in the form of the checks.
 fn asking(account: &AccountName) -> Account<'_> {
     Account {
         namespace: &account.namespace,
@@ -169,7 +168,7 @@ fn skeleton(id: &ObjectId) -> Value {
     object
 }
 
-/// Has the objects of a revision watched; without an account, those only that the controller may watch by itself.
+/// Watches the objects of a revision. Without an account, only those that the controller itself may watch.
 ///
 /// # Errors
 /// The access review for the watch failed.

@@ -1,4 +1,4 @@
-//! Runs the gate: ClusterVersion and revisions in, one condition out.
+//! The controller of the gate: reads ClusterVersion and revisions, writes one condition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,30 +24,30 @@ use super::verdict::{Revision, UpgradeableCondition, verdict};
 use crate::object_set::store::Sets;
 
 const GROUP: &str = "config.openshift.io";
-/// The one object of kind ClusterVersion.
+/// The only object of kind ClusterVersion.
 const CLUSTER_VERSION: &str = "version";
-/// Where this definition is, the cluster is an OpenShift cluster.
+/// The CRD that identifies an OpenShift cluster.
 const DEFINITION: &str = "clusterversions.config.openshift.io";
-/// How often to check whether another writer changed the condition.
+/// The interval at which the condition is checked for changes by others.
 const PAUSE: Duration = Duration::from_mins(1);
-/// How long to wait after a failure, such as another program's write at the same time.
+/// The pause after a failure, such as a concurrent write.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long changes are gathered, so that many revisions at once lead to one look.
+/// How long changes are collected, so that many revisions start one run.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Why the condition could not be written; every cause is transient.
+/// Why the condition could not be written. Every cause is transient.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    /// The API server did not do what it was asked.
+    /// The API server did not answer a request.
     #[error("cannot {action}")]
     Api {
-        /// What was asked.
+        /// The request.
         action: &'static str,
-        /// Its answer.
+        /// The answer.
         #[source]
         source: kube::Error,
     },
-    /// The cluster's version is not known.
+    /// The version of the cluster is unknown.
     #[error("ClusterVersion `version` does not say which version is desired")]
     NoVersion,
     /// The cluster's version cannot be read.
@@ -63,7 +63,7 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", kind), plural)
 }
 
-/// The installed bundles, as the watches saw them last.
+/// The installed bundles, as the watches last saw them.
 #[derive(Clone)]
 pub struct Installed {
     /// All ClusterExtensions.
@@ -104,14 +104,14 @@ pub async fn follow(client: Client, installed: Installed, changed: Arc<Notify>, 
     tokio::select! { () = stop.cancelled() => {}, () = stages => {} }
 }
 
-/// Whether a definition is on the cluster.
+/// Whether the CRD exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,
     Absent,
 }
 
-/// Waits until the one object that is watched is there, or is not.
+/// Waits until the only watched object exists, or does not.
 async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unpin), wanted: Presence) {
     let mut listed = Presence::Absent;
     while let Some(event) = events.next().await {
@@ -127,14 +127,14 @@ async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unp
             Ok(Event::InitDone) => listed,
             Ok(Event::Apply(_)) => Presence::Present,
             Ok(Event::Delete(_)) => Presence::Absent,
-            // The watch goes on by itself.
+            // The watch retries by itself.
             Err(_) => continue,
         };
         if found == wanted {
             return;
         }
     }
-    // A watch never ends by itself.
+    // A watch never ends.
     std::future::pending::<()>().await;
 }
 
@@ -181,8 +181,8 @@ async fn evaluate(client: &Client, version: &DynamicObject, installed: &Installe
     write(client, &verdict(cluster, &installed.revisions())).await
 }
 
-/// Sets the condition and leaves everything else as it is: the whole status is written back with the resource version
-/// it was read at, so that a condition another program writes meanwhile is not lost.
+/// Sets the condition and leaves everything else unchanged. The whole status is written with the resourceVersion at
+/// which it was read, so that a concurrent write of another condition is not lost.
 async fn write(client: &Client, verdict: &UpgradeableCondition) -> Result<(), GateError> {
     let operators: Api<DynamicObject> =
         Api::all_with(client.clone(), &resource("ClusterOperator", "clusteroperators"));
@@ -216,7 +216,8 @@ async fn write(client: &Client, verdict: &UpgradeableCondition) -> Result<(), Ga
     Ok(())
 }
 
-/// Sets the condition in the object; false when it stood there already. The transition time moves with the status only.
+/// Sets the condition in the object; returns false if it is unchanged. The transition time changes only with the
+/// status.
 fn set(operator: &mut Value, verdict: &UpgradeableCondition, now: Timestamp) -> bool {
     let mut condition = json!({
         "type": UPGRADEABLE,

@@ -10,7 +10,7 @@ use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, conditions::SUCCEEDED};
 use olm_bundle::openshift::{MinorVersion, PropertiesError, maxima};
 
-/// A revision of an extension, as far as it counts here.
+/// The relevant facts about a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision {
     /// The ClusterExtension's name.
@@ -19,28 +19,28 @@ pub struct Revision {
     pub bundle: String,
     /// The revision's number.
     pub number: i64,
-    /// Whether it is wanted.
+    /// Whether it is active.
     pub state: LifecycleState,
-    /// Whether it was complete once.
+    /// Whether it was complete.
     pub rollout: Rollout,
-    /// The bundle's properties, a JSON list; absent: it has none.
+    /// The bundle's properties, a JSON list; absent if it has none.
     pub properties: Option<String>,
-    /// Further ones, which its catalog names, in the same form.
+    /// Further properties from its catalog, in the same form.
     pub further: Option<String>,
 }
 
-/// Whether a revision was complete once.
+/// Whether a revision was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollout {
-    /// It was.
+    /// It was complete.
     Complete,
-    /// It was not.
+    /// It was never complete.
     UnderWay,
 }
 
 impl Revision {
-    /// The facts about a ClusterObjectSet; nothing when no ClusterExtension that there is controls it: labels and names of owners
-    /// may be written by any user. `extension` gives the name of the ClusterExtension with a UID.
+    /// The facts about a ClusterObjectSet; `None` if no existing ClusterExtension controls it, because any user can
+    /// write labels and owner names. `extension` returns the name of the ClusterExtension with a UID.
     pub fn of<'a>(set: &ClusterObjectSet, extension: impl FnOnce(&str) -> Option<&'a str>) -> Option<Self> {
         let extension = extension(controlling_extension(&set.metadata)?)?;
         let complete = conditions::is_true(set.conditions(), SUCCEEDED);
@@ -62,7 +62,7 @@ impl Revision {
         })
     }
 
-    /// The versions of OpenShift that the bundle names as the latest that it works on, highest first.
+    /// The latest versions of OpenShift that the bundle supports, highest first.
     fn maxima(&self) -> Result<Vec<MinorVersion>, PropertiesError> {
         let mut all = Vec::new();
         for properties in self.properties.iter().chain(&self.further) {
@@ -73,14 +73,14 @@ impl Revision {
     }
 }
 
-/// The condition to be set on the ClusterOperator.
+/// The condition for the ClusterOperator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradeableCondition {
     /// `False` blocks a minor update.
     pub status: Status,
-    /// A word for it.
+    /// The reason.
     pub reason: &'static str,
-    /// Which bundles block it, why, and what to do; or what could not be read.
+    /// The bundles that block the update, why, and what to do; or what could not be read.
     pub message: String,
 }
 
@@ -101,8 +101,8 @@ impl fmt::Display for Named {
     }
 }
 
-/// Whether a cluster at `cluster` may be updated to its next minor version. What cannot
-/// be read blocks, too, and is reported.
+/// Whether a cluster at `cluster` may be updated to its next minor version. Unreadable versions block, too, and are
+/// reported.
 pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> UpgradeableCondition {
     let next = cluster.next();
     let mut blockers: BTreeMap<Named, Vec<MinorVersion>> = BTreeMap::new();
@@ -179,7 +179,7 @@ fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, Vec<MinorVersion>>) ->
     )
 }
 
-/// The limit of a bundle: the highest version that it names counts.
+/// The text about the limit of a bundle. Its highest version counts.
 fn limit(bundle: &str, maxima: &[MinorVersion]) -> String {
     let mut texts = maxima.iter().map(MinorVersion::to_string);
     let highest = texts.next().unwrap_or_default();
@@ -192,8 +192,8 @@ fn limit(bundle: &str, maxima: &[MinorVersion]) -> String {
     format!("{bundle:?} works on OpenShift {highest} at the latest{others}")
 }
 
-/// The revisions that count: of each extension the newest that is wanted, and the newest wanted one that was
-/// complete, because that one runs until the other is complete.
+/// The revisions that count: of each extension the newest active one, and the newest active one that was complete,
+/// because its objects run until the other is complete.
 fn counting(revisions: &[Revision]) -> impl Iterator<Item = &Revision> {
     let mut newest: BTreeMap<(&str, bool), &Revision> = BTreeMap::new();
     for revision in revisions.iter().filter(|r| r.state == LifecycleState::Active) {

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 use tracing::info;
 
+use super::minors::{self, Minor};
 use super::{Mode, process, requirements};
 
 /// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
@@ -113,6 +114,7 @@ enum Needed {
     Health,
     Prometheus,
     Helm,
+    Minor,
     Simulated,
     Node,
 }
@@ -172,20 +174,48 @@ const HELM: Module = Module {
     programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", Needed::Helm)],
 };
 
+/// The variables with the version that Kubernetes reports.
+fn kubernetes_stamp(version: &str) -> String {
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    format!(
+        "-X k8s.io/component-base/version.gitVersion={version} \
+         -X k8s.io/component-base/version.gitMajor=1 \
+         -X k8s.io/component-base/version.gitMinor={minor} \
+         -X k8s.io/client-go/pkg/version.gitVersion={version}"
+    )
+}
+
+/// The module of an older minor version of Kubernetes: the programs that must have the version of the API server.
+const MINOR: Module = Module {
+    folder: "kubernetes",
+    version_of: "k8s.io/kubernetes",
+    stamp: kubernetes_stamp,
+    tags: "",
+    programs: &[
+        program(
+            "kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            Needed::Minor,
+        ),
+        program(
+            "kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Needed::Minor,
+        ),
+        program(
+            "kube-scheduler",
+            "k8s.io/kubernetes/cmd/kube-scheduler",
+            Needed::Minor,
+        ),
+    ],
+};
+
 const MODULES: &[Module] = &[
     REGISTRY,
     Module {
         folder: "",
         version_of: "k8s.io/kubernetes",
-        stamp: |version| {
-            let minor = version.split('.').nth(1).unwrap_or_default();
-            format!(
-                "-X k8s.io/component-base/version.gitVersion={version} \
-                 -X k8s.io/component-base/version.gitMajor=1 \
-                 -X k8s.io/component-base/version.gitMinor={minor} \
-                 -X k8s.io/client-go/pkg/version.gitVersion={version}"
-            )
-        },
+        stamp: kubernetes_stamp,
         tags: "",
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", Needed::Always),
@@ -242,7 +272,7 @@ const MODULES: &[Module] = &[
 /// Where the programs are.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    /// `KUBEBUILDER_ASSETS`, which goes first.
+    /// `KUBEBUILDER_ASSETS` or the programs of an older minor version, which go first.
     assets: Option<PathBuf>,
     cache: PathBuf,
     sources: &'static [(&'static str, &'static str)],
@@ -299,6 +329,13 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Helm)
     }
 
+    /// Makes sure that the programs of an older minor version are there, and returns their folder.
+    fn ensure_minor(minor: &'static Minor) -> Result<PathBuf> {
+        let binaries = Self::separate(minor.sources, &[MINOR])?;
+        let binaries = binaries.ensure_where(|needed| needed == Needed::Minor)?;
+        Ok(binaries.cache.join("bin"))
+    }
+
     /// Programs that have a folder of the cache to themselves.
     fn separate(
         sources: &'static [(&'static str, &'static str)],
@@ -313,10 +350,13 @@ impl Binaries {
     }
 
     fn all() -> Result<Self> {
+        let given = std::env::var_os("KUBEBUILDER_ASSETS").filter(|v| !v.is_empty());
+        let assets = match (given, minors::chosen()?) {
+            (None, Some(minor)) => Some(Self::ensure_minor(minor)?),
+            (given, _) => given.map(PathBuf::from),
+        };
         Ok(Self {
-            assets: std::env::var_os("KUBEBUILDER_ASSETS")
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from),
+            assets,
             cache: cache_home()?.join(fingerprint(SOURCES)),
             sources: SOURCES,
             modules: MODULES,

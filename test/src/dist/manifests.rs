@@ -8,6 +8,12 @@ use anyhow::{Context as _, Result, bail};
 /// What separates two objects.
 const SEPARATOR: &str = "\n---\n";
 
+/// OLM classic: file and folder, in the order in which they are applied. Its namespaces have fixed names, so no chart has it.
+pub const CLASSIC: [(&str, &str); 2] = [
+    ("olm-classic-crds.yaml", "manifests/classic/crds"),
+    ("olm-classic.yaml", "manifests/classic"),
+];
+
 /// The manifests that can be installed: the base first, then the overlays. Each has its folder below `manifests`.
 pub fn folders(root: &Path) -> Result<Vec<(String, String)>> {
     let mut found = vec![("base".to_owned(), "manifests/base".to_owned())];

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
-use http::header::{AUTHORIZATION, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use olm_platform::listener::{self, Limits, Transport};
@@ -20,6 +20,8 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::referrers::Referrers;
 
 type Answer = Response<Full<Cursor<Vec<u8>>>>;
 
@@ -137,6 +139,8 @@ pub struct Manners {
     pub challenge: Option<String>,
     /// Every manifest is this one: its media type and its bytes.
     pub manifest: Option<(String, String)>,
+    /// The manifests that refer to one are listed, at most so many on a page.
+    pub lists_referrers: Option<usize>,
 }
 
 /// A request as it came.
@@ -167,6 +171,7 @@ struct State {
     client: reqwest::Client,
     manners: Mutex<Manners>,
     seen: Mutex<Vec<Seen>>,
+    referrers: Referrers,
 }
 
 impl Front {
@@ -186,6 +191,7 @@ impl Front {
             client,
             manners: Mutex::new(manners),
             seen: Mutex::default(),
+            referrers: Referrers::default(),
         });
         let chain = std::iter::once(face.leaf).chain(face.intermediates.iter().copied());
         let key = PrivatePkcs8KeyDer::from(face.leaf.key.serialize_der());
@@ -266,17 +272,34 @@ impl State {
             range: range.map(str::to_owned),
         });
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
-        let (hides_digest, challenge) = {
+        let (hides_digest, challenge, lists_referrers) = {
             let mut manners = lock(&self.manners);
             if let Some((status, wait)) = manners.refusals.pop_front() {
                 let status = StatusCode::from_u16(status)?;
                 return Ok(response(status, &[(RETRY_AFTER, wait)], ""));
             }
             if let Some((kind, text)) = manners.manifest.as_ref().filter(|_| path.contains("/manifests/")) {
-                let headers = [(http::header::CONTENT_TYPE, kind.clone())];
+                let headers = [(CONTENT_TYPE, kind.clone())];
                 return Ok(response(StatusCode::OK, &headers, text.clone()));
             }
-            (manners.hides_digest, manners.challenge.clone())
+            if let Some(size) = manners.lists_referrers
+                && let Some((index, next)) = self.referrers.page(path, size)
+            {
+                let kind = "application/vnd.oci.image.index.v1+json".to_owned();
+                let next = next.map(|next| (LINK, format!("<{next}>; rel=\"next\"")));
+                let headers: Vec<_> = std::iter::once((CONTENT_TYPE, kind)).chain(next).collect();
+                return Ok(response(StatusCode::OK, &headers, index));
+            }
+            (
+                manners.hides_digest,
+                manners.challenge.clone(),
+                manners.lists_referrers,
+            )
+        };
+        let subject = if lists_referrers.is_some() && head.method == Method::PUT {
+            self.referrers.note(path, &body)
+        } else {
+            None
         };
         let forwarded = self
             .client
@@ -304,6 +327,9 @@ impl State {
             for name in [http::header::CONNECTION, http::header::TRANSFER_ENCODING] {
                 answer.headers_mut().remove(name);
             }
+        }
+        if let Some(subject) = subject {
+            answer.headers_mut().insert("oci-subject", subject.parse()?);
         }
         if hides_digest {
             answer.headers_mut().remove("docker-content-digest");

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Runs `olm` and gives what it printed; its message where it fails.
-fn olm(world: &World, arguments: &[&str]) -> Result<String> {
+pub(super) fn olm(world: &World, arguments: &[&str]) -> Result<String> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
         .arg("--kubeconfig")

@@ -1,6 +1,8 @@
-//! Changes wait for approvals and windows, and nothing is applied that was not approved as applied.
+//! Changes wait for approvals and windows, and nothing is applied that was not approved as applied. What is stored for that
+//! survives an upgrade and a downgrade of OLM.
 
 mod decisions;
+mod own_upgrade;
 mod race;
 mod ui;
 mod windows;

@@ -1,5 +1,7 @@
 //! What the managers may do by themselves, as the manifests are rendered.
 
+mod classic;
+
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -22,9 +24,17 @@ const ACCOUNTS: &[&str] = &[
 ];
 const READS: &[&str] = &["get", "list", "watch"];
 
-/// Every write that a manager may make by itself: role, groups, resources (and names), verbs, and why it is none of bundle
-/// content.
-const WRITES: &[(&str, &str, &str, &str, &str)] = &[
+/// A write: role, groups, resources (and names), verbs, and why it is none of bundle content.
+type Write = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+/// Every write that a manager may make by itself.
+const WRITES: &[Write] = &[
     (
         "catalogd-manager-role",
         "olm.operatorframework.io",
@@ -244,7 +254,7 @@ const WRITES: &[(&str, &str, &str, &str, &str)] = &[
     ),
 ];
 /// What the overlay `restricted` takes away.
-const TOKENS: (&str, &str, &str, &str, &str) = (
+const TOKENS: Write = (
     "operator-controller-tokens-role",
     "",
     "serviceaccounts/token",
@@ -252,7 +262,7 @@ const TOKENS: (&str, &str, &str, &str, &str) = (
     "acts as the accounts that extensions name",
 );
 /// What only OpenShift has.
-const PRIVILEGED: (&str, &str, &str, &str, &str) = (
+const PRIVILEGED: Write = (
     "olm-privileged-scc",
     "security.openshift.io",
     "securitycontextconstraints (privileged)",
@@ -288,12 +298,12 @@ fn members<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value>
     value.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The roles that are bound to a manager, with those that are gathered into one of them.
-fn roles_of_managers(objects: &[Value]) -> Vec<&Value> {
+/// The roles that are bound to one of these accounts, with those that are gathered into one of them.
+fn roles_of<'a>(objects: &'a [Value], accounts: &[&str]) -> Vec<&'a Value> {
     let is_role = |object: &&Value| ["Role", "ClusterRole"].contains(&text(object, "/kind"));
     let bound = |role: &Value| {
         objects.iter().any(|binding| {
-            let subject = |subject: &Value| ACCOUNTS.contains(&text(subject, "/name"));
+            let subject = |subject: &Value| accounts.contains(&text(subject, "/name"));
             members(binding, "subjects").any(subject)
                 && text(binding, "/roleRef/name") == text(role, "/metadata/name")
                 && text(binding, "/roleRef/kind") == text(role, "/kind")
@@ -325,11 +335,93 @@ fn roles_of_managers(objects: &[Value]) -> Vec<&Value> {
     direct.iter().copied().chain(gathered).collect()
 }
 
+/// Whether a ClusterRole may read Secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Secrets {
+    /// It may not.
+    Never,
+    /// It may.
+    Read,
+}
+
+/// The accounts may make these writes and no others. They have no rights on kinds that are not named, and no role but those
+/// that are rendered here.
+fn check<'a>(
+    folder: &str,
+    objects: &[Value],
+    accounts: &[&str],
+    secrets: Secrets,
+    expected: impl Iterator<Item = &'a Write>,
+) {
+    let roles = roles_of(objects, accounts);
+    let names: BTreeSet<&str> = roles.iter().map(|role| text(role, "/metadata/name")).collect();
+    for binding in objects {
+        let to_account =
+            members(binding, "subjects").any(|subject| accounts.contains(&text(subject, "/name")));
+        let role = text(binding, "/roleRef/name");
+        assert!(
+            !to_account || names.contains(role),
+            "{folder}: an account is bound to {role}"
+        );
+    }
+    let mut writes = BTreeSet::new();
+    for role in roles {
+        let name = text(role, "/metadata/name");
+        for rule in members(role, "rules") {
+            for field in ["apiGroups", "resources", "verbs"] {
+                assert!(!list(rule, field).contains(&"*"), "{folder}: {name} has {rule}");
+            }
+            let is_cluster_wide = text(role, "/kind") == "ClusterRole";
+            let has_secrets =
+                list(rule, "apiGroups").contains(&"") && list(rule, "resources").contains(&"secrets");
+            assert!(
+                secrets == Secrets::Read || !(is_cluster_wide && has_secrets),
+                "{folder}: {name} has all Secrets: {rule}"
+            );
+            let mut verbs = list(rule, "verbs");
+            verbs.retain(|verb| !READS.contains(verb));
+            verbs.sort_unstable();
+            if verbs.is_empty() {
+                continue;
+            }
+            let named = list(rule, "resourceNames");
+            let named = if named.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", named.join(","))
+            };
+            let resources = format!("{}{named}", list(rule, "resources").join(","));
+            writes.insert((
+                name,
+                list(rule, "apiGroups").join(","),
+                resources,
+                verbs.join(","),
+            ));
+        }
+    }
+    let expected: BTreeSet<_> = expected
+        .map(|(role, groups, resources, verbs, _)| {
+            (
+                *role,
+                (*groups).to_owned(),
+                (*resources).to_owned(),
+                (*verbs).to_owned(),
+            )
+        })
+        .collect();
+    let more: Vec<_> = writes.difference(&expected).collect();
+    let fewer: Vec<_> = expected.difference(&writes).collect();
+    assert!(
+        more.is_empty() && fewer.is_empty(),
+        "{folder}: unexpected {more:#?}, missing {fewer:#?}"
+    );
+}
+
 #[test]
 fn the_managers_write_nothing_but_their_own_kinds() {
     for overlay in OVERLAYS {
         let objects = rendered(overlay);
-        let roles = roles_of_managers(&objects);
+        let roles = roles_of(&objects, ACCOUNTS);
         let names: BTreeSet<&str> = roles.iter().map(|role| text(role, "/metadata/name")).collect();
         for role in [
             "catalogd-manager-role",
@@ -338,71 +430,9 @@ fn the_managers_write_nothing_but_their_own_kinds() {
         ] {
             assert!(names.contains(role), "{overlay}: {role} is not among {names:?}");
         }
-        // Nothing is bound that is not rendered here: no role of the cluster's own.
-        for binding in &objects {
-            let to_manager =
-                members(binding, "subjects").any(|subject| ACCOUNTS.contains(&text(subject, "/name")));
-            let role = text(binding, "/roleRef/name");
-            assert!(
-                !to_manager || names.contains(role),
-                "{overlay}: a manager is bound to {role}"
-            );
-        }
-        let mut writes = BTreeSet::new();
-        for role in roles {
-            let name = text(role, "/metadata/name");
-            for rule in members(role, "rules") {
-                for field in ["apiGroups", "resources", "verbs"] {
-                    assert!(!list(rule, field).contains(&"*"), "{overlay}: {name} has {rule}");
-                }
-                let is_cluster_wide = text(role, "/kind") == "ClusterRole";
-                let secrets =
-                    list(rule, "apiGroups").contains(&"") && list(rule, "resources").contains(&"secrets");
-                assert!(
-                    !(is_cluster_wide && secrets),
-                    "{overlay}: {name} has all Secrets: {rule}"
-                );
-                let mut verbs = list(rule, "verbs");
-                verbs.retain(|verb| !READS.contains(verb));
-                verbs.sort_unstable();
-                if verbs.is_empty() {
-                    continue;
-                }
-                let named = list(rule, "resourceNames");
-                let named = if named.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({})", named.join(","))
-                };
-                let resources = format!("{}{named}", list(rule, "resources").join(","));
-                writes.insert((
-                    name,
-                    list(rule, "apiGroups").join(","),
-                    resources,
-                    verbs.join(","),
-                ));
-            }
-        }
         let tokens = (*overlay != "overlays/restricted").then_some(&TOKENS);
         let privileged = (*overlay == "overlays/openshift").then_some(&PRIVILEGED);
-        let expected: BTreeSet<_> = WRITES
-            .iter()
-            .chain(tokens)
-            .chain(privileged)
-            .map(|(role, groups, resources, verbs, _)| {
-                (
-                    *role,
-                    (*groups).to_owned(),
-                    (*resources).to_owned(),
-                    (*verbs).to_owned(),
-                )
-            })
-            .collect();
-        let more: Vec<_> = writes.difference(&expected).collect();
-        let fewer: Vec<_> = expected.difference(&writes).collect();
-        assert!(
-            more.is_empty() && fewer.is_empty(),
-            "{overlay}: unexpected {more:#?}, missing {fewer:#?}"
-        );
+        let expected = WRITES.iter().chain(tokens).chain(privileged);
+        check(overlay, &objects, ACCOUNTS, Secrets::Never, expected);
     }
 }

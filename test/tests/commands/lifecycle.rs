@@ -5,7 +5,7 @@ use olm_test::extensions::{await_gone, extensions, installed_version, patch_sour
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, LAMP, olm, trusting};
+use super::{CLUSTER, FAN, LAMP, olm, trusting};
 
 #[test]
 fn an_operator_is_found_installed_upgraded_pinned_paused_and_removed_by_commands_alone() -> Result<()> {
@@ -31,6 +31,18 @@ fn found(world: &World) -> Result<()> {
     olm(world, &format!("search lanp {ca}"))?
         .ended(1)?
         .says(&["hint: did you mean \"lamp\"?"])?;
+
+    // Both packages have the kind Greeting. The one in the catalog of higher priority comes first.
+    let first = |priority: i32| -> Result<String> {
+        let patch = json!({"spec": {"priority": priority}}).to_string();
+        world.kubectl(&["patch", "clustercatalog", "lamps", "--type=merge", "-p", &patch])?;
+        let shown = olm(world, &format!("search greeting {ca} -o json"))?.ended(0)?;
+        let found: Value = serde_json::from_str(&shown.printed)?;
+        let package = found.pointer("/0/package").and_then(Value::as_str);
+        Ok(package.unwrap_or_default().to_owned())
+    };
+    let order = [first(1)?, first(-1)?, first(0)?];
+    ensure!(order == [LAMP, FAN, FAN], "{order:?}");
     Ok(())
 }
 

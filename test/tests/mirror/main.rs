@@ -1,6 +1,8 @@
 //! `olm mirror` between two real registries and a directory: digests stay, platforms and signatures come along, and with the
 //! source gone the written files lead to the copies.
 
+mod referrers;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;

@@ -109,6 +109,7 @@ pub(super) async fn act(
         let found = context.snapshot().get(&kind, &namespace, &name).cloned();
         if let Some(found) = found {
             context.writer().delete(&Actor::Own, &found).await?;
+            super::settle::tell(context, stored, &acted.current);
         }
         acted.is_gone = true;
     }

@@ -76,36 +76,63 @@ async fn clean(
     if found.is_empty() && conversions.is_empty() {
         return Ok(Vec::new());
     }
-    let actor = match context.account(cluster, &csv.metadata.namespace) {
-        Ok(actor) => actor,
+    let actors = match actors(context, cluster, &csv.metadata.namespace) {
+        Ok(actors) => actors,
         Err(error) => return Ok(vec![error]),
     };
+    let steps = found.into_iter().map(Step::Delete);
     let mut left = Vec::new();
-    let mut note = |object: &Value, result: Result<(), Failure>| match result {
-        Err(failure) if failure.kind == FailureKind::Forbidden || failure.kind == FailureKind::Invalid => {
-            left.push(format!(
-                "{} {}: {}",
-                text(object, "/kind"),
-                text(object, "/metadata/name"),
-                failure.message
-            ));
-            Ok(())
-        }
-        Err(failure) if failure.kind != FailureKind::MissingNamespace => Err(failure),
-        _ => Ok(()),
-    };
-    for object in found {
-        let result = context.writer().delete(&actor, object).await;
-        note(object, result)?;
-    }
-    for object in conversions {
-        let result = context
-            .writer()
-            .apply_as(names::CONVERSION_MANAGER, &actor, &object)
-            .await;
-        note(&object, result.map(drop))?;
+    for step in steps.chain(conversions.iter().map(Step::Convert)) {
+        left.extend(by_first(context, &actors, step).await?);
     }
     Ok(left)
+}
+
+/// One thing that is cleaned.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    /// This object is deleted.
+    Delete(&'a Value),
+    /// This part of a CustomResourceDefinition is written.
+    Convert(&'a Value),
+}
+
+/// The account of the namespace, then the one for all namespaces: the first may have gone with the namespace.
+fn actors(context: &Context, cluster: &Cluster, namespace: &str) -> Result<Vec<Actor>, String> {
+    let own = context.account(cluster, namespace)?;
+    let default = context.base.account.clone().map(Actor::Account);
+    let other = default.filter(|default| *default != own);
+    Ok([Some(own), other].into_iter().flatten().collect())
+}
+
+/// Does it under the first account that may; why none may.
+async fn by_first(context: &Context, actors: &[Actor], step: Step<'_>) -> Result<Option<String>, Failure> {
+    let (Step::Delete(object) | Step::Convert(object)) = step;
+    let mut refused = None;
+    for actor in actors {
+        let done = match step {
+            Step::Delete(object) => context.writer().delete(actor, object).await,
+            Step::Convert(part) => {
+                let applied = context.writer().apply_as(names::CONVERSION_MANAGER, actor, part);
+                applied.await.map(drop)
+            }
+        };
+        match done {
+            Ok(()) => return Ok(None),
+            Err(failure) => match failure.kind {
+                FailureKind::MissingNamespace => return Ok(None),
+                FailureKind::Forbidden | FailureKind::Invalid => refused = Some(failure.message),
+                _ => return Err(failure),
+            },
+        }
+    }
+    Ok(refused.map(|message| {
+        format!(
+            "{} {}: {message}",
+            text(object, "/kind"),
+            text(object, "/metadata/name")
+        )
+    }))
 }
 
 /// The objects that nobody else deletes.

@@ -47,10 +47,17 @@ pub(super) async fn settle(context: &Context, stored: &Value, current: &Value) -
     }
     let written = context.writer().write(&Actor::Own, current).await?;
     if !is_said {
-        context.publish(&written, notices(stored, current));
+        tell(context, stored, current);
     }
     context.metrics.wrote(stored, &written);
     Ok(written)
+}
+
+/// Tells about every phase since the stored status.
+pub(super) fn tell(context: &Context, stored: &Value, current: &Value) {
+    if said(stored) != said(current) {
+        context.publish(stored, notices(stored, current));
+    }
 }
 
 /// One line for each phase and reason since the stored status.

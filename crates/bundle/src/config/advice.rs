@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::install_modes::{InstallMode, InstallModes};
 
-/// The advice for the first unknown field, else for the namespace that the user must choose.
+/// The advice for the first unknown field, otherwise for the missing namespace.
 pub(super) fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     let inner = |value: &Value| value.get("deploymentConfig").cloned().unwrap_or_default();
     let below = schema.pointer("/properties/deploymentConfig").cloned();

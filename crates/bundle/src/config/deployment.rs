@@ -1,11 +1,11 @@
 //! The schema of `deploymentConfig`.
 //!
-//! Its own fields are closed. The Kubernetes types below it are open, as those of the API server's OpenAPI document
-//! are: a newer Kubernetes may know more.
+//! Its own fields are closed. The Kubernetes types below are open, as in the OpenAPI document of the API server,
+//! because a newer Kubernetes may have more fields.
 
 use serde_json::{Map, Value, json};
 
-/// Sources of volumes into which nothing is looked.
+/// Volume sources whose fields are not checked.
 const FURTHER_SOURCES: [&str; 20] = [
     "awsElasticBlockStore",
     "azureDisk",
@@ -279,7 +279,7 @@ fn volume() -> Value {
     volume
 }
 
-/// The keys of a ConfigMap or Secret, which the field names, as files.
+/// The keys of a ConfigMap or Secret, which a field names, as files.
 fn files_of(reference: &'static str) -> Value {
     let file = object(
         &["key", "path"],

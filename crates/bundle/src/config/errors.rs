@@ -1,6 +1,6 @@
-//! What a configuration gets wrong, in words.
+//! Faults of a configuration in words.
 //!
-//! The texts and their order are those that users of the reference know.
+//! The texts and their order are those of the reference implementation.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::{ConfigError, OWN_NAMESPACE_FORMAT, SINGLE_NAMESPACE_FORMAT};
 
-/// One fault, with what its place in the list depends on.
+/// A fault, with its position in the list.
 struct SchemaFault {
     order: Vec<(u8, String)>,
-    /// The schema that is broken, and the value that breaks it.
+    /// The violated schema and the invalid value.
     place: (String, String),
     stops: bool,
     messages: Vec<String>,
 }
 
-/// Everything in `config` that does not fit `schema`.
+/// All faults of `config` by `schema`.
 pub(super) fn find(
     schema: &Value,
     config: &Value,
@@ -38,7 +38,7 @@ fn compile(schema: &Value, install_namespace: &str) -> Result<Validator, Validat
         .offline()
         .should_validate_formats(true)
         .should_ignore_unknown_formats(true)
-        // Without an install namespace there is nothing to compare with.
+        // Without an install namespace these formats are not checked.
         .with_format(OWN_NAMESPACE_FORMAT, move |namespace: &str| {
             own.is_empty() || namespace == own
         })
@@ -55,7 +55,7 @@ impl Context<'_> {
     fn messages<'e>(&self, errors: impl Iterator<Item = &'e ValidationError<'e>>) -> Vec<String> {
         let mut faults: Vec<SchemaFault> = errors.map(|error| self.fault(error)).collect();
         faults.sort_by(|left, right| left.order.cmp(&right.order));
-        // A value of the wrong type or format has no further faults, and one unknown or missing field is enough.
+        // A value of the wrong type or format has no further faults. Of unknown or missing fields only one is reported.
         let mut messages = Vec::new();
         let mut stopped: Vec<(String, String)> = Vec::new();
         for fault in faults {
@@ -83,7 +83,7 @@ impl Context<'_> {
             .collect();
         // Faults of an object itself come before or after those of its fields.
         order.push((if rank < LATE { 0 } else { 2 }, format!("{rank:02}")));
-        // Several required fields share their schema; the first one is named.
+        // Several required fields share a schema. The first one is reported.
         let place = if keyword == "required" { schema } else { parent };
         SchemaFault {
             order,
@@ -155,7 +155,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether the field at `path`, whose schema is at `parent`, is one that its object must have.
+    /// Whether the field at `path`, whose schema is at `parent`, is required.
     fn is_required(&self, path: &str, parent: &str) -> bool {
         let Some((owner, name)) = parent.rsplit_once("/properties/") else {
             return false;
@@ -184,9 +184,9 @@ impl Context<'_> {
     }
 }
 
-/// Keywords below this rank stop the examination of a value.
+/// Keywords below this rank end the checks of a value.
 const CONTINUES: u8 = 4;
-/// Keywords from this rank on are examined after the fields of an object.
+/// Keywords from this rank on are checked after the fields of an object.
 const LATE: u8 = 30;
 
 fn rank(keyword: &str) -> u8 {

@@ -1,4 +1,4 @@
-//! Features of bundles that this installation does not support, checked before anything is rendered.
+//! Features of bundles that this installation does not support. They are checked before a bundle is rendered.
 
 use crate::bundle::Bundle;
 use crate::install_modes::{InstallMode, InstallModes};
@@ -15,7 +15,7 @@ pub enum Webhooks {
     Served,
 }
 
-/// Which install modes may be used.
+/// Which install modes are supported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scopes {
     /// All namespaces, the operator's own, or one other.
@@ -25,17 +25,17 @@ pub enum Scopes {
     AllNamespacesOnly,
 }
 
-/// Whether the dependencies of bundles are resolved.
+/// Whether dependencies of bundles are evaluated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dependencies {
-    /// They are not: bundles with dependencies are refused.
+    /// Dependencies are not evaluated: bundles with dependencies are refused.
     #[default]
     Refused,
-    /// The caller does.
+    /// The caller evaluates dependencies.
     Evaluated,
 }
 
-/// The features that this installation supports.
+/// The supported features of this installation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Support {
     /// Webhooks.
@@ -46,7 +46,7 @@ pub struct Support {
     pub dependencies: Dependencies,
 }
 
-/// One reason why a bundle cannot be installed here.
+/// A reason why a bundle cannot be installed here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
@@ -62,26 +62,26 @@ pub enum Unsupported {
         .0.join(", ")
     )]
     Webhooks(Vec<String>),
-    /// No supported install mode can be used here.
+    /// None of the operator's install modes is supported.
     #[error(
         "unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] \
          install modes"
     )]
     NoInstallMode,
-    /// Only all namespaces may be watched, and the operator cannot.
+    /// The operator does not support all namespaces, which is the only supported mode.
     #[error("unsupported bundle: bundle does not support AllNamespaces install mode")]
     NotAllNamespaces,
-    /// The bundle has dependencies, and they are not resolved.
+    /// The bundle has dependencies, and they are not evaluated.
     #[error("bundle {bundle:?} has a dependency declared via {declared_via}: {needed}")]
     Dependency {
         /// The bundle's name.
         bundle: String,
-        /// Where and as what it is declared.
+        /// The place and the type of the declaration.
         declared_via: String,
-        /// What is needed.
+        /// The dependency.
         needed: String,
     },
-    /// A custom resource definition is written for an API that Kubernetes no longer serves.
+    /// A custom resource definition has an API version that Kubernetes no longer serves.
     #[error(
         "unsupported bundle: custom resource definition {name:?} is of {version}, which Kubernetes serves no longer: \
          only apiextensions.k8s.io/v1 can be applied"
@@ -95,7 +95,7 @@ pub enum Unsupported {
 }
 
 impl Unsupported {
-    /// A stable name of the reason, for counting.
+    /// The name of the reason in metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Unsupported {
 }
 
 impl Bundle {
-    /// Everything in the bundle that this installation does not support; empty when it can be installed.
+    /// All unsupported features of the bundle; empty if it can be installed.
     #[must_use]
     pub fn check_support(&self, support: &Support) -> Vec<Unsupported> {
         let mut found = Vec::new();

@@ -10,11 +10,11 @@ use crate::csv::{ApiDescription, WebhookDefinition, WebhookKind};
 use crate::install_modes::InstallMode;
 use crate::names::subdomain_faults;
 
-/// API groups that no admission webhook of a bundle may be asked about.
+/// API groups that admission webhooks of a bundle must not select.
 const FORBIDDEN_GROUPS: [&str; 2] = ["*", olm_api::names::GROUP];
 /// The group of the webhook configurations themselves.
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
-/// Resources of that group that no admission webhook of a bundle may be asked about, in lower case.
+/// Resources of that group that admission webhooks of a bundle must not select, in lower case.
 const FORBIDDEN_RESOURCES: [&str; 6] = [
     "*",
     "*/*",

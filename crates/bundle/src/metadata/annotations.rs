@@ -1,4 +1,4 @@
-//! `metadata/annotations.yaml` and the image labels that repeat it.
+//! `metadata/annotations.yaml` and the image labels with the same keys.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::members::{member, plain_text};
 
-/// The one bundle format that is understood.
+/// The supported bundle format.
 pub const REGISTRY_V1: &str = "registry+v1";
 
-/// The keys of `metadata/annotations.yaml`, which image labels may repeat.
+/// The keys of `metadata/annotations.yaml`, which are also image labels.
 pub mod annotation_keys {
     /// The bundle's format.
     pub const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
@@ -34,15 +34,14 @@ pub mod annotation_keys {
     ];
 }
 
-/// What a bundle says about itself outside its manifests.
+/// The annotations of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotations(BTreeMap<String, String>);
 
 impl Annotations {
-    /// The annotations of a parsed `annotations.yaml`, completed by image labels. Where both name a key, the file
-    /// counts.
+    /// The annotations of a parsed `annotations.yaml`, completed by image labels. The file has precedence.
     ///
-    /// `None` when the document, or `annotations` in it, is something else than a mapping. What is absent says nothing.
+    /// `None` if the document, or `annotations` in it, is not a mapping. An absent value is allowed.
     #[must_use]
     pub fn new(document: &Value, labels: &BTreeMap<String, String>) -> Option<Self> {
         let file = match document {
@@ -60,7 +59,7 @@ impl Annotations {
                 annotations.insert(key.clone(), text);
             }
         }
-        // Names are found however their letters are written.
+        // Keys match in any case.
         for known in annotation_keys::ALL {
             let written = file.filter(|file| !file.contains_key(known));
             if let Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) =
@@ -78,7 +77,7 @@ impl Annotations {
         self.0.get(key).map(String::as_str)
     }
 
-    /// The package's name; empty when there is none.
+    /// The package's name; empty if absent.
     #[must_use]
     pub fn package(&self) -> &str {
         self.get(annotation_keys::PACKAGE).unwrap_or_default()
@@ -92,7 +91,7 @@ impl Annotations {
             .filter(|channel| !channel.is_empty())
     }
 
-    /// The default channel, when one is named.
+    /// The default channel, if present.
     #[must_use]
     pub fn default_channel(&self) -> Option<&str> {
         self.get(annotation_keys::DEFAULT_CHANNEL)
@@ -100,13 +99,13 @@ impl Annotations {
             .filter(|channel| !channel.is_empty())
     }
 
-    /// The bundle's format, when it is named.
+    /// The bundle's format, if present.
     #[must_use]
     pub fn media_type(&self) -> Option<&str> {
         self.get(annotation_keys::MEDIA_TYPE)
     }
 
-    /// Annotations that name a package and nothing else.
+    /// Annotations with a package name alone.
     #[must_use]
     pub fn for_package(package: &str) -> Self {
         Self(BTreeMap::from([(

@@ -1,4 +1,4 @@
-//! What a bundle needs from other bundles.
+//! The dependencies of a bundle on other bundles.
 
 use std::fmt;
 
@@ -22,19 +22,19 @@ pub enum DeclaredIn {
     ClusterServiceVersion,
 }
 
-/// One thing a bundle needs from others.
+/// A dependency of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dependency {
     /// Where it is declared.
     pub declared_in: DeclaredIn,
     /// The type: `olm.package`, `olm.gvk.required`, `olm.constraint`, …
     pub kind: String,
-    /// What is needed.
+    /// The value, by type.
     pub value: Value,
 }
 
 impl Dependency {
-    /// The type of the property that says the same in a catalog.
+    /// The type of the equivalent property in a catalog.
     #[must_use]
     pub fn property_kind(&self) -> &str {
         match self.kind.as_str() {
@@ -44,7 +44,7 @@ impl Dependency {
         }
     }
 
-    /// The value of that property; a package in the spelling of catalogs, however the file spells it.
+    /// The value of that property. A package has the spelling of catalogs.
     #[must_use]
     pub fn property_value(&self) -> Value {
         match (self.kind.as_str(), self.package(), self.range()) {
@@ -95,10 +95,10 @@ impl fmt::Display for Dependency {
 /// `metadata/dependencies.yaml` is not a list of dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DependencyError {
-    /// `dependencies` is something else than a list.
+    /// `dependencies` is not a list.
     #[error("the dependencies are not a list")]
     NotAList,
-    /// An entry is no mapping, or has no type.
+    /// An entry is not a mapping, or has no type.
     #[error("dependency {0} has no type")]
     NoType(usize),
 }
@@ -139,7 +139,7 @@ pub(crate) fn from_properties(properties: &[Property]) -> impl Iterator<Item = D
     })
 }
 
-/// The APIs a ClusterServiceVersion requires; catalogs carry them as `olm.gvk.required`.
+/// The required APIs of a ClusterServiceVersion. Catalogs have them as `olm.gvk.required`.
 pub(crate) fn from_required_apis(required: &[ApiDescription]) -> impl Iterator<Item = Dependency> + '_ {
     required.iter().map(|api| {
         let group = match api.name.split_once('.') {

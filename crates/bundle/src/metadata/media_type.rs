@@ -1,7 +1,7 @@
 //! The formats of bundles, by media type.
 //!
-//! This is the seam for further formats: [`parse`](crate::parse) reads one of them, and whatever it makes of it goes the
-//! way of every other bundle from there.
+//! Further formats belong here: [`parse`](crate::parse) reads a format into a bundle, and everything after it is the
+//! same.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::files::{ANNOTATIONS, BundleFiles};
 /// The format of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// A ClusterServiceVersion and its objects; also a bundle that does not say.
+    /// A ClusterServiceVersion and its objects; also the default.
     RegistryV1,
-    /// Objects that are applied as they are.
+    /// Plain objects.
     Plain,
     /// A Helm chart.
     Helm,
@@ -42,8 +42,8 @@ impl Format {
     }
 }
 
-/// The labels of a bundle's image, where the artifact's type stands in for the media type if nothing names one: a chart
-/// that was pushed by Helm has neither labels nor annotations.
+/// The labels of a bundle's image. If neither labels nor annotations name a media type, the type of the artifact does:
+/// a chart pushed by Helm has no labels and annotations.
 #[must_use]
 pub fn labels_of<'a>(
     labels: &'a BTreeMap<String, String>,

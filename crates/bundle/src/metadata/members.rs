@@ -1,8 +1,8 @@
-//! How the metadata files of bundles are read: as Go's decoders read YAML.
+//! The members of metadata files, read as Go's decoders read YAML.
 
 use serde_json::{Map, Value};
 
-/// The member of this name, however its letters are written; the exact spelling goes first.
+/// The member with this name, in any case. The exact spelling has precedence.
 pub fn member<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let folded = || {
         let mut members = object.iter().rev();
@@ -11,7 +11,7 @@ pub fn member<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Valu
     object.get(name).or_else(|| folded().map(|(_, value)| value))
 }
 
-/// The text that a plain value is; of null the empty one, of lists and mappings none.
+/// The text of a scalar; empty for null, `None` for lists and mappings.
 pub(super) fn plain_text(value: Option<&Value>) -> Option<String> {
     match value {
         None | Some(Value::Null) => Some(String::new()),

@@ -5,23 +5,23 @@ use serde_json::{Map, Value};
 
 use super::members::{member, plain_text};
 
-/// A typed fact about a bundle. Types are open: most are for other tools.
+/// A typed fact about a bundle. Types are open; most are for other tools.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Property {
-    /// What the fact is about, `olm.maxOpenShiftVersion` for example; empty where the author does not say.
+    /// The type, such as `olm.maxOpenShiftVersion`; empty if absent.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The fact.
+    /// The value.
     pub value: Value,
 }
 
-/// A list of properties is not one.
+/// Why a list of properties is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PropertyError {
-    /// The list is something else.
+    /// It is not a list.
     #[error("the properties are not a list")]
     NotAList,
-    /// An entry is no mapping.
+    /// An entry is not a mapping.
     #[error("property {0} is not a mapping")]
     NotAMapping(usize),
     /// The type of an entry is a list or a mapping.
@@ -32,7 +32,7 @@ pub enum PropertyError {
 /// Reads a list of properties in the flat form `{type, value}` or wrapped as `{property: {type, value}}`.
 /// Entries are counted from 1 in errors.
 ///
-/// A property without a type or value has no effect and does not keep the operator from being installed.
+/// A property without a type or value has no effect and does not prevent an installation.
 pub fn read_list(list: &Value) -> Result<Vec<Property>, PropertyError> {
     let entries = match list {
         Value::Null => return Ok(Vec::new()),

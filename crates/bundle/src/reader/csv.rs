@@ -1,7 +1,7 @@
-//! Reading a ClusterServiceVersion: whether its fields have the types that they are read with, and whether it has others.
+//! Checks of the fields of a ClusterServiceVersion: their types, and unknown fields.
 //!
-//! The table of fields stands beside the types of [`ClusterServiceVersion`]: it also has the fields that no cluster reads,
-//! it reads for authors with fewer demands, and it names every fault at once, where a typed read stops at the first.
+//! The table contains all fields, also for lint, which is less strict; all faults are reported at once. The types of
+//! [`ClusterServiceVersion`] contain the fields that rendering needs, and serde stops at the first fault.
 
 use std::fmt;
 
@@ -23,24 +23,24 @@ enum Shape {
     Boolean,
     Any,
     Number,
-    /// A text of which the function says what is wrong with it.
+    /// A text with a grammar. The function returns the fault, if any.
     Grammar(fn(&str) -> Option<String>),
     List(&'static Self),
     Map,
     Object(&'static [(&'static str, Self)]),
-    /// A type of Kubernetes, which the function reads.
+    /// A type of Kubernetes, which the function checks.
     Kubernetes(fn(&Value) -> Vec<Misfit>),
 }
 
 use Shape::{Any, Boolean, Grammar, Kubernetes, List, Map, Number, Object, Text};
 
-/// The reader, which decides how strict reading is.
+/// The purpose, which determines how strict the checks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// The validators: numbers and booleans where a text belongs are taken for their text, as authors expect of YAML, and
-    /// what Kubernetes reads is left to it.
+    /// Lint: a number or boolean in place of a text counts as its text, as authors expect of YAML. Types of Kubernetes
+    /// are not checked.
     Author,
-    /// The installation: a value that the types of the reference refuse is a fault.
+    /// Installation: every value that the types of the reference implementation reject is a fault.
     Installer,
 }
 
@@ -153,7 +153,7 @@ const CSV: Shape = Object(&[
         Object(&[("name", Text), ("labels", Map), ("annotations", Map)]),
     ),
     ("spec", SPEC),
-    // What a cluster wrote is not read.
+    // The status comes from a cluster and is not used.
     ("status", Any),
 ]);
 
@@ -173,7 +173,7 @@ fn release_fault(text: &str) -> Option<String> {
 /// Reads a ClusterServiceVersion to install it.
 ///
 /// # Errors
-/// Every field whose value has another type: what it is and must be.
+/// All fields with a value of another type.
 pub(crate) fn read(csv: &Value) -> Result<ClusterServiceVersion, Vec<String>> {
     let wrong = faults(csv, Reader::Installer);
     if !wrong.is_empty() {
@@ -182,7 +182,7 @@ pub(crate) fn read(csv: &Value) -> Result<ClusterServiceVersion, Vec<String>> {
     super::value::read(csv).map_err(|fault| vec![fault.to_string()])
 }
 
-/// A field of a ClusterServiceVersion whose value does not fit.
+/// A field of a ClusterServiceVersion with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldFault {
     /// The value has another type.
@@ -194,14 +194,14 @@ pub enum FieldFault {
         /// The type that it has: `a number`.
         given: &'static str,
     },
-    /// The value has the type, and is none that the field can have.
+    /// The value has the right type but is invalid.
     Value {
         /// The field.
         path: Path,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// There are more than are reported.
+    /// There are more faults than are reported.
     More,
 }
 
@@ -219,7 +219,7 @@ impl fmt::Display for FieldFault {
 }
 
 impl FieldFault {
-    /// Whether it goes away with quotes around the value.
+    /// Whether quotes around the value fix it.
     #[must_use]
     pub fn wants_quotes(&self) -> bool {
         matches!(
@@ -232,7 +232,7 @@ impl FieldFault {
         )
     }
 
-    /// The position of the Deployment that it is about, and the fault in terms of the Deployment.
+    /// The index of the Deployment with the field, and the fault relative to the Deployment.
     #[must_use]
     pub fn in_deployment(&self) -> Option<(usize, Self)> {
         let (Self::Type { path, .. } | Self::Value { path, .. }) = self else {
@@ -248,14 +248,13 @@ impl FieldFault {
     }
 }
 
-/// Every field of a ClusterServiceVersion with a value that does not fit.
+/// All fields of a ClusterServiceVersion with invalid values.
 #[must_use]
 pub fn faults(csv: &Value, reader: Reader) -> Vec<FieldFault> {
     look(csv, reader).wrong
 }
 
-/// The unknown fields of a ClusterServiceVersion, but for those of its Deployments;
-/// each with the field that it probably means.
+/// The unknown fields of a ClusterServiceVersion without those of its Deployments, each with the most similar field.
 pub fn unknown(csv: &Value) -> Vec<(String, Option<&'static str>)> {
     let unknown = look(csv, Reader::Installer).unknown.into_iter();
     let outside = unknown.filter(|(field, _)| !is_of_deployment(field));
@@ -265,7 +264,7 @@ pub fn unknown(csv: &Value) -> Vec<(String, Option<&'static str>)> {
 /// The list of Deployments.
 const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deployments"];
 
-/// The position of the Deployment that a field is within.
+/// The index of the Deployment that contains a field.
 fn deployment(field: &Path) -> Option<usize> {
     let (list, rest) = field.steps().split_at_checked(DEPLOYMENTS.len())?;
     let is_key = |(step, name): (&Step, &str)| matches!(step, Step::Key(key) if key == name);
@@ -282,15 +281,15 @@ fn is_of_deployment(field: &Path) -> bool {
         && matches!(inner, Some([Step::Key(spec), Step::Key(_), ..]) if spec == "spec")
 }
 
-/// The largest number of faults, and of unknown fields, that are reported.
+/// The most faults, and the most unknown fields, that are reported.
 const MOST: usize = 50;
 
-/// What does not fit.
+/// The result of the checks.
 #[derive(Default)]
 struct Look {
-    /// Fields with values that they cannot have, and why.
+    /// Fields with invalid values.
     wrong: Vec<FieldFault>,
-    /// Fields that there are none of, with what was probably meant.
+    /// Unknown fields, each with the most similar field.
     unknown: Vec<(Path, Option<&'static str>)>,
 }
 
@@ -318,7 +317,7 @@ fn look(csv: &Value, reader: Reader) -> Look {
             (Value::Null, _) | (_, Any) | (Value::Bool(_), Boolean) | (Value::String(_), Text) => true,
             (Value::Number(_) | Value::Bool(_), Text | Grammar(_)) => reader == Reader::Author,
             (_, Number | Kubernetes(_)) if reader == Reader::Author => {
-                // As much as is written of every object.
+                // Lint only checks that these are objects.
                 !matches!(shape, Kubernetes(_))
                     || !matches!(path.steps().last(), Some(Step::Key(name)) if OBJECTS.contains(&name.as_str()))
                     || value.is_object()
@@ -338,7 +337,7 @@ fn look(csv: &Value, reader: Reader) -> Look {
                 true
             }
             (Value::Array(elements), List(inner)) => {
-                // Texts in a list of texts need no second look, and no path of their own.
+                // A string in a list of strings needs no further check, and no path of its own.
                 let odd = |element: &Value| !matches!(inner, Text) || !is_text(element);
                 let most = if matches!(inner, Text) { MOST } else { usize::MAX };
                 let elements = elements.iter().enumerate();
@@ -362,7 +361,7 @@ fn look(csv: &Value, reader: Reader) -> Look {
                         found.unknown.push((path.member(name), meant));
                     }
                 } else if reader == Reader::Installer {
-                    // What is looked at below is said there.
+                    // Known fields are checked below.
                     let mut rest = members.clone();
                     rest.retain(|name, _| !is_known(name));
                     found.add(misfits_of::<ObjectMeta>(&Value::Object(rest)), &path);
@@ -387,7 +386,7 @@ fn is_text(value: &Value) -> bool {
     value.is_string() || value.is_null()
 }
 
-/// Objects of Kubernetes that the validators look at no further.
+/// Objects of Kubernetes that lint does not check further.
 const OBJECTS: [&str; 2] = ["spec", "selector"];
 
 const TEXT: &str = "a string";
@@ -405,7 +404,7 @@ fn wanted(shape: Shape) -> &'static str {
     }
 }
 
-/// What a value is.
+/// The type of a value.
 pub fn given(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

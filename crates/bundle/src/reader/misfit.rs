@@ -1,4 +1,4 @@
-//! Fields that a kind does not have.
+//! Faults of values of Kubernetes types.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use super::value::{Fault, Path, Step, read_noting};
 
-/// Where the specification of a Deployment does not fit its kind.
+/// A fault in the specification of a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misfit {
     /// A field has a value of another type, which the API server refuses.
     Wrong {
         /// The field; empty for the whole value.
         path: Path,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// A field that Deployments do not have, and that is left out.
+    /// A field that Deployments do not have. It is left out.
     Unknown(Path),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Misfit {
 }
 
 impl Misfit {
-    /// The same, of a field that stands within another.
+    /// The fault of a field inside another.
     pub(crate) fn within(self, place: &Path) -> Self {
         match self {
             Self::Wrong { path, why } => Self::Wrong {
@@ -47,16 +47,16 @@ impl Misfit {
     }
 }
 
-/// Where the specification of a Deployment does not fit its kind.
+/// The faults in the specification of a Deployment.
 #[must_use]
 pub fn misfits(spec: &Value) -> Vec<Misfit> {
     misfits_of::<DeploymentSpec>(spec)
 }
 
-/// The largest number of wrong values that are reported.
+/// The most wrong values that are reported.
 const MOST: usize = 20;
 
-/// Where a value does not fit a type.
+/// The faults of a value of a type.
 pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
     let read = |value: &Value, unknown: Option<&mut Vec<Path>>| read_noting::<T>(value, unknown).map(drop);
     find(value, &read)
@@ -67,7 +67,7 @@ type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), Fault>;
 fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
     let mut misfits = Vec::new();
     let mut value = Cow::Borrowed(value);
-    // A reader stops where the first value is wrong: without it, it comes to the next.
+    // The reader stops at the first wrong value. Each round removes it to find the next.
     while let Err(fault) = read(&value, None) {
         let why = fault.error.to_string();
         let why = why
@@ -94,8 +94,8 @@ fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
     misfits
 }
 
-/// Leaves out what a type has no field for: the reference decodes values into its own types, and the API server takes no
-/// such field in a server-side apply. One that is wrong in another way stays as it is.
+/// Removes the fields that a type does not have: the reference implementation drops them when it decodes the value, and
+/// the API server rejects them in a server-side apply. A field with another fault stays.
 pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
     let mut unknown = Vec::new();
     if read_noting::<T>(value, Some(&mut unknown)).is_err() {
@@ -105,7 +105,7 @@ pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
         .iter()
         .filter_map(|path| path.steps().split_last())
         .collect();
-    // All of a mapping at once: each removal moves those after it.
+    // All elements of a list at once, because each removal moves the following ones.
     for group in parts.chunk_by(|(_, left), (_, right)| left == right) {
         let keys = group.iter().filter_map(|(last, _)| match last {
             Step::Key(name) => Some(name),
@@ -119,7 +119,7 @@ pub(crate) fn drop_unknown<T: for<'de> Deserialize<'de>>(value: &mut Value) {
     }
 }
 
-/// Takes a field away, or what an element of a list is. Whether there was something.
+/// Removes a field or element. Returns whether it existed.
 fn remove(value: &mut Value, path: &Path) -> bool {
     let Some((last, around)) = path.steps().split_last() else {
         return false;

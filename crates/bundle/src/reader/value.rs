@@ -1,5 +1,5 @@
-//! Values as the decoders of Kubernetes read them: null stands for nothing given, wherever it is, a whole number may be
-//! written with a fraction of zero, and quantities have a grammar.
+//! Values read as the decoders of Kubernetes read them: null is absent everywhere, an integer may have a fraction of
+//! zero, and quantities have a grammar.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,32 +11,32 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
-/// One step from a value to a field within it.
+/// A step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Of a mapping.
+    /// A key of a mapping.
     Key(String),
-    /// Of a list.
+    /// An index of a list.
     Index(usize),
 }
 
-/// The way from a value to a field within it, written `spec.list[0].name`; empty for the value itself.
+/// The path to a field, `spec.list[0].name`; empty for the value itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Path(Vec<Step>);
 
 impl Path {
-    /// Its steps, the outermost first.
+    /// The steps, the outermost first.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// The way on to a member of the field.
+    /// The path of a member.
     pub(crate) fn member(&self, name: &str) -> Self {
         self.then(Step::Key(name.to_owned()))
     }
 
-    /// The way on to an element of the field.
+    /// The path of an element.
     pub(crate) fn element(&self, index: usize) -> Self {
         self.then(Step::Index(index))
     }
@@ -45,12 +45,12 @@ impl Path {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
-    /// The way from the value around, in which the first one stands at `place`.
+    /// This path inside the value at `place`.
     pub(crate) fn within(&self, place: &Self) -> Self {
         Self(place.0.iter().chain(&self.0).cloned().collect())
     }
 
-    /// The part of the way that is left after the first `count` steps.
+    /// The path without its first `count` steps.
     pub(crate) fn after(&self, count: usize) -> Self {
         Self(self.0.iter().skip(count).cloned().collect())
     }
@@ -69,12 +69,12 @@ impl fmt::Display for Path {
     }
 }
 
-/// Why a value does not fit a type.
+/// Why a value does not match a type.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// Where.
+    /// The path.
     pub(crate) path: Path,
-    /// What is wrong.
+    /// The error.
     pub(crate) error: Error,
 }
 
@@ -90,15 +90,15 @@ impl fmt::Display for Fault {
 /// Reads a value into a type.
 ///
 /// # Errors
-/// When it does not fit: the field, and what is wrong.
+/// The value does not match: the field and the fault.
 pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result<T, Fault> {
     read_noting(value, None)
 }
 
-/// The same; the fields that the type does not have are added to `unknown`.
+/// Reads a value into a type, and adds fields that the type does not have to `unknown`.
 ///
 /// # Errors
-/// When it does not fit: the field, and what is wrong.
+/// The value does not match: the field and the fault.
 pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     value: &'de Value,
     unknown: Option<&mut Vec<Path>>,
@@ -122,21 +122,21 @@ pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     })
 }
 
-/// What is found on the way.
+/// The faults and unknown fields found so far.
 struct Notes {
     fault: RefCell<Option<Path>>,
-    /// Where it is asked for: there can be as many as the value has members.
+    /// The unknown fields, if requested: there can be as many as the value has members.
     unknown: Option<RefCell<Vec<Path>>>,
 }
 
 impl Notes {
-    /// Those around the place see the same fault, later.
+    /// The enclosing values report the same fault later.
     fn fault(&self, place: &Location<'_>) {
         self.fault.borrow_mut().get_or_insert_with(|| place.path());
     }
 }
 
-/// Where a value stands.
+/// The location of a value.
 enum Location<'p> {
     Root,
     Member(&'p Self, &'p str),
@@ -164,7 +164,8 @@ impl Location<'_> {
     }
 }
 
-/// A value that is read. It keeps account of places itself: a wrapper that does so is compiled once more for every type.
+/// The deserializer of a value. It tracks locations itself, because a generic wrapper would be compiled again for every
+/// type.
 #[derive(Clone, Copy)]
 struct Given<'de, 'p> {
     value: &'de Value,
@@ -172,7 +173,7 @@ struct Given<'de, 'p> {
     notes: &'p Notes,
 }
 
-/// The whole number that is written as one with a fraction, of those that double precision holds to the unit.
+/// The integer that is written with a fraction, if double precision represents it exactly.
 #[expect(clippy::cast_possible_truncation, reason = "bounded, and without a fraction")]
 fn whole(number: &serde_json::Number) -> Option<i64> {
     let number = number.as_f64()?;
@@ -282,7 +283,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
 struct Members<'de, 'p> {
     mapping: Given<'de, 'p>,
     rest: Option<serde_json::map::Iter<'de>>,
-    /// Of the key that was asked for last.
+    /// The value of the last key.
     value: Option<(&'de str, &'de Value)>,
 }
 
@@ -325,7 +326,7 @@ impl<'de> Deserializer<'de> for Given<'de, '_> {
         match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
-            // A number with a fraction of zero is a whole number, also for fields that take a number or a string.
+            // A number with a fraction of zero is an integer, also for fields of type number or string.
             Value::Number(number) if number.is_f64() && whole(number).is_some() => self.whole_number(visitor),
             Value::Number(number) => number.deserialize_any(visitor),
             Value::String(text) => visitor.visit_borrowed_str(text),
@@ -415,7 +416,7 @@ impl<'de> Deserializer<'de> for Given<'de, '_> {
     }
 }
 
-/// Whether a text is a quantity of Kubernetes, blanks around it aside.
+/// Whether a text is a quantity of Kubernetes, with optional blanks around it.
 pub(crate) fn is_quantity(text: &str) -> bool {
     const SUFFIXES: [&str; 16] = [
         "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",

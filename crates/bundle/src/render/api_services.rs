@@ -1,4 +1,4 @@
-//! Aggregated APIs: their registration, and what a server of one may ask the API server.
+//! Aggregated APIs: their registration, and the rights of their servers.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use crate::bundle::Bundle;
 use crate::csv::ApiDescription;
 use crate::names::{join_name, service_name};
 
-/// How much an API's group counts when several have the same resource: as much as OLM classic says.
+/// The priority of an API's group when several have the same resource; the value of OLM classic.
 const GROUP_PRIORITY: i64 = 2000;
-/// How much an API's version counts in its group.
+/// The priority of an API's version in its group.
 const VERSION_PRIORITY: i64 = 15;
-/// The namespace of the role that lets servers read how clients are authenticated.
+/// The namespace of the role that lets servers read the configuration of client authentication.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -55,7 +55,7 @@ pub(super) fn registrations(bundle: &Bundle, options: &Options) -> Vec<Value> {
         .collect()
 }
 
-/// For each deployment that serves an API, the bindings that let it authenticate and authorise its clients.
+/// For each deployment that serves an API, the bindings that let it authenticate and authorize its clients.
 #[must_use]
 pub(super) fn bindings(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let deployments = bundle.csv.deployments().iter();

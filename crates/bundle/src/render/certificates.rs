@@ -32,7 +32,7 @@ impl fmt::Display for CertificateProvider {
     }
 }
 
-/// A text names no certificate provider.
+/// The text is not the name of a certificate provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown certificate provider {0:?} (known are cert-manager, openshift-service-ca, self-signed)")]
 pub struct UnknownProvider(String);
@@ -47,7 +47,7 @@ impl FromStr for CertificateProvider {
     }
 }
 
-/// The longest common name that cert-manager takes, in bytes. A certificate needs none beside its DNS names.
+/// The longest common name that cert-manager accepts, in bytes. A certificate with DNS names needs none.
 const MAX_COMMON_NAME: usize = 64;
 /// The volume from which webhooks read their certificate, and where it is mounted.
 pub const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
@@ -71,7 +71,7 @@ fn annotate(object: &mut Value, key: &str, value: String) {
     }
 }
 
-/// Has the provider write its certificate authority into a webhook configuration or custom resource definition.
+/// Lets the provider write its certificate authority into a webhook configuration or custom resource definition.
 pub(super) fn inject_authority(
     provider: CertificateProvider,
     object: &mut Value,
@@ -97,7 +97,7 @@ pub(super) fn inject_authority(
     }
 }
 
-/// Has the provider make a certificate for a Service.
+/// Lets the provider create a certificate for a Service.
 pub(super) fn annotate_service(provider: CertificateProvider, service: &mut Value, deployment: &str) {
     match provider {
         CertificateProvider::CertManager => {}
@@ -118,8 +118,8 @@ pub(super) fn annotate_service(provider: CertificateProvider, service: &mut Valu
     }
 }
 
-/// Puts the certificate's Secret into a pod that serves webhooks or aggregated APIs, and mounts it into the containers in
-/// these lists, in place of whatever the bundle put there.
+/// Adds the certificate's Secret to a pod that serves webhooks or aggregated APIs, and mounts it into the containers in
+/// these lists. It replaces volumes and mounts of the bundle at the same places.
 pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str, lists: &[&str]) {
     let replaced = replaced_volumes(pod, lists);
     let secret = certificate_name(deployment);
@@ -145,7 +145,7 @@ pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str,
             }
         }
     }
-    // A mount of a volume that is gone would make the pod invalid. At the paths of certificates there are certificates.
+    // A mount of a removed volume would make the pod invalid. The mounts of certificates are added again.
     let kept = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0];
     let gone: Vec<String> = replaced
         .into_iter()
@@ -172,7 +172,7 @@ fn named_one_of(value: &Value, names: &[String]) -> bool {
     names.iter().any(|candidate| candidate == name)
 }
 
-/// The two volumes by name, and every volume that a container in these lists mounts where one of the two belongs.
+/// The names of the two volumes, and of every volume that a container in these lists mounts at one of their paths.
 fn replaced_volumes(pod: &Map<String, Value>, lists: &[&str]) -> Vec<String> {
     let text = |mount: &Value, field: &str| {
         mount
@@ -206,7 +206,8 @@ fn secret_volume(name: &str, secret: &str, [certificate, key]: [&str; 2]) -> Val
     })
 }
 
-/// The provider's own objects: for cert-manager an Issuer and a Certificate for each deployment that the API server calls.
+/// The objects of the provider: for cert-manager an Issuer and a Certificate for each deployment that the API server
+/// calls.
 #[must_use]
 pub fn objects(bundle: &Bundle, options: &Options) -> Vec<Value> {
     match options.certificates {

@@ -13,20 +13,20 @@ use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::names::service_name;
 use crate::object::object_name;
 
-/// A custom resource definition cannot be converted by a webhook.
+/// Why the conversion webhook of a custom resource definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
     /// Several webhooks claim it.
     #[error("custom resource definition '{}' is referenced by multiple conversion webhook definitions", escape(.0))]
     Ambiguous(String),
-    /// It keeps unknown fields, which the API server does not let webhooks convert.
+    /// It keeps unknown fields, which excludes conversion webhooks.
     #[error(
         "custom resource definition '{}' must have .spec.preserveUnknownFields set to false to let API Server call \
          webhook to do the conversion",
         escape(.0)
     )]
     PreservesUnknownFields(String),
-    /// Its conversion webhook has a URL. The server behind a URL may be any, and it reads and changes all custom resources.
+    /// Its conversion webhook has a URL. Any server could be behind it, and would read and change all custom resources.
     #[error(
         "custom resource definition '{}' has a conversion webhook at a URL: only a Service in the install namespace may convert \
          custom resources, as a ConversionWebhook in spec.webhookdefinitions of the ClusterServiceVersion names it",
@@ -35,10 +35,10 @@ pub enum ConversionError {
     Url(String),
 }
 
-/// The bundle's custom resource definitions, with the conversion webhooks of the bundle in them.
+/// The bundle's custom resource definitions with the bundle's conversion webhooks.
 ///
 /// # Errors
-/// When the conversion that the bundle describes is impossible.
+/// The conversion of a definition is invalid.
 pub fn custom_resource_definitions(
     bundle: &Bundle,
     options: &Options,
@@ -76,8 +76,8 @@ pub fn custom_resource_definitions(
     bundle.definitions.iter().map(convert).collect()
 }
 
-/// Has a conversion webhook that the definition itself names be a Service of the install namespace, wherever its author
-/// had it; false when it is at a URL.
+/// Moves the Service of a definition's own conversion webhook to the install namespace; returns false if the webhook
+/// has a URL.
 fn keeps_at_home(definition: &mut Value, install_namespace: &str) -> bool {
     for path in [
         "/spec/conversion/webhook/clientConfig",

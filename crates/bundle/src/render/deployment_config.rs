@@ -1,6 +1,6 @@
-//! What a user changes about the operator's Deployments: `spec.config.inline.deploymentConfig`.
+//! The user's changes to the operator's Deployments: `spec.config.inline.deploymentConfig`.
 //!
-//! It applies to every Deployment of the bundle and, where it concerns containers, to all of its containers.
+//! They apply to every Deployment of the bundle and to all of its containers.
 
 use k8s_openapi::api::core::v1::{
     Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount,
@@ -11,7 +11,7 @@ use super::manifests::child;
 use super::manifests::containers_mut;
 use crate::reader::{Misfit, Path, drop_unknown, misfits_of};
 
-/// The part of an affinity that may be replaced by itself.
+/// The parts of an affinity, each of which can be replaced separately.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
 
 /// A checked `deploymentConfig`.
@@ -21,12 +21,12 @@ pub struct DeploymentConfig {
     ignored: Vec<String>,
 }
 
-/// A `deploymentConfig` has fields of wrong types, or quantities that are none.
+/// A `deploymentConfig` has fields of wrong types or invalid quantities.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failed to unmarshal deploymentConfig: {0}")]
 pub struct DeploymentConfigError(String);
 
-/// The fields with the types of Kubernetes that they are read into.
+/// The fields with their types of Kubernetes.
 type Typed = (&'static str, fn(&Value) -> Vec<Misfit>, fn(&mut Value));
 const TYPED: [Typed; 7] = [
     ("env", misfits_of::<Vec<EnvVar>>, drop_unknown::<Vec<EnvVar>>),
@@ -55,11 +55,11 @@ const TYPED: [Typed; 7] = [
 ];
 
 impl DeploymentConfig {
-    /// Reads a `deploymentConfig`; null is none. What the types of Kubernetes have no field for is left out, as the
-    /// reference does; [`DeploymentConfig::ignored`] names it.
+    /// Reads a `deploymentConfig`; `None` for null. Fields that the types of Kubernetes do not have are dropped, as in
+    /// the reference implementation; [`DeploymentConfig::ignored`] lists them.
     ///
     /// # Errors
-    /// Names every field with a value that it cannot have.
+    /// Lists every field with an invalid value.
     pub fn new(value: &Value) -> Result<Option<Self>, DeploymentConfigError> {
         let mut fields = match value {
             Value::Null => return Ok(None),
@@ -103,7 +103,7 @@ impl DeploymentConfig {
         }
     }
 
-    /// The fields that were left out, since Kubernetes has none of these names: `env[0].valeu`.
+    /// The dropped fields, which Kubernetes does not have: `env[0].valeu`.
     #[must_use]
     pub fn ignored(&self) -> &[String] {
         &self.ignored
@@ -123,7 +123,7 @@ impl DeploymentConfig {
             .unwrap_or_default()
     }
 
-    /// Changes a Deployment and the containers in these lists accordingly.
+    /// Applies the changes to a Deployment and to the containers in these lists.
     pub(super) fn apply(&self, deployment: &mut Value, lists: &[&str]) {
         self.annotate(deployment);
         let Some(template) = deployment.pointer_mut("/spec/template") else {
@@ -180,14 +180,14 @@ impl DeploymentConfig {
     }
 }
 
-/// How entries find their predecessors in a list.
+/// How entries replace those of the bundle in a list.
 #[derive(Clone, Copy)]
 enum Merge {
-    /// The first entry of the same name is replaced.
+    /// Replaces the first entry with the same name.
     ByName,
-    /// The last entry of the same name is replaced.
+    /// Replaces the last entry with the same name.
     ByLastName,
-    /// An equal entry is enough; others are appended.
+    /// Skips equal entries and appends others.
     Distinct,
 }
 
@@ -200,7 +200,7 @@ fn merge(owner: &mut Map<String, Value>, field: &str, additions: &[Value], how: 
         *entry = json!([]);
     }
     let Some(list) = entry.as_array_mut() else { return };
-    // Only what the bundle brought is replaced, and once only: never an entry that the user has just given.
+    // Only an entry of the bundle is replaced, and only once, never one of the user.
     let brought = list.len();
     let mut given = std::collections::BTreeSet::new();
     for addition in additions {
@@ -254,7 +254,7 @@ fn set_affinity(pod: &mut Map<String, Value>, wanted: &Map<String, Value>) {
     }
 }
 
-/// Whether a value holds nothing but empty mappings, empty lists and nulls.
+/// Whether a value consists of empty mappings, empty lists and nulls.
 fn says_nothing(value: &Value) -> bool {
     let mut open = vec![value];
     while let Some(value) = open.pop() {

@@ -13,9 +13,9 @@ use crate::bundle::Bundle;
 use crate::csv::StrategyDeployment;
 use crate::reader::drop_unknown;
 
-/// The annotation that tells an operator which namespaces to watch.
+/// The annotation with the namespaces that the operator watches.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
-/// The annotation that tells an operator where it runs.
+/// The annotation with the namespace of the operator.
 const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
 
 /// The lists of containers in a pod.
@@ -37,8 +37,8 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
     {
         metadata.insert("labels".to_owned(), json!(strategy.labels));
     }
-    // Content that is taken over from the reference stays as that made it, which leaves init containers out; its operator
-    // gets no condition either.
+    // Content that is taken over from the reference implementation stays the same, so init containers are left out; its
+    // operator gets no condition either.
     let lists: &[&str] = match options.operator_condition {
         Some(_) => &CONTAINERS,
         None => &["containers"],
@@ -88,7 +88,8 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
     deployment
 }
 
-/// Leaves out all but the last of the entries of one name, which is the one that counts: server-side apply takes no two.
+/// Removes all but the last entry with the same name, which is the one that counts: server-side apply rejects
+/// duplicates.
 fn keep_last_of_each_name(owner: &mut Map<String, Value>, list: &str) {
     let Some(entries) = owner.get_mut(list).and_then(Value::as_array_mut) else {
         return;
@@ -109,8 +110,8 @@ fn keep_last_of_each_name(owner: &mut Map<String, Value>, list: &str) {
     });
 }
 
-/// The annotations of the ClusterServiceVersion, over them those of the template, over them the two that say where
-/// the operator runs and what it watches.
+/// The annotations of the ClusterServiceVersion, overridden by those of the template, and by the operator's namespace
+/// and watched namespaces.
 fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
     let Some(metadata) = child(template, "metadata") else {
         return;
@@ -134,7 +135,7 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
 }
 
-/// The environment variable with the name of the operator's OperatorCondition.
+/// Adds the environment variable with the name of the operator's OperatorCondition.
 fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
     for container in containers_mut(pod, "containers") {
         let environment = container.entry("env").or_insert_with(|| json!([]));
@@ -148,7 +149,7 @@ fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// Removes fields that are null, which for a pod means the same as leaving them out.
+/// Removes null fields, which in a pod are the same as absent ones.
 fn drop_nulls(pod: &mut Map<String, Value>) {
     pod.retain(|_, value| !value.is_null());
     let mut open: Vec<&mut Value> = pod.values_mut().collect();
@@ -164,8 +165,8 @@ fn drop_nulls(pod: &mut Map<String, Value>) {
     }
 }
 
-/// Writes the empty resource requirements that every container has in the reference's objects, so that the objects
-/// of a cluster that moves over stay the same to the byte.
+/// Adds the empty resource requirements that every container of the reference implementation has, so that objects of a
+/// cluster that moves over do not change.
 fn complete_containers(pod: &mut Map<String, Value>) {
     for list in CONTAINERS {
         for container in containers_mut(pod, list) {

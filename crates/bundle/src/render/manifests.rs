@@ -1,4 +1,4 @@
-//! Additional objects of a bundle, and which kinds they may be of.
+//! Additional objects of a bundle, and their supported kinds.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::{Options, RenderError};
 use crate::bundle::Bundle;
 use crate::object::{Scope, object_name, scope};
 
-/// The additional objects, namespaced ones in the install namespace whatever namespace they name.
+/// The additional objects. Namespaced ones move to the install namespace, whatever namespace they have.
 ///
 /// # Errors
 /// When an object is of a kind that is not supported.
@@ -33,7 +33,7 @@ pub fn additional(bundle: &Bundle, options: &Options) -> Result<Vec<Value>, Rend
         .collect()
 }
 
-/// Drops the null creation time that generated manifests carry.
+/// Removes the null creation time of generated manifests.
 pub(super) fn without_noise(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
         && metadata.get("creationTimestamp") == Some(&Value::Null)
@@ -43,7 +43,7 @@ pub(super) fn without_noise(mut object: Value) -> Value {
     object
 }
 
-/// The object in a field, created when it is missing; `None` when `value` is no object.
+/// The object in a field, created if absent; `None` if `value` is not an object.
 pub(super) fn child<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(field).or_insert(Value::Null);
     if !entry.is_object() {

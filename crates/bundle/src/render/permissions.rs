@@ -11,10 +11,10 @@ use crate::names::permission_name;
 
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
-/// The account every namespace has.
+/// The account that every namespace has.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// A ServiceAccount for each account that permissions name, except the one every namespace has.
+/// A ServiceAccount for each account in the permissions, except `default`.
 #[must_use]
 pub fn service_accounts(bundle: &Bundle, options: &Options) -> Vec<Value> {
     let install = &bundle.csv.spec.install.spec;
@@ -37,7 +37,7 @@ pub fn service_accounts(bundle: &Bundle, options: &Options) -> Vec<Value> {
         .collect()
 }
 
-/// A Role and a RoleBinding for each permission in each target namespace; none when all namespaces are watched.
+/// A Role and a RoleBinding for each permission in each target namespace; empty when all namespaces are watched.
 #[must_use]
 pub fn roles(bundle: &Bundle, options: &Options) -> Vec<Value> {
     if options.targets.is_all() {
@@ -62,7 +62,7 @@ pub fn roles(bundle: &Bundle, options: &Options) -> Vec<Value> {
     objects
 }
 
-/// A ClusterRole and a ClusterRoleBinding for each cluster permission and, when all namespaces are watched, for each
+/// A ClusterRole and a ClusterRoleBinding for each cluster permission. When all namespaces are watched, also for each
 /// permission, together with the right to watch namespaces.
 #[must_use]
 pub fn cluster_roles(bundle: &Bundle, options: &Options) -> Vec<Value> {

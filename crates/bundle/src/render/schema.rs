@@ -1,8 +1,8 @@
-//! What a schema of a custom resource definition may say.
+//! The keywords of a custom resource definition's schema.
 
 use serde_json::{Map, Value};
 
-/// The keywords that the API server knows, besides its own, which begin with [`OWN`].
+/// The keywords of the API server besides Kubernetes' own, which begin with [`OWN`].
 const KEYWORDS: [&str; 37] = [
     "$ref",
     "$schema",
@@ -42,9 +42,9 @@ const KEYWORDS: [&str; 37] = [
     "type",
     "uniqueItems",
 ];
-/// The beginning of Kubernetes' own keywords.
+/// The prefix of Kubernetes' own keywords.
 const OWN: &str = "x-kubernetes-";
-/// Fields that definitions had before `apiextensions.k8s.io/v1`.
+/// Fields of definitions before `apiextensions.k8s.io/v1`.
 const FORMER: [&str; 4] = [
     "additionalPrinterColumns",
     "subresources",
@@ -52,8 +52,8 @@ const FORMER: [&str; 4] = [
     "version",
 ];
 
-/// Leaves out of the specification of a definition what `apiextensions.k8s.io/v1` has no field for: the reference decodes
-/// it into its own types, and the API server takes no such field in a server-side apply.
+/// Removes fields that `apiextensions.k8s.io/v1` does not have from a definition's specification: the reference
+/// implementation drops them when it decodes the object, and the API server rejects them in a server-side apply.
 pub(super) fn drop_unknown(spec: &mut Map<String, Value>) {
     for field in FORMER {
         spec.shift_remove(field);
@@ -100,7 +100,7 @@ mod tests {
             }
             json!({
                 "type": "object",
-                // A property may have any name, and a default any content.
+                // A property may have any name, and a default any value.
                 "properties": {"readOnly": inner, "list": {"items": inner, "default": [{"readOnly": true}]}},
                 "additionalProperties": inner, "allOf": [inner], "not": inner,
                 "enum": [{"readOnly": 1}],

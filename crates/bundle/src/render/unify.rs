@@ -1,7 +1,7 @@
-//! Makes one object of two that have the same name.
+//! Merges two objects with the same name.
 //!
-//! Bundles do bring the ServiceAccount or Service that is generated for them too. Applying both would let the second undo
-//! the first.
+//! Some bundles contain the ServiceAccount or Service that is also generated for them. Applying both would let the
+//! second undo the first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::RenderError;
 use crate::object::object_name;
 
-/// Where an object comes from.
+/// The origin of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Made from the ClusterServiceVersion.
+    /// Generated from the ClusterServiceVersion.
     Generated,
     /// A manifest of the bundle.
     Brought,
 }
 
-/// The objects in their order, each once. What is generated is laid over what the bundle brings.
+/// The objects in order, each once. Generated objects override those of the bundle.
 pub(super) fn unify<const N: usize>(groups: [(Origin, Vec<Value>); N]) -> Result<Vec<Value>, RenderError> {
     let mut objects: Vec<(Origin, Value)> = Vec::new();
     let mut places: BTreeMap<[String; 4], usize> = BTreeMap::new();
@@ -58,7 +58,7 @@ pub(super) fn unify<const N: usize>(groups: [(Origin, Vec<Value>); N]) -> Result
     Ok(objects.into_iter().map(|(_, object)| object).collect())
 }
 
-/// Group, kind, namespace and name: what an object is, whatever its version.
+/// Group, kind, namespace and name: the identity of an object without its version.
 fn key(object: &Value) -> [String; 4] {
     let text = |pointer: &str| {
         object
@@ -76,8 +76,8 @@ fn key(object: &Value) -> [String; 4] {
     .map(str::to_owned)
 }
 
-/// Sets the fields of `upper` in `lower`: labels and annotations one by one, everything else below `metadata` and
-/// `spec` field by field.
+/// Sets the fields of `upper` in `lower`: labels and annotations one by one, all others below `metadata` and `spec` by
+/// field.
 fn overlay(lower: &mut Value, upper: Value) {
     let (Value::Object(lower), Value::Object(upper)) = (lower, upper) else {
         return;

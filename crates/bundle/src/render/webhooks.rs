@@ -48,7 +48,7 @@ fn configurations(bundle: &Bundle, options: &Options, wanted: WebhookKind, kind:
 }
 
 fn configuration(webhook: &WebhookDefinition, options: &Options, wanted: WebhookKind, kind: &str) -> Value {
-    // Names were prefixes once, to which the API server added a random part.
+    // The name is historically a prefix, to which the API server added a random part.
     let name = webhook
         .generate_name
         .strip_suffix('-')
@@ -101,7 +101,7 @@ fn configuration(webhook: &WebhookDefinition, options: &Options, wanted: Webhook
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        // The kind has no namespaces. The reference writes one nevertheless; the API server ignores it.
+        // The kind is cluster-scoped. The reference implementation writes a namespace, which the API server ignores.
         "metadata": {"name": name, "namespace": options.install_namespace},
         "webhooks": [entry],
     });
@@ -156,7 +156,7 @@ enum TargetPort {
 }
 
 impl TargetPort {
-    /// The port as written, or the Service's where the bundle names none.
+    /// The port as written, or that of the Service if absent.
     fn new(written: Option<&Value>, service_port: i32) -> Self {
         match written {
             Some(Value::String(name)) if !name.is_empty() => Self::Name(name.clone()),
@@ -175,7 +175,7 @@ impl TargetPort {
     }
 }
 
-/// Where the Service that the bundle itself brings under the name of the one that is made leads to from a port.
+/// The target port of the bundle's own Service with the generated name.
 fn brought<'a>(bundle: &'a Bundle, deployment: &str, port: i32) -> Option<&'a Value> {
     let name = service_name(deployment);
     let is_it = |object: &&Value| {

@@ -1,4 +1,4 @@
-//! What is refused, and why.
+//! Refusals and their reasons.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

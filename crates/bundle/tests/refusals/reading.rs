@@ -51,7 +51,8 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
         "  version: one\n",
         "spec.version: \"one\" is no version, such as 1.2.3",
     );
-    // As lenient as the reference: null is nothing, a version may be short, a whole number has a fraction of zero.
+    // As lenient as the reference implementation: null is absent, a version may be short, an integer may have a
+    // fraction of zero.
     for line in [
         "skips: null",
         "nativeAPIs: [null]",
@@ -101,14 +102,14 @@ fn metadata_are_read_as_the_reference_reads_them() {
             "properties: [null, {type: a, value: 1}]",
             r#"[{"type":"","value":null},{"type":"a","value":1}]"#,
         ),
-        // The reference writes that, too.
+        // The reference implementation writes that, too.
         ("properties: []", "null"),
         ("---", "null"),
         ("", ""),
     ] {
         assert_eq!(of_file(content), expected, "{content}");
     }
-    // What the annotation says stays to the letter, unless there is more to say.
+    // The annotation stays byte for byte, unless there are more properties.
     let said = r#" [ {"value": {"b": 1, "a": 2}, "TYPE": "x", "more": 1} ] "#;
     let annotated = with(
         fixture("kettle"),
@@ -146,7 +147,7 @@ fn dependencies_are_read_however_they_are_written() {
     );
 }
 
-/// What a catalog would show of the bundle, from the bundle alone.
+/// The properties that a catalog would have, from the bundle alone.
 #[test]
 fn all_properties_include_provided_and_required_apis() {
     let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\

@@ -1,4 +1,4 @@
-//! What a bundle needs and an installation lacks.
+//! Features that an installation does not support.
 
 use super::*;
 

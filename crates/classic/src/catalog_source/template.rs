@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use olm_fbc::check::image_reference;
 use serde_json::{Value, json};
 
-use crate::cluster::{items, object_at};
+use crate::cluster::{items, object_at, text};
 use crate::names;
 
 const RESOLVED: &str = "TemplatesHaveResolved";
@@ -30,9 +30,14 @@ pub fn with_image(source: &Value, server_version: &str, now: Timestamp) -> Value
             ("False", "UnableToResolve")
         };
         for (kind, message) in [(RESOLVED, filled.message()), (IMAGE, filled.image.clone())] {
+            // The time moves with the status only.
+            let mut before = items(source, "/status/conditions");
+            let same = before.find(|before| before["type"] == kind && before["status"] == status);
+            let since = same.map(|same| text(same, "/lastTransitionTime").to_owned());
+            let since = since.filter(|since| !since.is_empty());
             conditions.push(json!({
                 "type": kind, "status": status, "reason": reason, "message": message,
-                "lastTransitionTime": format!("{now:.0}"),
+                "lastTransitionTime": since.unwrap_or_else(|| format!("{now:.0}")),
             }));
         }
         if let (true, Some(spec)) = (is_good, object_at(&mut object, &["spec"])) {
@@ -75,8 +80,8 @@ impl Filled {
 }
 
 fn fill(template: &str, server_version: &str) -> Filled {
-    let text = server_version.trim_start_matches('v');
-    let version = semver::Version::parse(text).ok();
+    let version = server_version.trim_start_matches('v');
+    let version = semver::Version::parse(version).ok();
     let values = [
         (
             "{kube_major_version}",
@@ -110,5 +115,28 @@ fn fill(template: &str, server_version: &str) -> Filled {
         image,
         missing,
         is_malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_that_gives_the_same_image_changes_nothing() {
+        let source = json!({
+            "metadata": {"annotations": {names::IMAGE_TEMPLATE_ANNOTATION: "r.example/c:v{kube_minor_version}"}},
+            "spec": {"sourceType": "grpc"},
+        });
+        let first = with_image(&source, "v1.36.2", Timestamp::UNIX_EPOCH);
+        assert_eq!(first["spec"]["image"], "r.example/c:v36");
+        let later = Timestamp::from_second(3600).unwrap();
+        assert_eq!(with_image(&first, "v1.36.2", later), first);
+        let failed = with_image(&first, "", later);
+        let condition = &failed["status"]["conditions"][0];
+        assert_eq!(
+            (&condition["status"], &condition["lastTransitionTime"]),
+            (&json!("False"), &json!("1970-01-01T01:00:00Z"))
+        );
     }
 }

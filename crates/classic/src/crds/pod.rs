@@ -1,7 +1,8 @@
-//! The specification of a Deployment with its Pods, as Kubernetes 1.36 defines it. It has no descriptions: those of Kubernetes
-//! would fill most of the definition.
+//! The specification of a Deployment with its Pods, as Kubernetes 1.36 defines it. It has no descriptions: those of
+//! Kubernetes would fill most of the definition.
 //!
-//! Objects of operators keep their fields only as far as the schema has them. A test compares it with that of the API server.
+//! Objects of operators keep their fields only as far as the schema has them. A test compares it with that of the API
+//! server.
 
 pub(crate) mod container;
 pub(crate) mod environment;

@@ -124,6 +124,16 @@ pub fn evaluate(csv: &ClusterServiceVersion, facts: &Facts<'_>) -> Result<Requir
     Ok(Requirements { met, rows })
 }
 
+/// Whether the accounts of a ClusterServiceVersion have the rights of its namespaced permissions in the namespace `scope`; in
+/// the whole cluster where it is empty.
+pub fn is_permitted(csv: &ClusterServiceVersion, scope: &str, cluster: &Cluster) -> bool {
+    csv.spec.install.spec.permissions.iter().all(|entry| {
+        let account = &entry.service_account_name;
+        let grants = grants::Grants::of(&csv.metadata.namespace, account, scope, cluster);
+        entry.rules.iter().all(|rule| grants.satisfy(rule))
+    })
+}
+
 impl Requirement {
     /// A requirement that is met until something else is found.
     fn new(group: &str, version: &str, kind: &str, name: &str) -> Self {

@@ -181,6 +181,24 @@ pub fn provided_by(csv: &ClusterServiceVersion) -> Result<ApiSet, DefinitionName
     Ok(apis)
 }
 
+/// The APIs that a ClusterServiceVersion requires of others.
+pub fn required_by(csv: &ClusterServiceVersion) -> BTreeSet<ApiKey> {
+    let definitions = csv.spec.custom_resource_definitions.required.iter();
+    let definitions = definitions.map(|api| {
+        let (plural, group) = api.name.split_once('.').unwrap_or_default();
+        (plural, group, api)
+    });
+    let services = csv.spec.api_service_definitions.required.iter();
+    let services = services.map(|api| (api.name.as_str(), api.group.as_str(), api));
+    let keys = definitions.chain(services).map(|(plural, group, api)| ApiKey {
+        group: group.to_owned(),
+        version: api.version.clone(),
+        kind: api.kind.clone(),
+        plural: plural.to_owned(),
+    });
+    keys.collect()
+}
+
 /// The plural and the group in the name of a CustomResourceDefinition.
 pub(super) fn plural_and_group(name: &str) -> Result<(&str, &str), DefinitionNameError> {
     name.split_once('.')

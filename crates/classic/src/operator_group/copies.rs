@@ -1,8 +1,11 @@
 //! The copies of a member in the namespaces that its OperatorGroup selects.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{object_at, text};
+use super::OperatorGroup;
+use crate::cluster::{Cluster, object_at, text};
 use crate::csv::{COPIED, ClusterServiceVersion};
 use crate::{hash, names, wire};
 
@@ -21,6 +24,69 @@ const UNCOPIABLE: &[&str] = &[
     "TooManyOperatorGroups",
     "UnsupportedOperatorGroup",
 ];
+
+/// Where copies belong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    /// In these namespaces and no others.
+    These(BTreeSet<String>),
+    /// Where they are; nothing is known yet.
+    Kept,
+}
+
+/// Whether operators for all namespaces are copied.
+#[derive(Debug, Clone, Copy)]
+pub enum Switch<'a> {
+    /// They are.
+    On,
+    /// They are in these namespaces only.
+    Off(&'a BTreeSet<String>),
+}
+
+/// The namespaces that have a copy of a ClusterServiceVersion.
+pub fn places(csv: &ClusterServiceVersion, cluster: &Cluster, switch: Switch<'_>) -> Places {
+    const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
+    if csv.metadata.deletion_timestamp.is_some() || csv.status.reason == CONFLICT {
+        return Places::These(BTreeSet::new());
+    }
+    let own = csv.metadata.namespace.as_str();
+    let mut groups = cluster.in_namespace(names::OPERATOR_GROUP_KIND, own);
+    let (Some(group), None) = (groups.next(), groups.next()) else {
+        return Places::Kept;
+    };
+    let Ok(group) = OperatorGroup::read(group) else {
+        return Places::Kept;
+    };
+    if is_uncopiable(csv) || !is_annotated(csv, &group) {
+        return Places::Kept;
+    }
+    let is_global = group.namespaces() == [""];
+    let is_wanted = |name: &str| match switch {
+        Switch::Off(protected) if is_global => protected.contains(name),
+        _ => is_global || group.namespaces().iter().any(|selected| selected == name),
+    };
+    let living = cluster
+        .of_kind("Namespace")
+        .filter(|namespace| text(namespace, "/metadata/deletionTimestamp").is_empty())
+        .map(|namespace| text(namespace, "/metadata/name"));
+    let wanted = living.filter(|name| *name != own && is_wanted(name));
+    Places::These(wanted.map(str::to_owned).collect())
+}
+
+/// Whether a member has the annotations of its OperatorGroup.
+pub fn is_annotated(csv: &ClusterServiceVersion, group: &OperatorGroup) -> bool {
+    let wanted = [
+        (
+            names::OPERATOR_NAMESPACE_ANNOTATION,
+            group.metadata.namespace.clone(),
+        ),
+        (names::OPERATOR_GROUP_ANNOTATION, group.metadata.name.clone()),
+        (names::TARGET_NAMESPACES_ANNOTATION, group.targets_annotation()),
+    ];
+    wanted
+        .iter()
+        .all(|(key, value)| csv.metadata.annotations.get(*key) == Some(value))
+}
 
 /// The copy of a ClusterServiceVersion, for any namespace.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,13 +127,22 @@ pub fn copy_of(original: &Value) -> Copy {
         let message = format!("The operator is running in {namespace} but is managing this namespace");
         status.insert("message".to_owned(), message.into());
     }
-    let content = json!({"metadata": object.get("metadata"), "spec": object.get("spec")});
-    let status = object.get("status").unwrap_or(&Value::Null);
+    let [content_hash, status_hash] = hashes(&object);
     Copy {
-        content_hash: object_hash(&content, shapes::COPY),
-        status_hash: object_hash(status, shapes::STATUS),
         object,
+        content_hash,
+        status_hash,
     }
+}
+
+/// The hashes of a copy as it is on the wire: of its content and of its status.
+pub fn hashes(copy: &Value) -> [String; 2] {
+    let content = json!({"metadata": copy.get("metadata"), "spec": copy.get("spec")});
+    let status = copy.get("status").unwrap_or(&Value::Null);
+    [
+        object_hash(&content, shapes::COPY),
+        object_hash(status, shapes::STATUS),
+    ]
 }
 
 fn kept(object: &Value, pointer: &str, keep: impl Fn(&str) -> bool) -> Map<String, Value> {
@@ -124,6 +199,48 @@ mod tests {
                 "reason": "Copied",
                 "message": "The operator is running in n but is managing this namespace",
             })
+        );
+    }
+
+    #[test]
+    fn copies_are_where_the_group_selects() {
+        let member = |reason: &str, targets: &str| {
+            let csv = json!({
+                "metadata": {"name": "c", "namespace": "n", "annotations": {
+                    "olm.operatorGroup": "g", "olm.operatorNamespace": "n", "olm.targetNamespaces": targets,
+                }},
+                "status": {"phase": "Succeeded", "reason": reason},
+            });
+            ClusterServiceVersion::read(&csv).unwrap()
+        };
+        let cluster = |namespaces: &[&str]| -> Cluster {
+            let group = json!({
+                "kind": "OperatorGroup", "metadata": {"name": "g", "namespace": "n"}, "status": {"namespaces": namespaces},
+            });
+            let of_name = |name: &str| json!({"kind": "Namespace", "metadata": {"name": name}});
+            ["n", "x", "y"].map(of_name).into_iter().chain([group]).collect()
+        };
+        let these = |names: &[&str]| Places::These(names.iter().map(|name| (*name).to_owned()).collect());
+        let protected = BTreeSet::from(["y".to_owned()]);
+        let global = cluster(&[""]);
+        assert_eq!(places(&member("", ""), &global, Switch::On), these(&["x", "y"]));
+        assert_eq!(
+            places(&member("", ""), &global, Switch::Off(&protected)),
+            these(&["y"])
+        );
+        let some = cluster(&["n", "x", "z"]);
+        assert_eq!(
+            places(&member("", "n,x,z"), &some, Switch::Off(&protected)),
+            these(&["x"])
+        );
+        assert_eq!(places(&member("", "n"), &some, Switch::On), Places::Kept);
+        assert_eq!(
+            places(
+                &member("InterOperatorGroupOwnerConflict", ""),
+                &global,
+                Switch::On
+            ),
+            these(&[])
         );
     }
 

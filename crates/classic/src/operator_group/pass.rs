@@ -195,7 +195,7 @@ impl Pass<'_> {
         let providers = providers(members);
         let provided: ApiSet = providers.keys().cloned().collect();
         let all = provided.union(&recorded);
-        for role in group_roles(group, &all, &self.cluster.watched()) {
+        for role in group_roles(group, &all, self.cluster) {
             self.changes.put(role);
         }
         for csv in providers_of(self.cluster, &all) {

@@ -31,14 +31,13 @@ pub fn group_role_name(namespace: &str, name: &str, suffix: &str) -> String {
     format!("olm.og.{name}.{suffix}-{hash}")
 }
 
-/// The roles of an OperatorGroup that must be written, whole. `watched` is what a watch shows: a role of the same name
-/// without the label of OLM is replaced.
-pub fn group_roles(group: &OperatorGroup, apis: &ApiSet, watched: &Cluster) -> Vec<Value> {
-    let role = |(suffix, _)| group_role(group, apis, suffix, watched);
+/// The roles of an OperatorGroup that must be written, whole. A role of the same name without the label of OLM is replaced.
+pub fn group_roles(group: &OperatorGroup, apis: &ApiSet, cluster: &Cluster) -> Vec<Value> {
+    let role = |(suffix, _)| group_role(group, apis, suffix, cluster);
     LEVELS.into_iter().filter_map(role).collect()
 }
 
-fn group_role(group: &OperatorGroup, apis: &ApiSet, suffix: &str, watched: &Cluster) -> Option<Value> {
+fn group_role(group: &OperatorGroup, apis: &ApiSet, suffix: &str, cluster: &Cluster) -> Option<Value> {
     let name = group_role_name(&group.metadata.namespace, &group.metadata.name, suffix);
     let aggregation = aggregation_rule(apis, suffix);
     let owner = [
@@ -46,7 +45,7 @@ fn group_role(group: &OperatorGroup, apis: &ApiSet, suffix: &str, watched: &Clus
         (names::OWNER_NAMESPACE_LABEL, &group.metadata.namespace),
         (names::OWNER_KIND_LABEL, names::OPERATOR_GROUP_KIND),
     ];
-    let existing = watched.get(KIND, "", &name);
+    let existing = cluster.get_watched(KIND, "", &name);
     let mut role = existing.cloned().unwrap_or_else(|| {
         json!({
             "apiVersion": names::RBAC_API_VERSION,

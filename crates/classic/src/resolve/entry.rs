@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::text;
 use crate::csv::ClusterServiceVersion;
 use crate::names::PROPERTIES_ANNOTATION;
-use crate::operator_group::{ApiKey, provided_by};
+use crate::operator_group::{ApiKey, provided_by, required_by};
 use crate::properties::read_annotation;
 use crate::registry::{Api, BundleMessage, PackageMessage, TypedValue};
 
@@ -292,23 +292,6 @@ fn as_property(dependency: &TypedValue) -> Result<TypedValue, serde_json::Error>
         "olm.label" => property("olm.label.required", &json!({"label": text(&value, "/label")})),
         _ => dependency.clone(),
     })
-}
-
-fn required_by(csv: &ClusterServiceVersion) -> BTreeSet<ApiKey> {
-    let definitions = csv.spec.custom_resource_definitions.required.iter();
-    let definitions = definitions.map(|api| {
-        let (plural, group) = api.name.split_once('.').unwrap_or_default();
-        (plural, group, api)
-    });
-    let services = csv.spec.api_service_definitions.required.iter();
-    let services = services.map(|api| (api.name.as_str(), api.group.as_str(), api));
-    let keys = definitions.chain(services).map(|(plural, group, api)| ApiKey {
-        group: group.to_owned(),
-        version: api.version.clone(),
-        kind: api.kind.clone(),
-        plural: plural.to_owned(),
-    });
-    keys.collect()
 }
 
 /// The properties of a ClusterServiceVersion that does not write them down.

@@ -1,4 +1,4 @@
-//! Lists in place of watches, for accounts that may list and not watch.
+//! Periodic lists instead of watches, for accounts that may list and not watch.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use kube::core::{DynamicObject, PartialObjectMeta};
 
 use super::{Follow, ObjectName, Seen, newest};
 
-/// How often objects are listed.
+/// The interval between lists.
 pub const EVERY: Duration = Duration::from_mins(1);
-/// How many objects a request lists.
+/// The objects of a page.
 const PAGE: u32 = 500;
 
 impl Follow {
-    /// Lists now and then, for ever.
+    /// Lists periodically, for ever.
     pub(super) async fn poll(self, api: Api<PartialObjectMeta<DynamicObject>>) {
         let mut is_first = true;
         loop {
@@ -52,7 +52,7 @@ impl Follow {
         }
     }
 
-    /// Wakes those only whose objects changed since the list before.
+    /// Wakes the owners whose objects changed since the last list.
     fn listed_again(&self, objects: HashMap<ObjectName, Seen>, began: Instant) {
         let mut view = self.view.write();
         let changed = changed(&view.objects, &objects);
@@ -66,7 +66,7 @@ impl Follow {
     }
 }
 
-/// The owners of objects that came, went or changed.
+/// The owners of objects that were added, removed or changed.
 fn changed(before: &HashMap<ObjectName, Seen>, now: &HashMap<ObjectName, Seen>) -> BTreeSet<String> {
     let is_same = |a: &Seen, b: &Seen| a.uid == b.uid && a.resource_version == b.resource_version;
     let differs = |own: &HashMap<ObjectName, Seen>, other: &HashMap<ObjectName, Seen>| {

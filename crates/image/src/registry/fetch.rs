@@ -10,6 +10,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
 use super::error::{Missing, RegistryError};
+use super::referrers;
 use super::session::Session;
 use crate::digest::{Digest, Hasher};
 use crate::limits::Limits;
@@ -77,15 +78,7 @@ impl Wanted<'_> {
                 let digest = Digest::of(&bytes);
                 Ok((bytes, digest))
             }
-            Self::Referrers { digest, limit } => {
-                let what = format!("list of referrers of {digest}");
-                let url = session.url(&format!("referrers/{digest}"))?;
-                let accept = Session::accept(&[OCI_IMAGE_INDEX_MEDIA_TYPE]);
-                let response = session.send(Method::GET, &url, accept, None, &what).await?;
-                let bytes = session.read(response, limit, &what).await?;
-                let digest = Digest::of(&bytes);
-                Ok((bytes, digest))
-            }
+            Self::Referrers { digest, limit } => referrers::fetch(session, digest, limit).await,
             Self::Blob { blob, limit } => {
                 let what = format!("blob {}", blob.digest);
                 let url = session.url(&format!("blobs/{}", blob.digest))?;

@@ -11,20 +11,20 @@ const MAX_DURATION: SignedDuration = SignedDuration::from_hours(168);
 /// Why a window cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
-    /// The schedule is none.
+    /// The schedule is invalid.
     #[error(
         "schedule {schedule:?} is invalid: {message}; write minute, hour, day of the month, month and day of the week"
     )]
     Schedule {
-        /// As it stands.
+        /// The schedule.
         schedule: String,
-        /// Why it is none.
+        /// The fault.
         message: String,
     },
     /// The time zone is unknown.
     #[error("time zone {0:?} is unknown; write an IANA name such as Europe/Berlin")]
     TimeZone(String),
-    /// The duration is none.
+    /// The duration is invalid.
     #[error("duration {0:?} is invalid; write hours and minutes up to 168h, such as 4h or 1h30m")]
     Duration(String),
 }
@@ -32,9 +32,9 @@ pub enum WindowError {
 /// A window that opens again and again.
 #[derive(Debug, Clone)]
 pub struct Window {
-    /// The times of the clock in the time zone: one that the clock shows twice counts twice.
+    /// The schedule in the time zone. A local time that occurs twice counts twice.
     schedule: Crontab,
-    /// The same times as if they were UTC, to find those that the clock skips.
+    /// The same schedule as if in UTC, to find local times that the clock skips.
     skipped: Crontab,
     zone: TimeZone,
     duration: SignedDuration,
@@ -73,19 +73,19 @@ impl Window {
         })
     }
 
-    /// Whether it is open: from a time of the schedule on until the duration is over.
+    /// Whether the window is open: from a time of the schedule until the duration has passed.
     pub fn is_open(&self, now: Timestamp) -> bool {
         let earliest = now - self.duration;
         self.opens(earliest).is_some_and(|opens| opens <= now)
     }
 
-    /// When it opens for the first time after `now`; `None`: never again.
+    /// The next time when it opens after `now`; `None` if it never opens again.
     pub fn opens(&self, now: Timestamp) -> Option<Timestamp> {
         let regular = self.schedule.find_next(now).ok().map(|at| at.timestamp());
         let until = regular.unwrap_or(Timestamp::MAX);
-        // No clock goes forward by more than a day.
+        // A clock never moves forward by more than a day.
         let transitions = self.zone.following(now - SignedDuration::from_hours(24)).take(8);
-        // A skipped time opens it as much later as the clock goes forward.
+        // A skipped time opens the window later by as much as the clock moves forward.
         let mut shifted = transitions
             .map(|transition| transition.timestamp())
             .take_while(|at| *at < until)
@@ -94,7 +94,7 @@ impl Window {
         [regular, shifted].into_iter().flatten().min()
     }
 
-    /// The first time of the schedule that the clock skips when it goes forward at `at`, moved to after that.
+    /// The first time of the schedule that the clock skips when it moves forward at `at`, moved behind the gap.
     fn in_gap(&self, at: Timestamp) -> Option<Timestamp> {
         let before = self.zone.to_offset(at - SignedDuration::from_secs(1));
         let after = self.zone.to_offset(at);
@@ -169,7 +169,7 @@ mod tests {
         night("2026-03-29T01:30:00Z", true, "2026-03-30T00:30:00Z");
         night("2026-03-29T02:29:00Z", true, "2026-03-30T00:30:00Z");
         night("2026-03-29T02:30:00Z", false, "2026-03-30T00:30:00Z");
-        // Only once in the year: it does not fall out.
+        // A skipped time that comes once a year still opens the window.
         check(
             "30 2 29 3 *",
             "1h",

@@ -246,7 +246,7 @@ fn the_digest_stays_whatever_the_order_is_and_whatever_a_cluster_adds() {
         object["metadata"]["managedFields"] = json!([{}]);
         object["metadata"]["annotations"] = json!({annotation::LAST_APPLIED: "x"});
     }
-    // Where there are no annotations, there are none.
+    // Absent annotations become empty ones.
     let empty = |mut objects: Vec<Value>| {
         for object in &mut objects {
             object["metadata"]["annotations"] = json!({});

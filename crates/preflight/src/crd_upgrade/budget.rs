@@ -1,28 +1,28 @@
-//! What looking at one object may take. Schemas and objects come from others: a default may be filled into every item of
-//! a long list, and every item be compared with every schema of a long list.
+//! A budget for the check of one object. Schemas and objects are hostile input: a default may apply to every item of a
+//! long list, and every item to every schema of a long list.
 
 use std::collections::BTreeMap;
 
 use olm_constraint::pattern::Pattern;
 use serde_json::Value;
 
-/// The steps for one object, each about the work of looking one field up.
+/// The steps for one object. A step is about the work of one field lookup.
 const MAX_STEPS: usize = 5_000_000;
 /// The bytes that may be made for one object.
 const MAX_BYTES: usize = 8 << 20;
-/// What a value takes beside its text, in bytes.
+/// The size of a value without its text, in bytes.
 const VALUE_BYTES: usize = 72;
 /// Bytes of text that cost one step.
 pub(super) const STEP_BYTES: usize = 16;
-/// What compiling a pattern costs, beside its length.
+/// The cost of compiling a pattern, without its length.
 const PATTERN_STEPS: usize = 5000;
 /// The bytes that all compiled patterns may hold.
 const MAX_PATTERNS: usize = 16 << 20;
 
-/// What text counts as that is no pattern, so that there is an end of trying.
+/// The cost of a text that is not a pattern, so that many of them use up the budget.
 const NO_PATTERN: usize = 4 << 10;
 
-/// The budget is used up: what was found so far says nothing.
+/// The budget is used up. Earlier findings are not reliable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
@@ -62,7 +62,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the steps of reading a whole value; gives the bytes that it takes.
+    /// Takes the steps to read a whole value; returns its size in bytes.
     pub(super) fn read(&mut self, value: &Value) -> Result<usize, Exhausted> {
         let mut bytes: usize = 0;
         let mut open = vec![value];
@@ -93,7 +93,7 @@ impl Budget {
     }
 }
 
-/// Patterns of schemas, each compiled once; none for what is no pattern here.
+/// Patterns of schemas, each compiled once; `None` for a text that is not a pattern here.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     compiled: BTreeMap<String, Option<Pattern>>,
@@ -101,8 +101,8 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Whether a text matches. The API server has its own reading of a pattern that is none here; nothing is said against
-    /// the text then.
+    /// Whether a text matches. A pattern that cannot be compiled here matches everything, because the API server may be
+    /// able to compile it.
     pub(super) fn matches(
         &mut self,
         pattern: &str,

@@ -1,8 +1,7 @@
 //! Whether the objects that the cluster has fit the schemas of a new definition.
 //!
-//! [`questions`] says which objects must be checked; the caller shows them to the [`Questions`] one by
-//! one; [`Questions::findings`] are what came of it. What an object has that the old schema refused already is not
-//! reported.
+//! [`questions`] selects the objects to check. The caller passes them to the [`Questions`] one by one;
+//! [`Questions::findings`] returns the result. Faults that the old schema reports as well are not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,31 +14,31 @@ use super::unhandled::canonical;
 use super::validation::{Fault, faults};
 use super::{Check, Finding, Place, version};
 
-/// Different faults of one schema beyond which further ones are only counted.
+/// Different faults of one schema. Further ones are only counted.
 const MAX_FAULTS: usize = 50;
-/// Objects that are named for each fault.
+/// Objects named for each fault.
 const NAMED: usize = 3;
 
-/// Everything that is asked of the objects of one definition.
+/// The questions about the objects of one definition.
 #[derive(Debug, Default)]
 pub struct Questions {
     all: Vec<Question>,
     patterns: Patterns,
 }
 
-/// Objects as one version shows them, and the schema that they are to fit.
+/// Objects as one version shows them, and the schema that they must fit.
 #[derive(Debug)]
 struct Question {
     /// The served version of the definition on the cluster by which to list the objects.
     listed_by: String,
-    /// The version whose schema they are to fit, or `OLD -> NEW`.
+    /// The version of the schema, or `OLD -> NEW`.
     label: String,
     before: Arc<Value>,
     after: Value,
     seen: usize,
     hits: BTreeMap<(String, String), Hits>,
     more: usize,
-    /// Objects that take too much to be looked at.
+    /// Objects that exceed the budget.
     beyond: Hits,
 }
 
@@ -49,10 +48,10 @@ struct Hits {
     names: Vec<String>,
 }
 
-/// What to look at before `old`, the definition on the cluster, is replaced by `new`.
+/// The questions before `new` replaces `old`, the definition on the cluster.
 ///
-/// Those are the versions that stay served and whose schema changes; and the versions that come to be served, as which
-/// the API server will show the same objects unless a webhook converts them.
+/// They cover versions that stay served with another schema, and versions that become served: the API server shows the
+/// same objects as these versions unless a webhook converts them.
 #[must_use]
 pub fn questions(old: &Value, new: &Value) -> Questions {
     let before = version::served_ascending(old);
@@ -91,7 +90,7 @@ impl Questions {
         });
     }
 
-    /// The served versions of the definition on the cluster by which to list objects. None when nothing is asked.
+    /// The served versions of the definition on the cluster by which to list objects; empty when there is no question.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<String> = self
@@ -103,7 +102,7 @@ impl Questions {
         versions
     }
 
-    /// Looks at one object as that version shows it. What this takes is bounded.
+    /// Checks one object as this version shows it, within a budget.
     pub fn look(&mut self, listed_by: &str, object: &Value) {
         let mut budget = Budget::of_one_object();
         let asked = self.all.iter_mut().filter(|one| one.listed_by == listed_by);
@@ -112,13 +111,13 @@ impl Questions {
         }
     }
 
-    /// What the objects have that the schemas refuse.
+    /// The faults of the objects.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.all.iter().flat_map(Question::findings).collect()
     }
 
-    /// What could not be checked on the objects.
+    /// The parts that could not be checked on the objects.
     #[must_use]
     pub fn unlooked(&self) -> Vec<String> {
         let rules = self.all.iter().filter_map(Question::rules);
@@ -143,7 +142,7 @@ impl Question {
         }
     }
 
-    /// The paths and messages of what is refused and was not before.
+    /// The paths and messages of faults that the old schema does not have.
     fn faults(
         &self,
         object: &Value,
@@ -163,7 +162,7 @@ impl Question {
         Ok(new.map(|fault| (fault.path, fault.message)).collect())
     }
 
-    /// What the objects have that the schema refuses.
+    /// The faults of the objects.
     fn findings(&self) -> Vec<Finding> {
         let finding = |path: &str, message: String| Finding {
             place: Place::Property {
@@ -184,7 +183,7 @@ impl Question {
         findings
     }
 
-    /// What of the schema is new and cannot be checked on objects here: formats and rules in CEL.
+    /// The new formats and CEL rules of the schema, which cannot be checked on objects here.
     fn rules(&self) -> Option<String> {
         if !is_comparable([&*self.before, &self.after].into_iter()) {
             return Some(format!(

@@ -1,4 +1,4 @@
-//! What has to happen before a version in which objects were stored may go.
+//! The steps before a definition may drop a version in which objects are stored.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::version;
 
-/// How the versions that a new definition no longer has leave `status.storedVersions`.
+/// How versions that a new definition drops leave `status.storedVersions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Migration {
-    /// No stored version goes.
+    /// No stored version is dropped.
     Needless,
     /// Every object must be written once more, which stores it in another version; then the list must be cleaned.
     Possible(Rewrite),
-    /// It cannot be done before the definition is replaced.
+    /// The definition cannot be replaced before a user acts.
     Impossible {
-        /// The stored versions that would go.
+        /// The stored versions that the new definition drops.
         gone: Vec<String>,
-        /// Why not, and what would help.
+        /// The reason, and what would help.
         reason: String,
     },
 }
@@ -33,15 +33,15 @@ pub struct Rewrite {
     pub plural: String,
     /// A served version by which to list and write the objects.
     pub served: String,
-    /// The version in which they are stored then.
+    /// The version in which the API server stores them afterwards.
     pub storage: String,
     /// The versions that leave the list.
     pub gone: Vec<String>,
-    /// What the list holds afterwards.
+    /// The content of the list afterwards.
     pub kept: Vec<String>,
 }
 
-/// What has to happen so that `old`, the definition on the cluster, may be replaced by `new`.
+/// The migration before `new` replaces `old`, the definition on the cluster.
 #[must_use]
 pub fn migration(old: &Value, new: &Value) -> Migration {
     let present: BTreeSet<&str> = version::names(new).collect();

@@ -1,35 +1,35 @@
-//! Which checks stop a change, which only warn, which are left out.
+//! The level of each check: error, warning or off.
 
 use std::collections::BTreeSet;
 
 use super::{Change, Check};
 
-/// What a finding of a check does.
+/// The level of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// It stops the change.
+    /// A finding stops the change.
     Error,
-    /// It is a warning.
+    /// A finding is a warning.
     Warn,
-    /// It is not looked for.
+    /// The check does not run.
     Off,
 }
 
-/// What is reported.
+/// The levels of all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Checks that are not made.
+    /// Checks that do not run.
     pub off: BTreeSet<Check>,
     /// Checks whose findings do not stop a change.
     pub warn: BTreeSet<Check>,
-    /// Changes that a check lets pass.
+    /// Changes that a check allows.
     pub allowed: BTreeSet<(Check, Change)>,
 }
 
-/// A text is not a policy.
+/// Why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// An entry has another form.
+    /// An entry is not `CHECK=LEVEL`.
     #[error("{0:?} is not of the form CHECK=Error|Warn|Off")]
     Form(String),
     /// There is no such check.
@@ -41,7 +41,7 @@ pub enum PolicyError {
 }
 
 impl Default for Policy {
-    /// Everything, but for descriptions and for further values of an enumeration.
+    /// All checks, but changed descriptions and added values of an enumeration are allowed.
     fn default() -> Self {
         Self {
             off: BTreeSet::from([Check::Description]),
@@ -52,7 +52,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Everything.
+    /// All checks, and no change is allowed.
     #[must_use]
     pub fn everything() -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Policy {
         }
     }
 
-    /// The default, changed check by check: `CHECK=Error|Warn|Off`, separated by commas.
+    /// The default policy with the levels of a text: `CHECK=Error|Warn|Off`, separated by commas.
     ///
     /// # Errors
     /// [`PolicyError`]
@@ -102,7 +102,7 @@ impl Policy {
         }
     }
 
-    /// Whether such a change is reported.
+    /// Whether a finding of this kind is reported.
     #[must_use]
     pub fn reports(&self, check: Check, change: Change) -> bool {
         !self.off.contains(&check) && !self.allowed.contains(&(check, change))

@@ -1,4 +1,4 @@
-//! What becomes stricter, or other, in one node of a schema.
+//! Changes of one node of a schema.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use super::{Change, Check};
 
 type Found = (Check, Change, String);
 
-/// Everything that changes between two nodes, their properties and items left aside. A null is a node that says nothing.
+/// The changes between two nodes without their properties and items. A null is an empty node.
 pub(super) fn findings(old: &Value, new: &Value) -> Vec<Found> {
     let mut found = Vec::new();
     found.extend(types(old, new));
@@ -152,7 +152,7 @@ fn enums(old: &Value, new: &Value) -> Option<Found> {
     };
     let (before, after) = (values(old), values(new));
     if before.is_empty() {
-        // A new constraint narrows; it is no addition to an enumeration.
+        // A new constraint narrows the values. It does not add to an enumeration.
         return (!after.is_empty()).then(|| {
             let shown = shown(after.iter().collect());
             (
@@ -199,7 +199,7 @@ fn required(old: &Value, new: &Value) -> Option<Found> {
     })
 }
 
-/// A lower or upper limit that is new, or that moved in the direction `stricter`.
+/// A limit that is new, or that moved in the direction `stricter`.
 fn limit(
     old: &Value,
     new: &Value,
@@ -232,7 +232,7 @@ fn limit(
     })
 }
 
-/// A text of which any change matters.
+/// A text in which every change counts.
 fn texts(old: &Value, new: &Value, field: &str, check: Check) -> Option<Found> {
     let (before, after) = (text(old, field), text(new, field));
     if before == after {

@@ -1,7 +1,7 @@
-//! Whether custom resource definitions may go back to those of an older revision.
+//! Whether custom resource definitions can go back to those of an older revision.
 //!
-//! Going back is not the same as going forward: what a newer version added is lost, which the user may want; a version in
-//! which objects are stored cannot go, whatever the user wants.
+//! A rollback is not an upgrade in reverse. It may lose what the newer version added, if the user wants that. It can
+//! never drop a version in which objects are stored.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use super::{Check, Finding, Policy, compare, definition_name};
 
-/// What going back does to one definition.
+/// The effect of a rollback on one definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdRollback {
     /// The definition's name.
     pub definition: String,
-    /// What it does.
+    /// The effect.
     pub effect: RollbackEffect,
 }
 
-/// What going back does to a definition.
+/// The effect of a rollback on a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RollbackEffect {
-    /// The API server would refuse it, or objects that are stored could not be read any more.
+    /// The API server would refuse the older definition, or could no longer read stored objects.
     Impossible(Vec<Finding>),
     /// It is possible; objects may lose fields or become invalid.
     Lossy(Vec<Finding>),
@@ -31,7 +31,7 @@ pub enum RollbackEffect {
 }
 
 impl CrdRollback {
-    /// Whether the definition can go back at all.
+    /// Whether the definition can go back.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         !matches!(self.effect, RollbackEffect::Impossible(_))
@@ -54,11 +54,11 @@ impl fmt::Display for CrdRollback {
     }
 }
 
-/// What going back from the objects of the `current` revision to those of an `older` one does to the definitions, in the
-/// order of the older revision; those that lose nothing are left out.
+/// The effects of a rollback from the objects of the `current` revision to those of an `older` one, in the order of the
+/// older revision. Definitions that lose nothing are left out.
 ///
-/// `existing` answers with the definition of a name as the cluster has it, which tells the stored versions. One that is
-/// not there can go back.
+/// `existing` returns the definition with a name on the cluster, whose status has the stored versions. A definition
+/// that is not there can go back.
 pub fn rollback_effects<'a>(
     current: &[Value],
     older: &[Value],

@@ -12,13 +12,13 @@ pub(super) struct Node<'a> {
     pub(super) schema: &'a Value,
 }
 
-/// What the paths of a definition's schemas may hold together, in bytes, each counted for every version that it is
-/// compared with. Real definitions stay below a tenth of it.
+/// The most bytes of all paths of a definition's schemas, each counted for every version that it is compared with. Real
+/// definitions have less than a tenth.
 const MOST_BYTES: usize = 256 << 20;
-/// What a node costs beside its paths.
+/// The cost of a node without its paths.
 const NODE_BYTES: usize = 64;
 
-/// Whether schemas that are compared pair by pair are small enough for it: names may be long, and every path repeats them.
+/// Whether schemas that are compared pair by pair are small enough. Names may be long, and every path repeats them.
 pub(super) fn is_comparable<'a>(schemas: impl Iterator<Item = &'a Value>) -> bool {
     let schemas: Vec<&Value> = schemas.collect();
     let times = schemas.len().saturating_sub(1).max(1);
@@ -28,7 +28,7 @@ pub(super) fn is_comparable<'a>(schemas: impl Iterator<Item = &'a Value>) -> boo
         .all(|schema| take_cost(schema, &mut left).is_some())
 }
 
-/// Takes the bytes of all paths of a schema away.
+/// Subtracts the bytes of all paths of a schema.
 fn take_cost(root: &Value, left: &mut usize) -> Option<()> {
     let mut open = vec![(0usize, root)];
     while let Some((length, schema)) = open.pop() {
@@ -40,7 +40,7 @@ fn take_cost(root: &Value, left: &mut usize) -> Option<()> {
     Some(())
 }
 
-/// Every node, by its place. Places tell a property called `items` from the items of a list, which the paths do not.
+/// All nodes, by place. A place distinguishes a property called `items` from the items of a list; a path does not.
 pub(super) fn flatten(root: &Value) -> BTreeMap<String, Node<'_>> {
     let mut nodes = BTreeMap::new();
     let mut open = vec![("^".to_owned(), "^".to_owned(), root)];

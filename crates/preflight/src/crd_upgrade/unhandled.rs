@@ -1,13 +1,13 @@
-//! Changes that no check knows, which count as unsafe.
+//! Changes of fields without a check of their own. They count as unsafe.
 
 use serde_json::{Map, Value};
 
-/// Levels of schemas within schemas below which differences are not looked for. Readers of YAML and JSON stop earlier.
+/// The deepest schema within schemas that is compared. Readers of YAML and JSON stop earlier.
 const MAX_DEPTH: usize = 256;
-/// Characters of a value beyond which it is not shown.
+/// The longest value that is shown, in characters.
 const MAX_SHOWN: usize = 120;
 
-/// How a field without a value is shown.
+/// How messages show a field without a value.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Text, empty by default.
@@ -20,7 +20,7 @@ enum Kind {
     Complex,
 }
 
-/// The fields that no check handles: as written, and as they are called in messages.
+/// The fields without a check of their own: the name in the schema and the name in messages.
 const UNHANDLED: [(&str, &str, Kind); 26] = [
     ("id", "ID", Kind::Text),
     ("$schema", "Schema", Kind::Text),
@@ -54,7 +54,7 @@ const UNHANDLED: [(&str, &str, Kind); 26] = [
     ("x-kubernetes-validations", "XValidations", Kind::Complex),
 ];
 
-/// The fields that have checks of their own, which matter here inside another schema.
+/// The fields with a check of their own, which count here inside another schema.
 const HANDLED: [(&str, &str, Kind); 17] = [
     ("type", "Type", Kind::Text),
     ("default", "Default", Kind::Complex),
@@ -75,7 +75,7 @@ const HANDLED: [(&str, &str, Kind); 17] = [
     ("properties", "Properties", Kind::Complex),
 ];
 
-/// What changes apart from everything that a check handles; `None` when nothing does.
+/// The changes that no check handles; `None` when there are none.
 pub(super) fn message(old: &Value, new: &Value) -> Option<String> {
     let mut differences = Vec::new();
     let mut changed = false;
@@ -95,7 +95,7 @@ pub(super) fn message(old: &Value, new: &Value) -> Option<String> {
     Some(format!("unhandled changes found ({})", differences.join("; ")))
 }
 
-/// A field, canonical, with null for what says nothing.
+/// A field in canonical form; null for a value that has no effect.
 fn value(schema: &Value, field: &str) -> Value {
     let value = schema.get(field).unwrap_or(&Value::Null);
     match field {
@@ -106,14 +106,14 @@ fn value(schema: &Value, field: &str) -> Value {
                 value.clone()
             }
         }
-        // Here false is a value of its own.
+        // Here false differs from an absent value.
         "x-kubernetes-preserve-unknown-fields" | "additionalProperties" | "additionalItems" => {
             inner(field, value, MAX_DEPTH)
         }
-        // What holds when nothing is said.
+        // The default.
         "x-kubernetes-list-type" if value == "atomic" => Value::Null,
         "x-kubernetes-map-type" if value == "granular" => Value::Null,
-        // Nothing at all is what is not anything.
+        // `not` without a constraint excludes everything.
         "not" => inner(field, value, MAX_DEPTH),
         _ if says_nothing(value) => Value::Null,
         _ => inner(field, value, MAX_DEPTH),
@@ -130,8 +130,8 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// A schema without descriptions, titles, examples, what says nothing and fields that schemas do not have, its keys
-/// sorted, so that equal meaning is equal text.
+/// A schema without descriptions, titles, examples, values without effect and unknown fields. Its keys are sorted, so
+/// that equal schemas have equal text.
 pub(super) fn canonical(schema: &Value) -> Value {
     let mut schema = canonical_at(schema, MAX_DEPTH);
     if let Some(map) = schema.as_object_mut() {
@@ -142,7 +142,7 @@ pub(super) fn canonical(schema: &Value) -> Value {
     schema
 }
 
-/// A schema, a list of schemas, or what stands in place of one.
+/// A schema, a list of schemas, or a value in place of one.
 fn canonical_at(value: &Value, depth: usize) -> Value {
     if depth == 0 {
         return Value::Null;
@@ -184,12 +184,12 @@ fn inner(field: &str, value: &Value, depth: usize) -> Value {
             "items" | "not" | "allOf" | "anyOf" | "oneOf" | "additionalProperties" | "additionalItems",
             value,
         ) => canonical_at(value, depth),
-        // What users store is not ours to simplify, and the rest has no schemas in it.
+        // Values of users are not simplified, and the other fields contain no schemas.
         (_, value) => value.clone(),
     }
 }
 
-/// Adds `Field before -> after`, or the same for the fields of a schema that both sides have.
+/// Adds `Field before -> after`, or the same for each field of a schema that both sides have.
 fn describe(shown: &str, kind: Kind, before: &Value, after: &Value, differences: &mut Vec<String>) {
     if let (Kind::Complex, Value::Object(before), Value::Object(after)) = (kind, before, after) {
         let null = Value::Null;

@@ -1,6 +1,6 @@
-//! Whether an object fits the schema of a definition, as the API server sees it: what is null and may not be is dropped,
-//! defaults are filled in, then every constraint of a structural schema is looked at. Fields that the schema does
-//! not have are no fault, since the API server drops them. Formats and rules in CEL are not evaluated.
+//! Whether an object fits the schema of a definition, as the API server checks it: it drops nulls that are not allowed,
+//! fills in defaults, then checks every constraint of a structural schema. Unknown fields are not faults, because the
+//! API server drops them. Formats and CEL rules are not evaluated.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,27 @@ use serde_json::{Map, Value};
 
 use super::budget::{Budget, Exhausted, Patterns, STEP_BYTES};
 
-/// Levels of values or schemas within one another below which nothing is looked at. Readers of JSON stop earlier.
+/// The deepest value or schema that is checked. Readers of JSON stop earlier.
 const MAX_DEPTH: usize = 128;
-/// Faults of one object beyond which no more are looked for.
+/// The most faults of one object.
 const MAX_FAULTS: usize = 100;
 /// The longest path or pattern in a message, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// What of an object a schema refuses.
+/// A fault of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fault {
-    /// Where in the schema, `^.spec.list.items`.
+    /// The place in the schema, `^.spec.list.items`.
     pub(super) path: String,
-    /// Where in the object, `/spec/list/0`.
+    /// The place in the object, `/spec/list/0`.
     pub(super) instance: String,
     /// The keyword of the schema.
     pub(super) keyword: &'static str,
-    /// What is wrong. It has no values of the object: its readers may not be allowed to read the object.
+    /// The message. It contains no values of the object, because its readers may not be allowed to read the object.
     pub(super) message: String,
 }
 
-/// Everything of an object that the schema refuses, in the order of the schema.
+/// The faults of an object, in the order of the schema.
 ///
 /// # Errors
 /// Finding it out takes too much.
@@ -65,7 +65,7 @@ fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// The schema of a field: its own, else that of all others.
+/// The schema of a field: its own, otherwise that of additional properties.
 fn of_field<'a>(schema: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
     let own = schema.get("properties").and_then(|all| all.get(name));
     own.map(|own| (own, true)).or_else(|| {
@@ -74,7 +74,7 @@ fn of_field<'a>(schema: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
     })
 }
 
-/// Drops nulls that may not be and fills defaults in, as the API server does whenever it reads an object.
+/// Drops nulls that are not allowed and fills in defaults, as the API server does when it reads an object.
 fn fill(value: &mut Value, schema: &Value, depth: usize, budget: &mut Budget) -> Result<(), Exhausted> {
     let Some(depth) = depth.checked_sub(1) else {
         return Ok(());
@@ -129,7 +129,7 @@ struct Position<'a> {
     depth: usize,
 }
 
-/// The way from the place above.
+/// A step from the position above.
 enum Step<'a> {
     Root,
     Item(usize),
@@ -154,7 +154,7 @@ impl Position<'_> {
         })
     }
 
-    /// Where in the schema, and where in the object.
+    /// The place in the schema and the place in the object.
     fn texts(&self, budget: &mut Budget) -> Result<(String, String), Exhausted> {
         let (mut path, mut instance) = ("^".to_owned(), String::new());
         let steps: Vec<&Step<'_>> = std::iter::successors(Some(self), |place| place.above)
@@ -181,7 +181,7 @@ impl Position<'_> {
     }
 }
 
-/// As much of a text as a message has room for.
+/// The start of a text that fits into a message.
 fn shortened(mut text: String) -> String {
     if text.len() > MAX_TEXT {
         text.truncate(text.floor_char_boundary(MAX_TEXT));
@@ -190,11 +190,11 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// What is wanted of a look.
+/// The result that a check collects.
 enum Telling {
     /// Every fault.
     Faults(Vec<Fault>),
-    /// Whether there is any.
+    /// Whether there is a fault.
     Whether { is_fault: bool },
 }
 
@@ -236,7 +236,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a value fits a schema by itself.
+    /// Whether a value fits a schema. Adds no fault.
     fn fits(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
         let mut look = Look {
             patterns: &mut *self.patterns,
@@ -269,7 +269,7 @@ impl Look<'_> {
         self.junctions(value, schema, place)
     }
 
-    /// Whether the value has the right type; else nothing more is said of it.
+    /// Whether the value has the right type. If not, nothing else is checked.
     fn kind(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
         let found = kind_of(value);
         if flag(schema, "x-kubernetes-int-or-string") {
@@ -394,7 +394,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Whether two items agree in these fields, or, without any, wholly.
+    /// Whether two items are equal in these fields, or as a whole when there are no fields.
     fn holds_twice(&mut self, items: &[Value], keys: &[Value]) -> Result<bool, Exhausted> {
         let mut seen = BTreeSet::new();
         for item in items {

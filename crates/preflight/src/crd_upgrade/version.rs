@@ -1,4 +1,4 @@
-//! Versions of a definition, and what is said of the definition as a whole.
+//! Versions of a definition, and findings about the definition as a whole.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub(super) fn is_converted(definition: &Value) -> bool {
         == Some("Webhook")
 }
 
-/// The versions with their schemas, in the order of the definition. No schema is one that says nothing.
+/// The versions with their schemas, in the order of the definition. An absent schema is empty.
 pub(super) fn schemas(definition: &Value) -> impl Iterator<Item = (&str, &Value)> {
     versions(definition).map(|version| {
         let schema = version.pointer("/schema/openAPIV3Schema");
@@ -138,7 +138,7 @@ pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
     findings
 }
 
-/// How finished a version is.
+/// The stability of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Maturity {
     Alpha,

@@ -1,4 +1,4 @@
-//! What an account may do, as far as it is known.
+//! The known rights of an account.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::rules::PolicyRule;
 /// Whether an account has a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RightStatus {
-    /// It has.
+    /// The account has it.
     Granted,
-    /// It has not.
+    /// The account lacks it.
     Missing,
-    /// The rules do not say; a SelfSubjectAccessReview would.
+    /// The rules do not decide. A SelfSubjectAccessReview would.
     Unknown,
 }
 
@@ -23,20 +23,20 @@ struct RuleList {
     complete: Completeness,
 }
 
-/// Whether a list of rules is all there is.
+/// Whether a list of rules is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Completeness {
-    /// It is.
+    /// All rules are listed.
     Complete,
     /// An authorizer of the cluster cannot list its rules.
     #[default]
     Incomplete,
 }
 
-/// What an account may do.
+/// The rights of an account.
 ///
-/// The rules of a SelfSubjectRulesReview for a namespace are those of the namespace and those of the whole cluster, without
-/// telling which. A review for a namespace that does not exist has those of the whole cluster alone.
+/// A SelfSubjectRulesReview for a namespace returns the rules of the namespace and of the whole cluster, without a
+/// difference. A review for a namespace that does not exist returns the rules of the whole cluster alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccountRights {
     lists: BTreeMap<Option<String>, RuleList>,
@@ -44,19 +44,19 @@ pub struct AccountRights {
 }
 
 impl AccountRights {
-    /// Nothing known yet.
+    /// An account of which nothing is known.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the rules for a namespace, or with `None` those that hold in all of the cluster.
+    /// Adds the rules for a namespace, or with `None` those of the whole cluster.
     pub fn add_rules(&mut self, namespace: Option<&str>, rules: Vec<PolicyRule>, complete: Completeness) {
         self.lists
             .insert(namespace.map(str::to_owned), RuleList { rules, complete });
     }
 
-    /// Adds the answer to a single question, which counts more than rules do.
+    /// Adds the answer of a SelfSubjectAccessReview, which overrides the rules.
     pub fn add_answer(&mut self, right: Right, allowed: bool) {
         self.answers.insert(right, allowed);
     }

@@ -1,4 +1,4 @@
-//! The missing rights of an account, for people: as text, and as roles to apply.
+//! The missing rights of an account, as text and as roles to apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::{RBAC, Right};
 use crate::rules::{ALL, Access, Object, PolicyRule};
 
-/// Characters of the text beyond which further rules are only counted.
+/// The longest text, in characters. Further rules are only counted.
 const MAX_TEXT: usize = 4096;
-/// Names in the text of one rule beyond which further ones are only counted.
+/// The most names in the text of one rule. Further ones are only counted.
 const MAX_NAMES: usize = 5;
 
-/// What comes before rules that the objects give to others.
+/// The prefix of rules that the objects grant to others.
 const GRANTED: &str = "what the roles among the objects give: ";
 
 /// A service account.
@@ -26,11 +26,11 @@ pub struct Account<'a> {
     pub name: &'a str,
 }
 
-/// The missing rules, each once, by namespace; `None` being the whole cluster.
+/// The missing rules, each once, by namespace; `None` for the whole cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     rules: Scoped,
-    /// What it must have itself to give it to others by a role.
+    /// Rules that the account must hold in order to grant them by a role.
     granted: Scoped,
 }
 
@@ -38,24 +38,24 @@ pub struct Missing {
 type Scoped = BTreeMap<Option<String>, Vec<PolicyRule>>;
 
 impl Missing {
-    /// Of missing rights.
+    /// The missing rights as rules.
     #[must_use]
     pub fn new(rights: BTreeSet<Right>) -> Self {
         Self {
-            // The request that creates an object may not carry its name.
+            // A request that creates an object may come without a name.
             rules: scoped(rights, |verb| verb == "create"),
             granted: Scoped::new(),
         }
     }
 
-    /// Adds rights that are missing only because the objects are roles, or bind roles, that give them.
+    /// Adds rights that are missing only because roles or bindings among the objects grant them.
     #[must_use]
     pub fn with_granted(mut self, rights: BTreeSet<Right>) -> Self {
         self.granted = scoped(rights, |_| false);
         self
     }
 
-    /// The same as far as it is about these verbs on the objects themselves.
+    /// The missing rules with these verbs on the objects themselves.
     #[must_use]
     pub fn limited_to(mut self, verbs: &[&str]) -> Self {
         self.granted.clear();
@@ -69,8 +69,8 @@ impl Missing {
         self
     }
 
-    /// The same for all objects of the kinds, which takes fewer words. What lets an account gain rights stays with names, and
-    /// what roles give stays as they give it.
+    /// The missing rules without names, which is shorter. `escalate` and `bind` keep their names, and granted rules
+    /// stay as they are.
     #[must_use]
     pub fn for_all_objects(mut self) -> Self {
         for rules in self.rules.values_mut() {
@@ -88,8 +88,8 @@ impl Missing {
         self
     }
 
-    /// The same without what other rules cover, as those that a bundle gives its operator often do: each verb of each rule that
-    /// stays is needed.
+    /// The missing rules without those that other rules cover, which is frequent for rules that a bundle grants to its
+    /// operator. Every verb of every remaining rule is needed.
     #[must_use]
     pub fn without_covered(&self) -> Self {
         let rights: BTreeSet<Right> = self
@@ -131,7 +131,7 @@ impl Missing {
         })
     }
 
-    /// The rules in one line for a condition, at most a few kilobytes.
+    /// The rules in one line for a condition, at most a few kilobytes long.
     #[must_use]
     pub fn text(&self, account: Account<'_>) -> String {
         let mut text = format!(
@@ -157,7 +157,7 @@ impl Missing {
         text
     }
 
-    /// Roles with these rules and bindings that give them to the account, all called `name` and with the labels.
+    /// Roles with these rules and bindings to the account, all with this name and these labels.
     #[must_use]
     pub fn objects(&self, name: &str, labels: &[(&str, &str)], account: Account<'_>) -> Vec<Value> {
         let version = format!("{RBAC}/v1");
@@ -189,7 +189,7 @@ impl Missing {
         objects
     }
 
-    /// [`Missing::objects`] as YAML, ready to be applied.
+    /// [`Missing::objects`] as YAML.
     #[must_use]
     pub fn yaml(&self, name: &str, labels: &[(&str, &str)], account: Account<'_>) -> String {
         let documents: Vec<String> = self
@@ -202,7 +202,7 @@ impl Missing {
 }
 
 impl Right {
-    /// Whether it may cover rights other than itself.
+    /// Whether it may cover other rights.
     fn is_wide(&self) -> bool {
         match &self.access.object {
             Object::Resource { resource, name, .. } => {
@@ -230,8 +230,8 @@ fn scoped(rights: BTreeSet<Right>, unnamed: impl Fn(&str) -> bool) -> Scoped {
         .collect()
 }
 
-/// Few rules with the same meaning: verbs of one object together, then names, then resources. Those with verbs that are
-/// `unnamed`, which cannot be limited to names, keep none.
+/// A short list of rules with the same meaning: groups verbs of one object, then names, then resources. Rules with an
+/// `unnamed` verb have no names, because RBAC cannot limit such a verb to names.
 fn compact(rights: BTreeSet<Right>, unnamed: &impl Fn(&str) -> bool) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<(String, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
     let mut paths: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -294,7 +294,7 @@ fn described(rules: &Scoped) -> Vec<String> {
 /// A rule in one line: `get, patch configmaps "a", "b" in namespace kitchen`.
 #[must_use]
 pub fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
-    // A bundle may bring anything as a verb or a resource.
+    // The verbs and resources of a bundle may contain any text.
     let shown = |text: &String| escape(text).into_owned();
     let verbs: Vec<String> = rule.verbs.iter().map(shown).collect();
     let mut text = verbs.join(", ");

@@ -1,4 +1,4 @@
-//! Whether a bundle can be there among the others.
+//! Whether a bundle is compatible with the other extensions.
 
 use std::collections::HashSet;
 
@@ -13,12 +13,12 @@ use crate::blocker::Blocker;
 use crate::cluster::platform::ClusterPlatform;
 use crate::package::Candidate;
 
-/// An extension that is installed, or on its way.
+/// An extension that is installed or rolling out.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// What it provides; its name is that of the ClusterExtension.
+    /// Its package and what it provides. The name is that of the ClusterExtension.
     pub subject: Subject,
-    /// What it requires.
+    /// Its requirements.
     pub requirements: Vec<Requirement>,
 }
 
@@ -39,43 +39,44 @@ impl Neighbour {
     }
 }
 
-/// Whether a bundle can be there, from worse to better.
+/// The compatibility of a bundle with the cluster, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Compatibility {
-    /// It cannot.
+    /// The bundle is forbidden.
     Incompatible,
-    /// It can, but names something that the cluster lacks.
+    /// The bundle is allowed, but the cluster lacks something that it names.
     Partial,
-    /// It can.
+    /// The bundle has no blockers.
     Full,
 }
 
-/// Whether other extensions are kept from being broken.
+/// Whether other extensions are protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dependents {
-    /// They are.
+    /// A bundle that breaks them is forbidden.
     #[default]
     Protected,
-    /// The user has said that they may be broken.
+    /// The user allows it to break them.
     MayBreak,
 }
 
-/// The known state of the cluster.
+/// The known state of the cluster and its extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterState<'a> {
     /// The other extensions.
     pub neighbours: &'a [Neighbour],
     /// The installed bundle of the extension itself.
     pub own: Option<&'a Neighbour>,
-    /// The APIs that the cluster serves, whatever their origin; those that no bundle asks about may be left out.
+    /// The APIs that the cluster serves, from any source. Those that no bundle mentions may be left out.
     pub served: &'a HashSet<Gvk>,
     /// The cluster itself.
     pub platform: ClusterPlatform<'a>,
-    /// Whether other extensions are kept from being broken.
+    /// Whether other extensions are protected.
     pub dependents: Dependents,
 }
 
-/// The APIs that the cluster serves without the extension itself: its own vanish when it is replaced or removed.
+/// The APIs that the cluster serves without the extension itself, because its own vanish when it is replaced or
+/// removed.
 pub(crate) fn without_own(facts: &ClusterState<'_>) -> HashSet<Gvk> {
     let own = facts
         .own
@@ -85,17 +86,17 @@ pub(crate) fn without_own(facts: &ClusterState<'_>) -> HashSet<Gvk> {
     facts.served.iter().filter(|api| !is_own(api)).cloned().collect()
 }
 
-/// Judges bundles of one extension.
+/// The check of bundles of one extension.
 pub(crate) struct CompatibilityCheck<'a> {
     facts: ClusterState<'a>,
-    /// What there is without the extension.
+    /// Everything that is installed, without the extension.
     present: Present<'a>,
-    /// What others require that holds, and that depends on the extension.
+    /// Requirements of others that are met and depend on the extension.
     sensitive: Vec<(&'a Neighbour, &'a Requirement)>,
 }
 
 impl<'a> CompatibilityCheck<'a> {
-    /// `served` is what [`without_own`] gives.
+    /// `served` is the result of [`without_own`].
     pub(crate) fn new(facts: ClusterState<'a>, served: &'a HashSet<Gvk>) -> Self {
         let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
         let mut present = Present::new(subjects, served, Budget::default());
@@ -106,14 +107,14 @@ impl<'a> CompatibilityCheck<'a> {
         let mut sensitive = Vec::new();
         if facts.dependents == Dependents::Protected && all().next().is_some() {
             present.look_at(facts.own.map(|own| &own.subject));
-            // Each has a budget of its own: one that is expensive must not take the protection from those after it.
+            // Each requirement has its own budget: an expensive one must not remove the protection of the next.
             let holds = |present: &Present<'_>, one: &Requirement| {
                 present.renew(Budget::default());
                 one.holds(present) == Ok(true)
             };
             let satisfied: Vec<_> = all().filter(|(_, one)| holds(&present, one)).collect();
             present.look_at(None);
-            // What holds without the extension, and excludes nothing, holds with any bundle of it.
+            // A requirement that is met without the extension and excludes nothing is met with any bundle of it.
             let depends = |one: &Requirement| one.excludes() || !holds(&present, one);
             sensitive = satisfied.into_iter().filter(|(_, one)| depends(one)).collect();
             present.renew(Budget::default());
@@ -125,7 +126,7 @@ impl<'a> CompatibilityCheck<'a> {
         }
     }
 
-    /// Whether the bundle can be there. Asked of thousands, it says nothing else.
+    /// Whether the bundle is allowed. It is called for thousands of bundles, so it gives no reasons.
     pub(crate) fn admits(&mut self, candidate: &'a Candidate) -> Compatibility {
         let compatibility = self.platform_compatibility(candidate);
         if compatibility == Compatibility::Incompatible
@@ -147,7 +148,7 @@ impl<'a> CompatibilityCheck<'a> {
         }
     }
 
-    /// What the cluster itself says about the bundle.
+    /// The compatibility with the cluster itself.
     pub(crate) fn platform_compatibility(&self, candidate: &Candidate) -> Compatibility {
         let Some(platform) = &candidate.platform else {
             return Compatibility::Full;
@@ -162,7 +163,7 @@ impl<'a> CompatibilityCheck<'a> {
         }
     }
 
-    /// Why the bundle cannot be there; nothing when it can.
+    /// The blockers of the bundle.
     pub(crate) fn blockers(&mut self, candidate: &'a Candidate) -> Vec<Blocker> {
         let mut found = Vec::new();
         if let Some(platform) = &candidate.platform {
@@ -185,7 +186,7 @@ impl<'a> CompatibilityCheck<'a> {
         found
     }
 
-    /// The dependents whose requirements would no longer hold without the extension.
+    /// The dependents whose requirements are not met without the extension.
     pub(crate) fn broken_by_removal(&mut self) -> Vec<Blocker> {
         self.present.look_at(None);
         self.broken()
@@ -211,7 +212,7 @@ fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Blocker> 
     })
 }
 
-/// Why requirements that a bundle's own files declare do not hold with it; `subject` is the bundle.
+/// Why requirements in a bundle's own files are not met with it; `subject` is the bundle.
 pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
     let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
@@ -222,13 +223,13 @@ pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterSta
         .collect()
 }
 
-/// The dependents whose requirements would no longer hold if the extension were removed.
+/// The dependents whose requirements would not be met if the extension were removed.
 pub fn broken_by_removal(facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
     CompatibilityCheck::new(*facts, &served).broken_by_removal()
 }
 
-/// The version in a recorded text, whose build metadata may be a release.
+/// The version in a recorded text. Its build metadata may be a release.
 pub fn recorded_version(text: &str) -> Option<Version> {
     olm_version::blang::parse_version(text).ok()
 }

@@ -1,8 +1,8 @@
-//! What another content of a catalog would change on clusters of which records are at hand.
+//! The effect of another content of a catalog on clusters, computed from their records.
 //!
-//! A [`ClusterRecord`] says what a cluster has. A [`Planner`] knows the content of catalogs and makes the choice of
-//! operator-controller on every cluster: extension by extension, again and again, until nothing changes. Choices of which
-//! everything that decides is equal are made once.
+//! A [`ClusterRecord`] describes a cluster. A [`Planner`] knows the content of catalogs and makes the choices of
+//! operator-controller for every cluster, extension by extension, until nothing changes. Choices with equal inputs are
+//! computed once.
 
 mod facts;
 mod record;
@@ -26,7 +26,7 @@ use crate::request::{Installed, Request, UpgradeConstraintPolicy};
 use crate::selector::Selector;
 use crate::{Availability, Blocker, Catalog, Content, Edge};
 
-/// How often the extensions of a cluster are gone through: each time at least one of them changes.
+/// The most rounds through the extensions of a cluster. Each round changes at least one of them.
 const MOST_ROUNDS: usize = 100;
 
 /// A catalog whose content is known.
@@ -34,13 +34,13 @@ const MOST_ROUNDS: usize = 100;
 pub struct KnownCatalog {
     /// The name of the ClusterCatalog.
     pub name: String,
-    /// The packages, by name; those that no cluster asks for may be left out.
+    /// The packages, by name. Those that no cluster uses may be left out.
     pub packages: HashMap<String, Package>,
 }
 
-/// Plans for one cluster after the other.
+/// Plans for clusters, one after the other.
 pub struct Planner<'a> {
-    /// The catalogs; the first is the one that changes.
+    /// The catalogs. The first is the one that changes.
     catalogs: &'a [KnownCatalog],
     about: HashMap<&'a str, About>,
     nothing: About,
@@ -49,60 +49,60 @@ pub struct Planner<'a> {
     asked: usize,
 }
 
-/// Everything that decides on a choice.
+/// The inputs of a choice.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     package: String,
     version: Option<String>,
     channels: Vec<String>,
     is_bound: bool,
-    /// The catalogs to choose from, and their priorities.
+    /// The catalogs, with their priorities.
     catalogs: Vec<(usize, i32)>,
     installed: Option<(String, String, Option<String>)>,
     facts: Facts,
 }
 
-/// A bundle: the numbers of its catalog and of it in its package.
+/// A bundle: the index of its catalog, and its index in the package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     catalog: usize,
     bundle: usize,
 }
 
-/// What comes of a choice.
+/// The result of a choice.
 struct Outcome {
-    /// What is chosen and by which edge, or why nothing.
+    /// The chosen bundle and the edge to it, or why there is none.
     chosen: Result<(Place, Option<Edge>), String>,
-    /// The newest bundle, if it is newer.
+    /// The newest bundle, if it is newer than the chosen one.
     newest: Option<Place>,
-    /// Why the newest is not chosen: what holds it back, and the text.
+    /// Why the newest is not chosen: the class of the reason, and a text.
     obstacles: Vec<(&'static str, String)>,
-    /// Whether more would be chosen if others moved along.
+    /// Whether a newer bundle would be chosen if other extensions were updated too.
     depends_on_others: bool,
 }
 
-/// An extension on its way.
+/// The state of an extension during planning.
 struct Member<'r> {
     record: &'r ExtensionRecord,
     selector: Option<Selector>,
-    /// The known catalogs that it may choose from.
+    /// The known catalogs that it admits.
     admitted: Vec<usize>,
-    /// Those of the cluster that it may choose from, too, and that are not known.
+    /// The unknown catalogs of the cluster that it admits.
     unknown: Vec<&'r str>,
     is_affected: bool,
     installed: Option<BundleMetadata>,
-    /// What there is of it, as others see it.
+    /// The installed bundle, as others see it.
     there: Option<Known>,
     steps: Vec<Step>,
 }
 
-/// A cluster on its way.
+/// The state of a cluster during planning.
 struct State<'r> {
     record: &'r ClusterRecord,
-    /// Of each known catalog what the cluster says about it, if it has it.
+    /// The record of each known catalog on the cluster, if it has it.
     catalogs: Vec<Option<&'r CatalogRecord>>,
     members: Vec<Member<'r>>,
-    /// The APIs that updates have brought.
+    /// The APIs that updates have added.
     added: HashSet<Gvk>,
 }
 
@@ -125,7 +125,7 @@ impl Member<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// The first of the catalogs is the one that changes.
+    /// A planner for these catalogs. The first is the one that changes.
     pub fn new(catalogs: &'a [KnownCatalog]) -> Self {
         let mut by_package: HashMap<&str, Vec<&Package>> = HashMap::new();
         for (name, package) in catalogs.iter().flat_map(|catalog| &catalog.packages) {
@@ -142,12 +142,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// How many choices were asked for, and how many of them had to be made.
+    /// How many choices were requested, and how many were computed.
     pub fn choices(&self) -> (usize, usize) {
         (self.asked, self.made.len())
     }
 
-    /// What becomes of the extensions of a cluster.
+    /// The plan for the extensions of a cluster.
     pub fn plan(&mut self, record: &ClusterRecord) -> ClusterPlan {
         let mut state = self.start(record);
         for _ in 0..MOST_ROUNDS {
@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
             let home = extension.installed.as_ref();
             let home = home.map(|installed| installed.catalog.as_deref());
             let selector = Selector::admitted(filter.selector.as_ref(), home, &record.default_catalogs);
-            // An invalid one is reported by the choice.
+            // The choice reports an invalid selector.
             let valid = selector.as_ref().filter(|selector| selector.validate().is_ok());
             let (mut admitted, mut unknown) = (Vec::new(), Vec::new());
             for catalog in record.catalogs.iter().filter(|catalog| !catalog.unavailable) {
@@ -222,7 +222,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Lets an extension do what operator-controller would do with it next; whether that changes anything.
+    /// Makes the next change of an extension as operator-controller would; returns whether there was one.
     fn advance(&mut self, state: &mut State<'_>, index: usize) -> bool {
         let Some(member) = state.members.get(index).filter(|member| member.may_move()) else {
             return false;
@@ -248,7 +248,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Moves an extension to a bundle; whether it has another one.
+    /// Moves an extension to a bundle; returns whether it had another one.
     fn step(
         &mut self,
         state: &mut State<'_>,
@@ -286,7 +286,7 @@ impl<'a> Planner<'a> {
         Some((&catalog.name, package.candidates().get(place.bundle)?))
     }
 
-    /// The catalogs that an extension may choose from.
+    /// The catalogs that an extension admits.
     fn views<'v>(&self, state: &State<'v>, member: &Member<'_>) -> Vec<Catalog<'v>>
     where
         'a: 'v,
@@ -305,7 +305,7 @@ impl<'a> Planner<'a> {
         member.admitted.iter().filter_map(view).collect()
     }
 
-    /// What an extension would get now.
+    /// The choice for an extension now.
     fn outcome(&mut self, state: &State<'_>, member: &Member<'_>) -> Rc<Outcome> {
         self.asked += 1;
         let filter = &member.record.catalog;

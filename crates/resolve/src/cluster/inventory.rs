@@ -1,7 +1,7 @@
-//! The facts of a cluster that the choice among the bundles of some packages needs.
+//! The facts about a cluster that affect the choice among the bundles of some packages.
 //!
-//! [`Questions`] say what bundles ask about: a bundle that requires nothing costs no request. Whoever reaches the cluster
-//! answers them in an [`Inventory`].
+//! [`Questions`] are the facts that bundles mention, so a bundle without requirements costs no request. The caller
+//! reads the facts from the cluster into an [`Inventory`].
 
 use std::collections::HashSet;
 
@@ -19,29 +19,29 @@ use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
 use crate::cluster::platform::{ClusterPlatform, Platform};
 use crate::package::Package;
 
-/// How many APIs are asked for at once; those of newer bundles first.
+/// The most APIs that are looked up at once, those of newer bundles first.
 const MOST_APIS: usize = 200;
-/// Types of properties that require something.
+/// Types of properties that are requirements.
 pub const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];
 
-/// The annotations of a revision that record properties.
+/// The annotations of a revision with properties.
 const RECORDS: [&str; 2] = [annotation::PROPERTIES, annotation::FURTHER_PROPERTIES];
 
-/// What bundles ask about.
+/// The facts that bundles mention.
 #[derive(Debug, Default)]
 pub struct Questions {
     /// The APIs that the cluster may serve.
     pub apis: HashSet<Gvk>,
-    /// Whether the other extensions matter.
+    /// Whether the other extensions are needed.
     pub requires: bool,
-    /// Whether the version of Kubernetes does.
+    /// Whether the version of Kubernetes is needed.
     pub version: bool,
-    /// Whether the architectures of the nodes do.
+    /// Whether the architectures of the nodes are needed.
     pub architectures: bool,
 }
 
 impl Questions {
-    /// What the bundles of packages ask about.
+    /// The facts that the bundles of packages mention.
     pub fn of_packages<'a>(packages: impl Iterator<Item = &'a Package>) -> Self {
         let mut questions = Self::default();
         for package in packages {
@@ -61,7 +61,7 @@ impl Questions {
         questions
     }
 
-    /// What a bundle's own files ask about.
+    /// The facts that a bundle's own files mention.
     pub fn of_bundle(requirements: &[Requirement], platform: Option<&Platform>) -> Self {
         let mut questions = Self {
             apis: requirements.iter().flat_map(Requirement::apis).cloned().collect(),
@@ -72,7 +72,7 @@ impl Questions {
         questions
     }
 
-    /// Adds what the extensions that are there require.
+    /// Adds the facts that the requirements of installed extensions mention.
     pub fn of_neighbours(&mut self, neighbours: &[Neighbour]) {
         let required = neighbours.iter().flat_map(|neighbour| &neighbour.requirements);
         self.apis.extend(required.flat_map(Requirement::apis).cloned());
@@ -86,7 +86,7 @@ impl Questions {
         }
     }
 
-    /// Adds what is asked about, as far as it is not too much: each may cost a request, and catalogs name what they like.
+    /// Adds APIs up to a limit: each may cost a request, and catalogs may name any number.
     fn apis<'a>(&mut self, apis: impl Iterator<Item = &'a Gvk>) {
         for api in apis {
             if self.apis.len() >= MOST_APIS {
@@ -99,7 +99,7 @@ impl Questions {
     }
 }
 
-/// What there is on a cluster, as far as a bundle asks about it.
+/// The facts about a cluster that bundles mention.
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The other extensions.
@@ -110,14 +110,14 @@ pub struct Inventory {
     pub served: HashSet<Gvk>,
     /// The version of Kubernetes.
     pub kubernetes: Option<Version>,
-    /// The architectures of the nodes; none when they are not known.
+    /// The architectures of the nodes; empty if unknown.
     pub architectures: Vec<String>,
-    /// Whether other extensions are kept from being broken.
+    /// Whether other extensions are protected.
     pub dependents: Dependents,
 }
 
 impl Inventory {
-    /// The facts as resolution takes them.
+    /// The facts in the form of resolution.
     pub fn facts(&self) -> ClusterState<'_> {
         ClusterState {
             neighbours: &self.neighbours,
@@ -132,15 +132,15 @@ impl Inventory {
     }
 }
 
-/// The annotation [`user::ALLOW_BREAK_DEPENDENTS`] has a value that means nothing.
+/// The annotation [`user::ALLOW_BREAK_DEPENDENTS`] has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {key}: {0:?} is neither \"true\" nor \"false\"", key = user::ALLOW_BREAK_DEPENDENTS)]
 pub struct DependentsError(String);
 
-/// Whether an extension may break those that depend on it.
+/// Whether an extension may break its dependents.
 ///
 /// # Errors
-/// Its annotation has a value that means nothing.
+/// Its annotation has an invalid value.
 pub fn dependents(extension: &ClusterExtension) -> Result<Dependents, DependentsError> {
     match extension.annotation(user::ALLOW_BREAK_DEPENDENTS) {
         None | Some("false") => Ok(Dependents::Protected),
@@ -149,7 +149,7 @@ pub fn dependents(extension: &ClusterExtension) -> Result<Dependents, Dependents
     }
 }
 
-/// Whether the bundle of a revision requires something. Only text is looked at.
+/// Whether the bundle of a revision has requirements. Only searches the text.
 pub fn requires(set: &ClusterObjectSet) -> bool {
     let mut texts = RECORDS.iter().filter_map(|key| set.annotation(key));
     texts.any(|text| REQUIRED.iter().any(|kind| text.contains(kind)))
@@ -163,14 +163,14 @@ struct Recorded<'a> {
     value: &'a RawValue,
 }
 
-/// The properties that a revision records.
+/// The properties in the annotations of a revision.
 fn recorded(set: &ClusterObjectSet) -> Vec<Recorded<'_>> {
     let texts = RECORDS.iter().filter_map(|key| set.annotation(key));
     let lists = texts.map(|text| serde_json::from_str::<Vec<Recorded<'_>>>(text).unwrap_or_default());
     lists.flatten().collect()
 }
 
-/// What a revision records of its bundle: the types and values of properties.
+/// The types and values of the properties of a revision's bundle.
 pub fn declared(set: &ClusterObjectSet) -> Vec<(String, Value)> {
     let value = |property: Recorded<'_>| {
         let value = serde_json::from_str(property.value.get()).unwrap_or_default();
@@ -179,7 +179,7 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, Value)> {
     recorded(set).into_iter().map(value).collect()
 }
 
-/// The extension as its revision records it.
+/// The extension with the properties of its revision.
 pub fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
     let package = set.annotation(annotation::PACKAGE_NAME).unwrap_or_default();
     let version = set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default();

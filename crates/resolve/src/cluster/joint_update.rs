@@ -1,7 +1,7 @@
-//! Updates that only go together: two extensions that need each other's new version. First
-//! installations of extensions that need each other are the same.
+//! Updates that are only possible together: two extensions that need each other's new version. The same holds for first
+//! installations.
 //!
-//! Catalogs decide how hard the search is, so everything that it does is paid for from one [`SearchBudget`].
+//! Catalogs determine the difficulty of the search, so one [`SearchBudget`] pays for everything.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,22 +16,22 @@ use crate::refusal::Refusal;
 use crate::request::{Installed, Request};
 use crate::{Resolution, fitting, resolution};
 
-/// How many bundles of one extension are tried.
+/// The most bundles of one extension that are tried.
 const TRIED: usize = 5;
-/// How many extensions move along with one.
+/// The most extensions that are updated along.
 const MOST_MOVED: usize = 20;
-/// What a whole search may cost, in steps: some thousand sets of bundles on a cluster of a hundred extensions.
+/// The most steps of a search: some thousand sets of bundles on a cluster of a hundred extensions.
 const STEPS: u64 = 50_000_000;
-/// Steps for each extension and each API when what there would be is put together.
+/// Steps for each extension and each API when a state is assembled.
 const STEPS_TO_PLACE: u64 = 10;
-/// Bytes of a requirement that are gone through in a step, beside what its rules cost.
+/// Bytes of a requirement that are read in a step, without the cost of its rules.
 const BYTES_IN_A_STEP: usize = 16;
 
 /// The remaining budget of the search.
 #[derive(Debug)]
 pub struct SearchBudget(Budget);
 
-/// The search took more than it may.
+/// The search exceeded its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the search for a joint change takes too many steps")]
 pub struct BudgetExceeded;
@@ -43,12 +43,12 @@ impl Default for SearchBudget {
 }
 
 impl SearchBudget {
-    /// So many steps.
+    /// A budget of this many steps.
     pub fn new(steps: u64) -> Self {
         Self(Budget::new(steps))
     }
 
-    /// Whether nothing is left.
+    /// Whether the budget is used up.
     pub fn is_spent(&self) -> bool {
         self.0.is_spent()
     }
@@ -57,7 +57,7 @@ impl SearchBudget {
         self.0.spend(steps).then_some(()).ok_or(BudgetExceeded)
     }
 
-    /// What there is, to be asked by [`Self::holds`].
+    /// The state of the cluster, for [`Self::holds`].
     fn place<'s>(
         &mut self,
         subjects: Vec<&'s Subject>,
@@ -69,7 +69,7 @@ impl SearchBudget {
         Ok(Present::new(subjects, served, Budget::new(0)))
     }
 
-    /// Whether a requirement holds. One whose rule alone takes too long does not.
+    /// Whether a requirement is met. A requirement whose rule alone takes too long is not.
     fn holds(&mut self, requirement: &Requirement, present: &Present<'_>) -> Result<bool, BudgetExceeded> {
         self.spend(1 + (requirement.text.len() / BYTES_IN_A_STEP) as u64)?;
         present.renew(self.0);
@@ -83,7 +83,7 @@ impl SearchBudget {
     }
 }
 
-/// An extension that may be updated along, or installed.
+/// An extension that may be updated along or installed.
 #[derive(Clone, Debug)]
 pub struct Participant<'a> {
     /// The ClusterExtension.
@@ -123,11 +123,11 @@ pub fn options<'a>(
     Ok(found)
 }
 
-/// The extensions that move, and to which bundle.
+/// The extensions that are updated, each with its bundle.
 type Moved<'a> = BTreeMap<&'a str, &'a Candidate>;
 
-/// The best update of an extension that goes when others are updated along, and which those are; `None` when there is
-/// none. Everybody whose update is part of it comes to the same answer: that of the first of them by name.
+/// The best update of an extension that is possible when others are updated along, and these others; `None` if there is
+/// none. Every extension of the update finds the same answer: that of the first of them by name.
 ///
 /// # Errors
 /// When the budget is used up before there is an answer.
@@ -161,7 +161,7 @@ pub fn joint_update<'a>(
     Ok(Some((chosen, moved)))
 }
 
-/// What another extension comes to.
+/// The joint update that another extension finds.
 fn seen_by<'a>(
     viewer: &str,
     own: &Participant<'a>,
@@ -196,7 +196,7 @@ fn seen_by<'a>(
     Ok(found.map(|(found, along)| (found.bundle, along)))
 }
 
-/// The best update of an extension that goes when others are updated along, whatever these come to.
+/// The best joint update of an extension, whatever the others find.
 fn alone<'a>(
     own: &Participant<'a>,
     others: &[Participant<'a>],
@@ -211,7 +211,7 @@ fn alone<'a>(
     Ok(None)
 }
 
-/// Those that have to move along beside those that do. It calls itself once for each extension that moves.
+/// The extensions that must be updated in addition. Calls itself once for each of them.
 fn search<'a>(
     own: &'a Candidate,
     moved: Moved<'a>,
@@ -235,17 +235,17 @@ fn search<'a>(
     Ok(None)
 }
 
-/// Why a set of bundles cannot be there.
+/// Why a set of bundles is not possible.
 enum Problem {
-    /// A bundle that is to come declares what is not sound.
+    /// A requirement of a new bundle is invalid.
     Unsound,
-    /// A bundle that is to come requires what would not hold.
+    /// A requirement of a new bundle is not met.
     Lack(Requirement),
-    /// An extension that stays requires what would no longer hold.
+    /// A requirement of an extension that is not updated would no longer be met.
     Broken(String),
 }
 
-/// What there would be: the bundle, those that move or come, and the others as they are.
+/// The state with the new bundles, and the other extensions as they are.
 fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>) -> Vec<&'s Subject> {
     let others = facts.neighbours.iter().map(|neighbour| {
         let moving = moved.get(neighbour.subject.name.as_str());
@@ -263,7 +263,7 @@ fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>)
         .collect()
 }
 
-/// The APIs that would be served without any of those that move.
+/// The APIs that are served without any of the extensions that are updated.
 fn served(moved: &Moved<'_>, facts: &ClusterState<'_>) -> HashSet<Gvk> {
     let leaves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
     let leaving: HashSet<&Gvk> = facts
@@ -315,7 +315,7 @@ fn problem(
     Ok(None)
 }
 
-/// What one more extension may move to, so that the problem is none; what lacks nothing itself first.
+/// The bundles of one more extension that solve the problem, first those without unmet requirements.
 fn solutions<'a>(
     problem: &Problem,
     own: &'a Candidate,
@@ -353,7 +353,7 @@ fn solutions<'a>(
         .collect())
 }
 
-/// Whether a bundle lacks nothing.
+/// Whether all requirements of a bundle are met.
 fn is_whole(
     bundle: &Candidate,
     present: &Present<'_>,

@@ -1,4 +1,4 @@
-//! What a bundle asks of the cluster itself: its version, its APIs, its processors.
+//! Requirements of a bundle on the cluster itself: version, APIs, architectures.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,20 +10,19 @@ use serde::Deserialize;
 
 use crate::blocker::Blocker;
 
-/// The prefix of the labels that name a processor architecture a bundle runs on, `amd64` for example; their value is
-/// `supported`.
+/// The prefix of the labels with the processor architectures of a bundle, such as `amd64`. Their value is `supported`.
 const ARCHITECTURE_LABEL: &str = "operatorframework.io/arch.";
-/// Words without one of which descriptive metadata asks for nothing.
+/// Descriptive metadata without these words has no requirements.
 const WORDS: [&str; 3] = ["minKubeVersion", "nativeAPIs", ARCHITECTURE_LABEL];
 
-/// What a bundle asks of the cluster itself.
+/// The requirements of a bundle on the cluster itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platform {
     /// The oldest version of Kubernetes that it runs on, as written.
     pub kubernetes: Option<String>,
-    /// APIs that the cluster has to serve of its own.
+    /// APIs that the cluster must serve natively.
     pub apis: Vec<Gvk>,
-    /// The architectures that it runs on; none when it does not say.
+    /// The supported architectures; empty if the bundle does not name any.
     pub architectures: Vec<String>,
 }
 
@@ -32,7 +31,7 @@ pub struct Platform {
 pub struct ClusterPlatform<'a> {
     /// The version of Kubernetes.
     pub kubernetes: Option<&'a Version>,
-    /// The architectures of the nodes; none when they are not known.
+    /// The architectures of the nodes; empty if unknown.
     pub architectures: &'a [String],
 }
 
@@ -55,8 +54,8 @@ struct NativeApi {
 }
 
 impl Platform {
-    /// What `minKubeVersion`, `nativeAPIs` and the labels of a `ClusterServiceVersion` ask for; nothing when they ask
-    /// for nothing.
+    /// The requirements in `minKubeVersion`, `nativeAPIs` and the labels of a `ClusterServiceVersion`; `None` if there
+    /// are none.
     pub fn new<'a>(
         kubernetes: Option<&str>,
         apis: Vec<Gvk>,
@@ -76,7 +75,7 @@ impl Platform {
         (platform != Self::default()).then_some(platform)
     }
 
-    /// What the value of an `olm.csv.metadata` property asks for. One that cannot be read only describes.
+    /// The requirements in an `olm.csv.metadata` property. An invalid one has none, because it only describes.
     pub(crate) fn of_metadata(text: &str) -> Option<Self> {
         if !WORDS.iter().any(|word| text.contains(word)) {
             return None;
@@ -98,19 +97,19 @@ impl Platform {
         Self::new(metadata.min_kube_version.as_deref(), apis.collect(), labels)
     }
 
-    /// Whether the cluster lacks what the bundle cannot do without: it is too old.
+    /// Whether the cluster is too old for the bundle, which forbids it.
     pub(crate) fn is_forbidden(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> bool {
         self.blockers(cluster, served).iter().any(Blocker::forbids)
     }
 
-    /// What of it the cluster does not have. What is not known of the cluster is no obstacle.
+    /// The requirements that the cluster does not meet. Unknown facts are not held against it.
     pub fn blockers(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> Vec<Blocker> {
         let mut found = Vec::new();
         if let (Some(needs), Some(has)) = (&self.kubernetes, cluster.kubernetes) {
             match parse_tolerant(needs) {
                 Err(_) => found.push(Blocker::UnreadableKubernetes(needs.clone())),
                 Ok(least) => {
-                    // Distributions append marks of their own to the version.
+                    // Distributions append their own suffixes to the version.
                     let numbers = |version: &Version| (version.major, version.minor, version.patch);
                     if numbers(has) < numbers(&least) {
                         found.push(Blocker::Kubernetes {

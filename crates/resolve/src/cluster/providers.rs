@@ -1,4 +1,4 @@
-//! What would provide a missing requirement, best first (group 5A).
+//! Bundles that would meet a missing requirement, best first.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use olm_constraint::cel::Budget;
 use crate::cluster::compatibility::ClusterState;
 use crate::package::{Candidate, Package, PreparedChannel};
 
-/// A package of a catalog that may provide a missing requirement.
+/// A package in a catalog that may meet a missing requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// The catalog.
@@ -20,11 +20,11 @@ pub struct Offer<'a> {
     pub name: &'a str,
     /// The package.
     pub package: &'a Package,
-    /// Its default channel, where it is known.
+    /// Its default channel, if known.
     pub default_channel: Option<&'a str>,
 }
 
-/// A bundle that provides a missing requirement.
+/// A bundle that meets a missing requirement.
 #[derive(Clone, Copy, Debug)]
 pub struct Provider<'a> {
     /// The catalog.
@@ -35,13 +35,13 @@ pub struct Provider<'a> {
     pub channel: &'a str,
     /// The bundle.
     pub bundle: &'a Candidate,
-    /// Whether it is the newest of its channel, so that its version need not be named.
+    /// Whether it is the newest of its channel. Then its version need not be named.
     pub is_newest: bool,
 }
 
-/// The best bundle of each package that provides what is wanted, best first: the dependent's own catalog before
-/// others, then by priority; the default channel before others, these by name; of a channel
-/// what is nearest to the head. What would take more steps than the budget has is not proposed.
+/// The best bundle of each package that meets a requirement, best first: the dependent's own catalog, then catalogs by
+/// priority; the default channel, then others by name; in a channel the bundle nearest to the head. Bundles beyond the
+/// budget are not proposed.
 pub fn providers<'a>(
     wanted: &Wanted,
     offers: &[Offer<'a>],
@@ -133,7 +133,7 @@ fn from_head<'a>(channel: &'a PreparedChannel, package: &'a Package) -> Vec<&'a 
     let mut order: Vec<&str> = Vec::new();
     let mut seen: HashSet<&str> = HashSet::new();
     let mut next = heads.first().copied();
-    // Each name once, so that a circle of edges ends.
+    // Each name once, so that a cycle of edges ends.
     while let Some(name) = next.filter(|name| seen.insert(name)) {
         order.push(name);
         next = replaces.get(name).copied().flatten();

@@ -1,4 +1,4 @@
-//! Which other extensions an update may involve, computed before any catalog is asked about them.
+//! The other extensions that an update may include, computed before their packages are read from catalogs.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use olm_constraint::{Gvk, Requirement, Subject};
 use crate::cluster::compatibility::Neighbour;
 use crate::package::Package;
 
-/// How many bundles of one package are looked at, newest first.
+/// The most bundles of one package that are examined, newest first.
 const LOOKED_AT: usize = 50;
 
-/// What some extensions require, and what they provide.
+/// The requirements of some extensions, and what they provide.
 #[derive(Debug, Default)]
 pub struct Relations {
     asked: Things,
@@ -24,7 +24,7 @@ struct Things {
 }
 
 impl Relations {
-    /// Adds what bundles of a package ask for and have.
+    /// Adds the requirements of the bundles of a package, and what they provide.
     pub fn add_package(&mut self, package: &Package) {
         for candidate in package.newest_first().into_iter().take(LOOKED_AT) {
             self.has(candidate.subject());
@@ -35,7 +35,7 @@ impl Relations {
         }
     }
 
-    /// Adds what an extension that is there asks for and has.
+    /// Adds the requirements of an installed extension, and what it provides.
     pub fn add(&mut self, neighbour: &Neighbour) {
         self.has(&neighbour.subject);
         for requirement in &neighbour.requirements {
@@ -43,7 +43,8 @@ impl Relations {
         }
     }
 
-    /// Whether an extension of this package, of which this is installed, asks for what is there, or has what is asked for.
+    /// Whether an extension of a package, with this installed bundle, requires something that is provided, or provides
+    /// something that is required.
     pub fn reach(&self, package: &str, installed: Option<&Neighbour>) -> bool {
         let has = |neighbour: &Neighbour| {
             let mut apis = neighbour.subject.apis.iter();

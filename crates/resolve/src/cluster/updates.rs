@@ -1,4 +1,4 @@
-//! The newest version that would be chosen, the newest that there is, and why the two differ.
+//! The version that would be chosen, the newest version, and why they differ.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ use crate::request::{Installed, Request};
 use crate::successors::Successors;
 use crate::{Resolution, fitting, resolve_in};
 
-/// What an extension would get now, and what there is beyond.
+/// The bundle that an extension would get now, and newer ones.
 #[derive(Debug)]
 pub struct Updates<'a> {
-    /// What would be chosen, or why nothing.
+    /// The chosen bundle, or why there is none.
     pub chosen: Result<Resolution<'a>, Refusal>,
-    /// The newest bundle of the package, when it is newer than what would be chosen.
+    /// The newest bundle of the package, if it is newer than the chosen one.
     pub newest: Option<Newest<'a>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Newest<'a> {
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// Its blockers; none when it is chosen, or no bundle is.
+    /// Its obstacles; empty if it is chosen, or no bundle is.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -55,10 +55,10 @@ impl fmt::Display for Newest<'_> {
     }
 }
 
-/// Why a bundle is not chosen.
+/// An obstacle of a bundle.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Obstacle {
-    /// The channels that are asked for do not hold it.
+    /// It is not in a requested channel.
     #[error("it is in other channels: {0}")]
     Channel(String),
     /// The request is pinned to another version.
@@ -67,19 +67,19 @@ pub enum Obstacle {
     /// It is outside the range.
     #[error("it is outside the version range {0:?}")]
     Range(String),
-    /// It is a pre-release, which the range does not admit.
+    /// It is a pre-release, which the range excludes.
     #[error("it is a pre-release, which the version range {0:?} does not admit")]
     Prerelease(String),
     /// No edge leads to it.
     #[error("no update edge leads to it from {0}")]
     Edge(String),
-    /// The cluster or its extensions do not meet what it needs.
+    /// It has a blocker on the cluster.
     #[error(transparent)]
     Blocked(#[from] Blocker),
-    /// Its catalog deprecates it, and the chosen one not.
+    /// Its catalog deprecates it, but not the chosen one.
     #[error("its catalog deprecates it")]
     Deprecated,
-    /// Another catalog comes first.
+    /// Another catalog has precedence.
     #[error("catalog {0} comes first")]
     Priority(String),
 }
@@ -100,7 +100,7 @@ impl Obstacle {
     }
 }
 
-/// What a request gets on a cluster, and the newest bundle of the selected catalogs with its blockers.
+/// The bundle that a request gets on a cluster, and the newest bundle of the selected catalogs with its obstacles.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.
@@ -133,8 +133,9 @@ pub fn updates<'a>(
     Ok(Updates { chosen, newest })
 }
 
-/// The newest bundle of the selected catalogs if it is newer than the installed one or, if none is installed, than the
-/// chosen one. The state of the cluster is read only where it alone decides, not for bundles that the request excludes.
+/// The newest bundle of the selected catalogs, if it is newer than the installed one or, without an installed one, than
+/// the chosen one. The state of the cluster is read only if it alone decides, not for bundles that the request
+/// excludes.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.
@@ -177,20 +178,20 @@ pub fn newest<'a>(
     }))
 }
 
-/// A bundle of the selected catalogs, and why it is not chosen.
+/// A bundle of the selected catalogs with its obstacles.
 #[derive(Clone, Debug)]
 pub struct Considered<'a> {
     /// The bundle.
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// Whether it is the chosen one.
+    /// Whether it is chosen.
     pub is_chosen: bool,
-    /// What stands in its way. Nothing for the chosen one, and for those that it precedes only because it is newer.
+    /// Its obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// Every bundle of the selected catalogs, the newest first. `chosen` is what the request gets.
+/// All bundles of the selected catalogs, newest first. `chosen` is the result of the request.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.
@@ -230,7 +231,7 @@ pub fn considered<'a>(
     Ok(found)
 }
 
-/// The bundle of the highest version; of equals the one that comes first.
+/// The bundle with the highest version, the first of equal ones.
 fn highest<'a, 'c>(selected: &'c [Selected<'a>]) -> Option<(&'c Selected<'a>, &'a Candidate)> {
     let candidates = selected.iter().flat_map(|catalog| {
         let candidates = catalog.package.candidates().iter();
@@ -246,7 +247,7 @@ fn highest<'a, 'c>(selected: &'c [Selected<'a>]) -> Option<(&'c Selected<'a>, &'
     })
 }
 
-/// What of the request excludes a bundle.
+/// The filter of the request that excludes a bundle.
 fn excluded(catalog: &Selected<'_>, bundle: &Candidate, context: &choose::Context<'_>) -> Vec<Obstacle> {
     let (package, request) = (catalog.package, context.request);
     let mut found = Vec::new();
@@ -272,14 +273,14 @@ fn excluded(catalog: &Selected<'_>, bundle: &Candidate, context: &choose::Contex
     found
 }
 
-/// Why a bundle cannot be on this cluster.
+/// The blockers of a bundle on this cluster.
 fn blocked(bundle: &Candidate, facts: &ClusterState<'_>) -> Vec<Obstacle> {
     let served = compatibility::without_own(facts);
     let blockers = CompatibilityCheck::new(*facts, &served).blockers(bundle);
     blockers.into_iter().map(Obstacle::from).collect()
 }
 
-/// Why another bundle is chosen, though this one might be.
+/// Why another bundle is preferred to this one.
 fn preferred(bundle: &Candidate, chosen: &Resolution<'_>) -> Obstacle {
     if bundle.is_deprecated {
         Obstacle::Deprecated

@@ -1,4 +1,4 @@
-//! Which of several catalogs, and what of a bundle rules it out.
+//! The choice between several catalogs, and reasons that exclude a bundle.
 
 use crate::common::{Shelf, catalogs, entry, outcome, shelf, with};
 use olm_resolve::deprecation::{Messages, messages};
@@ -354,7 +354,7 @@ fn t_2f_01_package_channel_and_bundle_are_deprecated_apart() {
         }
     );
     assert_eq!(find(&["alpha"], None).all().count(), 2);
-    // No channel is given: no bundle is installed, or only a deprecated channel has the installed one.
+    // No channel is named: no bundle is installed, or only a deprecated channel has it.
     assert_eq!(find(&[], None).channels, Vec::<String>::new());
     assert_eq!(find(&[], Some("foo.v1.68.0")).channels, text("alpha"));
     assert_eq!(find(&[], Some("foo.v1.72.0")).channels, Vec::<String>::new());
@@ -375,14 +375,14 @@ fn a_deprecated_channel_does_not_concern_a_bundle_that_another_channel_has_too()
     let both = ["leave alpha", "leave stable"];
     assert_eq!(find(&[alpha], &[], Some("foo.v1.0.0")), none);
     assert_eq!(find(&[alpha], &[], None), none);
-    // A channel that is named is one that is followed.
+    // A named channel counts as followed.
     assert_eq!(find(&[alpha], &["alpha"], Some("foo.v1.0.0")), ["leave alpha"]);
     assert_eq!(
         find(&[alpha], &["alpha", "stable"], Some("foo.v1.0.0")),
         ["leave alpha"]
     );
     assert_eq!(find(&[alpha], &["stable"], Some("foo.v1.0.0")), none);
-    // There is no way out.
+    // No channel is left that is not deprecated.
     assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.0.0")), both);
     assert_eq!(find(&[alpha, stable], &[], Some("foo.v1.1.0")), ["leave stable"]);
     // The catalog no longer has the installed bundle.

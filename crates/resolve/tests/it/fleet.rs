@@ -50,7 +50,7 @@ fn catalog(name: &str) -> Value {
     json!({"name": name, "labels": {"olm.operatorframework.io/metadata.name": name}})
 }
 
-/// An extension of the package of its own name, of which a version from a catalog is installed.
+/// An extension with its own name as the package, and an installed version from a catalog.
 fn extension(name: &str, installed: Option<(&str, &str)>, spec: &Value) -> Value {
     let mut filter = json!({"packageName": name});
     for (key, value) in spec.as_object().into_iter().flatten() {

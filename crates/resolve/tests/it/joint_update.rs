@@ -315,7 +315,7 @@ fn catalogs_that_make_the_search_hard_end_it() {
         let mut budget = SearchBudget::new(3_000_000);
         assert_eq!(plan_within(&world, "p10", &[], &mut budget), Err(BudgetExceeded));
         assert!(budget.is_spent());
-        // Nor is there a second one for what is tried next.
+        // The next attempt has no budget of its own.
         assert_eq!(plan_within(&world, "p10", &[], &mut budget), Err(BudgetExceeded));
     }
 }

@@ -75,7 +75,7 @@ fn demanding() -> Shelf {
     shelf
 }
 
-/// Extensions that are there, none of which provides what is asked for.
+/// Installed extensions that meet none of the requirements.
 fn crowd() -> Vec<Neighbour> {
     (0..50)
         .map(|number| {

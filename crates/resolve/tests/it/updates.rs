@@ -1,4 +1,4 @@
-//! Why the newest bundle is not the one that is chosen, a reason at a time.
+//! Why the newest bundle is not chosen, one reason at a time.
 
 use std::collections::HashSet;
 
@@ -195,7 +195,7 @@ fn each_reason_has_its_word() {
         .bundles(&["1.2.0"])
         .channel("stable", &[replacing("1.2.0", "1.0.0")]);
     check(&[preferred, newer], any, held_back::CATALOG);
-    // What the request excludes is not held against the cluster, whose state may change unnoticed.
+    // A bundle that the request excludes is not checked against the cluster, whose state may change unnoticed.
     check(&[two("one", &[modern])], range("1.0.x"), held_back::RANGE);
 }
 
@@ -209,19 +209,19 @@ fn chosen_and_older_bundles_are_not_held_back() {
     );
     assert_eq!(beyond(&[one()], Request::default(), Some("1.1.0")), None);
     assert_eq!(beyond(&[one()], Request::default(), Some("2.0.0")), None);
-    // Back to an older one: the installed bundle is the newest.
+    // A downgrade: the installed bundle is the newest.
     let back = Request {
         policy: UpgradeConstraintPolicy::SelfCertified,
         ..range("1.0.0")
     };
     assert_eq!(beyond(&[one()], back, Some("1.1.0")), None);
-    // Nothing is installed: what is newer than what will be.
+    // Nothing is installed: bundles that are newer than the chosen one.
     assert_eq!(beyond(&[one()], Request::default(), None), None);
     assert_eq!(
         beyond(&[one()], range("1.0.0"), None),
         Some((newest(), Some(held_back::PIN)))
     );
-    // Nothing is chosen, and nothing keeps the bundle from it: several catalogs have it.
+    // Nothing is chosen because several catalogs tie.
     let both = [one(), two("two", &[])];
     assert_eq!(
         beyond(&both, Request::default(), Some("1.0.0")),

@@ -1,4 +1,4 @@
-//! The authorities that the API server trusts when it calls what an object registers: the fields `caBundle`.
+//! The authorities that the API server trusts when it calls a webhook or an aggregated API: the fields `caBundle`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::object::ObjectId;
 use crate::ownership::fields_of;
 
-/// Where an object has its authorities.
+/// Where an object has its fields `caBundle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Registers {
     /// In every entry of `webhooks`.
@@ -36,7 +36,7 @@ impl Registers {
     }
 }
 
-/// Whether the object registers something that the API server calls.
+/// Whether the API server calls a server that the object registers.
 pub fn is_caller(object: &Value) -> bool {
     Registers::of(object).is_some()
 }
@@ -49,7 +49,7 @@ fn entries(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .filter_map(|entry| Some((entry.get("name")?.as_str()?, entry)))
 }
 
-/// The places for authorities that the wanted object has, with what the live object holds there.
+/// The values of the live object at each place for authorities in the wanted object.
 fn held<'a>(wanted: &Value, live: &'a Value) -> Vec<Option<&'a str>> {
     let text = |value: Option<&'a Value>| {
         value
@@ -73,7 +73,7 @@ fn held<'a>(wanted: &Value, live: &'a Value) -> Vec<Option<&'a str>> {
     }
 }
 
-/// All authorities that a live object trusts, PEM.
+/// All authorities in a live object, PEM.
 pub fn trusted_by(live: &Value) -> String {
     let decoded = held(live, live)
         .into_iter()
@@ -84,7 +84,7 @@ pub fn trusted_by(live: &Value) -> String {
         .collect()
 }
 
-/// Whether a live object trusts these authorities and no others wherever the wanted one says so.
+/// Whether a live object trusts exactly these authorities at all places of the wanted one.
 pub fn is_trusting(wanted: &Value, live: &Value, trusted: &str) -> bool {
     let encoded = STANDARD.encode(trusted);
     held(wanted, live)
@@ -92,8 +92,7 @@ pub fn is_trusting(wanted: &Value, live: &Value, trusted: &str) -> bool {
         .all(|held| held == Some(encoded.as_str()))
 }
 
-/// What is applied to a live object so that it trusts these authorities, and nothing else. The object must be as it was
-/// seen.
+/// The body to apply so that a live object trusts exactly these authorities. It requires the object as it was seen.
 pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
     let bundle = json!({"caBundle": STANDARD.encode(trusted)});
     let mut body = identity(live);
@@ -117,8 +116,8 @@ pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
     Value::Object(body)
 }
 
-/// What is applied to a live object so that what we wrote stands no longer in the way of the wanted one: an entry that is
-/// left with nothing but its authorities makes an object invalid. `None` when nothing is in the way.
+/// The body to apply so that earlier authorities do not block the wanted object: an entry with nothing but authorities
+/// makes an object invalid. `None` if there is no such entry.
 fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::CERTIFICATES)?;
@@ -157,9 +156,9 @@ fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(body))
 }
 
-/// A merge patch that removes from a live object the fields that we applied and no longer want. Apply leaves them when
-/// another writer, such as cert-manager or the service CA of OpenShift, has written its authorities there and co-owns
-/// them. `None` when there are none.
+/// A merge patch that removes fields from a live object that we applied and no longer want. Apply does not remove them
+/// if another writer, such as cert-manager or the service CA of OpenShift, has written authorities into them and owns
+/// them too. `None` if there are none.
 fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
@@ -207,17 +206,18 @@ fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// What in a live object keeps the server from taking the wanted one.
+/// The part of a live object that makes the server refuse the wanted one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Obstacle {
-    /// Entries with nothing but authorities of ours: gone once this is applied by the field manager of certificates.
+    /// Entries with nothing but our authorities. To remove them, apply this body with the field manager of
+    /// certificates.
     Ours(Value),
-    /// What others have written their authorities into: gone after this merge patch.
+    /// Fields into which others have written authorities. To remove them, send this merge patch.
     Injected(Value),
 }
 
 impl Obstacle {
-    /// What is in the way, if anything.
+    /// The obstacle in a live object, if any.
     pub fn of(wanted: &Value, live: &Value) -> Option<Self> {
         without_leftovers(wanted, live)
             .map(Self::Ours)
@@ -225,10 +225,10 @@ impl Obstacle {
     }
 }
 
-/// Authorities in the fields of a webhook that a manager holds.
+/// The authorities of a webhook in the fields of a manager.
 const BUNDLE_FIELD: &str = "/f:clientConfig/f:caBundle";
 
-/// The fields that each manager but ours holds.
+/// The fields of each other manager.
 fn fields_of_others(live: &Value) -> Vec<&Value> {
     let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
     let is_other = |entry: &&Value| {

@@ -11,17 +11,17 @@ use crate::content::{Content, ContentObject, ContentPhase};
 use crate::object::ObjectId;
 use crate::outline::Place;
 
-/// The name of the phase that is put in front of a revision's own.
+/// The name of the phase that comes before those of the revision.
 const PHASE: &str = "certificates";
 
-/// Where in a revision certificates are, and where the objects that have to trust them.
+/// The places of certificates in a revision, and of the objects that must trust them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
     secrets: BTreeMap<Place, Vec<String>>,
     callers: BTreeMap<Place, Place>,
 }
 
-/// The Secrets for the certificates that objects ask for, without their data.
+/// The Secrets for the certificates that objects request, without data.
 pub fn secrets<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<Value> {
     let found: BTreeMap<ObjectId, Value> = objects
         .filter_map(skeleton)
@@ -30,7 +30,8 @@ pub fn secrets<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<Value> {
     found.into_values().collect()
 }
 
-/// Puts the Secrets for the certificates in front of a revision's content. `protection` is that of the ClusterObjectSet.
+/// Adds the Secrets for the certificates before the content of a revision. `protection` is that of the
+/// ClusterObjectSet.
 pub fn complete(protection: CollisionProtection, content: &mut Content) {
     let objects = content.phases.iter().flat_map(|phase| &phase.objects);
     let secrets = secrets(objects.map(|object| &object.object));
@@ -46,14 +47,14 @@ pub fn complete(protection: CollisionProtection, content: &mut Content) {
         .collect();
     let phase = ContentPhase {
         name: PHASE.to_owned(),
-        // Never part of what `status.observedPhases` holds.
+        // `status.observedPhases` never contains this phase.
         digest: String::new(),
         objects,
     };
     content.phases.insert(0, phase);
 }
 
-/// The Secret for the certificate of a Service that asks for one, without its data.
+/// The Secret for the certificate that a Service requests, without data.
 fn skeleton(service: &Value) -> Option<Value> {
     let id = ObjectId::of(service);
     let name = annotated(service, annotation::SERVING_CERTIFICATE)
@@ -88,7 +89,7 @@ impl Layout {
         callers: BTreeMap::new(),
     };
 
-    /// Of a content that is complete.
+    /// The layout of a complete content.
     pub fn of(content: &Content) -> Self {
         let Some(first) = content
             .phases
@@ -129,18 +130,18 @@ impl Layout {
         self.secrets.keys().copied()
     }
 
-    /// The names that the certificate at that place is for, the one that the API server calls first; `None` when no
-    /// certificate is there.
+    /// The host names of the certificate at a place, first the one that the API server calls; `None` if there is no
+    /// certificate.
     pub fn names(&self, place: Place) -> Option<&[String]> {
         self.secrets.get(&place).map(Vec::as_slice)
     }
 
-    /// The Secret with the authority that the object at that place has to trust.
+    /// The Secret with the authority that the object at a place must trust.
     pub fn secret_of(&self, caller: Place) -> Option<Place> {
         self.callers.get(&caller).copied()
     }
 
-    /// The objects that have to trust the authority in that Secret.
+    /// The objects that must trust the authority in a Secret.
     pub fn callers(&self, secret: Place) -> impl Iterator<Item = Place> + '_ {
         self.callers
             .iter()
@@ -170,7 +171,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A revision with a Service that asks for a certificate and a webhook configuration that trusts it.
+    /// A revision with a Service that requests a certificate and a webhook configuration that trusts it.
     pub(in crate::certificates) fn content() -> Content {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {
             "name": "op-service", "namespace": "ns",

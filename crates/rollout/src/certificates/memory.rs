@@ -1,4 +1,4 @@
-//! What is remembered of certificates between two runs; all of it can be found out again.
+//! State of certificates between two runs. All of it can be read again.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use super::layout::Layout;
 use crate::outline::Place;
 
-/// What is remembered of one revision's certificates. Requests of a run are made at the same time.
+/// The state of one revision's certificates. Requests of a run may update it at the same time.
 #[derive(Debug, Default)]
 pub struct CertificateMemory {
     secrets: Mutex<BTreeMap<Place, Secret>>,
@@ -23,12 +23,12 @@ struct Secret {
 }
 
 impl CertificateMemory {
-    /// A Secret was looked at on that day; these authorities must be trusted.
+    /// Records that a Secret was read on a day, and the authorities to trust.
     pub fn secret_seen(&self, place: Place, looked: Date, trusted: String) {
         lock(&self.secrets).insert(place, Secret { looked, trusted });
     }
 
-    /// A caller was compared with these authorities.
+    /// Records that a caller was compared with these authorities.
     pub fn caller_seen(&self, place: Place, trusted: &str) {
         lock(&self.callers).insert(place, mark(trusted));
     }
@@ -40,8 +40,8 @@ impl CertificateMemory {
             .map(|secret| secret.trusted.clone())
     }
 
-    /// Whether what was seen of an object holds although time goes on and certificates are renewed. A Secret is looked at
-    /// every day, a caller when the authority has changed.
+    /// Whether the last look at an object still counts although time passes and certificates are renewed. A Secret is
+    /// read every day, a caller when the authority has changed.
     pub fn is_current(&self, layout: &Layout, place: Place, today: Date) -> bool {
         if layout.names(place).is_some() {
             return lock(&self.secrets)

@@ -1,4 +1,4 @@
-//! A revision without its objects' bodies: what decisions need of it.
+//! A revision without the bodies of its objects: the input of decisions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use olm_api::cluster_object_set::CollisionProtection;
 
 use crate::object::ObjectId;
 
-/// A revision as its objects' owner.
+/// A revision as the owner of objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The ClusterObjectSet's name.
@@ -16,16 +16,16 @@ pub struct Owner {
     pub uid: String,
     /// Its revision.
     pub revision: i64,
-    /// The value of its `owner-name` label; empty when it has none.
+    /// The value of the `owner-name` label; empty if absent.
     pub owner_name: String,
-    /// The UID of the ClusterExtension that controls it; empty when none does.
+    /// The UID of the controlling ClusterExtension; empty if there is none.
     pub extension: String,
-    /// Whether it was made from a release of the Helm runtime, whose objects the extension itself controls.
+    /// Whether it was created from a release of the Helm runtime, whose objects the extension itself controls.
     pub migrated: bool,
 }
 
 impl Owner {
-    /// What the extension is called; a revision made by hand is one of itself.
+    /// The name of the extension; for a revision without an extension its own name.
     pub fn extension_name(&self) -> &str {
         if self.owner_name.is_empty() {
             &self.name
@@ -46,7 +46,7 @@ pub struct Sibling {
     pub revision: i64,
 }
 
-/// A revision without the objects' bodies: what decisions need.
+/// A revision without the bodies of its objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
     /// The revision.
@@ -62,9 +62,9 @@ pub struct Outline {
 /// A CustomResourceDefinition of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
-    /// The group that it adds to.
+    /// The group of the kind.
     pub group: String,
     /// The kind that it defines.
     pub kind: String,
@@ -84,7 +84,7 @@ pub struct OutlinePhase {
 pub struct OutlineObject {
     /// Its identity.
     pub id: ObjectId,
-    /// What to do when it exists already.
+    /// The action when it exists already.
     pub collision_protection: CollisionProtection,
 }
 
@@ -101,7 +101,8 @@ impl Outline {
             .unwrap_or_default()
     }
 
-    /// Has the object at a place taken over when it has no controller, unless a revision left it on purpose.
+    /// Lets the revision take over the object at a place if it has no controller, unless a revision released it on
+    /// purpose.
     pub fn inherit(&mut self, place: Place) {
         let phase = self.phases.get_mut(place.phase);
         if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(place.object))
@@ -111,7 +112,7 @@ impl Outline {
         }
     }
 
-    /// A phase as conditions name it.
+    /// A phase in the form of conditions.
     pub fn phase(&self, index: usize) -> PhaseName<'_> {
         let name = self.phases.get(index).map_or("", |phase| phase.name.as_str());
         PhaseName { index, name }
@@ -123,7 +124,7 @@ impl Outline {
         (0..count).map(move |object| Place { phase, object })
     }
 
-    /// The definition of a kind, if the revision brings it.
+    /// The definition of a kind, if the revision contains it.
     pub fn definition(&self, id: &ObjectId) -> Option<Place> {
         let found = self
             .definitions
@@ -147,7 +148,7 @@ impl Outline {
     }
 }
 
-/// Where in a revision an object stands.
+/// The place of an object in a revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The phase's index.
@@ -156,7 +157,7 @@ pub struct Place {
     pub object: usize,
 }
 
-/// A phase as conditions name it.
+/// A phase in the form of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseName<'a> {
     /// Its index.

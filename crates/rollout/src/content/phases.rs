@@ -1,4 +1,4 @@
-//! What is kept of a revision's content when its objects' bodies are dropped.
+//! The part of a revision's content that is kept after the bodies of its objects are dropped.
 
 use olm_api::cluster_object_set::ObservedPhase;
 use serde_json::Value;
@@ -8,21 +8,21 @@ use crate::content::Content;
 use crate::object::ObjectId;
 use crate::outline::{Definition, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling};
 
-/// What is kept of a set's content when its bodies are dropped.
+/// The part of a set's content that is kept after the bodies are dropped.
 #[derive(Debug, Default)]
 pub struct Phases {
     /// The phases without bodies.
     pub phases: Vec<OutlinePhase>,
     /// Their digests.
     pub observed: Vec<ObservedPhase>,
-    /// Where certificates are.
+    /// The places of certificates.
     pub certificates: Layout,
     /// The CustomResourceDefinitions.
     pub definitions: Vec<Definition>,
 }
 
 impl Phases {
-    /// The part of a content that stays when its bodies are dropped.
+    /// The part of a content that is kept.
     pub fn of(content: &Content) -> Self {
         let phases = content
             .phases
@@ -47,7 +47,7 @@ impl Phases {
         }
     }
 
-    /// The outline of the set with that owner and those siblings.
+    /// The outline of a set with this owner and these siblings.
     pub fn outline(&self, owner: Owner, siblings: Vec<Sibling>) -> Outline {
         Outline {
             owner,

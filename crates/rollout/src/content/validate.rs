@@ -1,4 +1,4 @@
-//! What must hold of a revision's objects before any is applied.
+//! Checks of a revision's objects before any is applied.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ const FORBIDDEN: [&str; 6] = [
     "resourceVersion",
 ];
 
-/// Checks all objects and names every fault, or `None` when there is none.
+/// Checks all objects and lists every fault; `None` if there is none.
 pub fn faults(name: &str, revision: i64, content: &Content) -> Option<String> {
     let mut places: BTreeMap<ObjectId, Vec<&str>> = BTreeMap::new();
     for phase in &content.phases {
         for object in &phase.objects {
-            // The version does not tell objects apart.
+            // Two versions of one object are the same object.
             let id = ObjectId {
                 version: String::new(),
                 ..ObjectId::of(&object.object)
@@ -71,7 +71,7 @@ fn object_faults(id: &ObjectId, object: &Value) -> Vec<String> {
         }
     }
     for (field, value) in [("metadata.name", &id.name), ("metadata.namespace", &id.namespace)] {
-        // They become parts of a path.
+        // These values become parts of a path.
         if value == "." || value == ".." || value.contains(['/', '%', '?', '#']) {
             faults.push(format!("{field} may not be \"{value}\""));
         }

@@ -1,4 +1,4 @@
-//! The decision about one object, from how it is observed.
+//! The decision about one object, given its state.
 
 use olm_api::cluster_object_set::CollisionProtection;
 
@@ -9,36 +9,37 @@ use crate::ownership::{Guard, OwnerReference, Ownership, RevisionMark};
 /// The decision about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: it is ours and as it was applied.
+    /// Nothing: the revision owns it, and it is as it was applied.
     Keep,
     /// Apply it.
     Write(Write),
     /// Nothing: a newer revision has taken it over.
     HandedOver,
-    /// Nothing yet: it is being deleted, and can be made anew when it is gone.
+    /// Nothing yet: it is being deleted, and can be created again when it is gone.
     Terminating,
     /// Nothing: it belongs to another owner.
     Collision,
 }
 
-/// Facts beside the observed objects.
+/// State beside the observed objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History {
-    /// The fingerprint of differences that the server left when we applied last.
+    /// The fingerprint of the differences that the server left at the last apply.
     pub accepted: Option<u64>,
-    /// Which objects without an owner reference are given it back.
+    /// Which objects without an owner reference get it back.
     pub reclaims: Reclaims,
 }
 
-/// Which objects a revision takes back that lack its owner reference alone. It must be there to stay.
+/// Which objects without our owner reference a revision takes back. The reference is needed so that they are not
+/// collected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reclaims {
     /// None.
     #[default]
     Nothing,
-    /// Those that our server-side apply still holds: the revision owned all of them before.
+    /// Objects of which our server-side apply still owns fields: the revision owned all of them before.
     Applied,
-    /// Those that say that they are the revision's: it was restored, and they with it.
+    /// Objects whose annotations name the revision: both were restored from a backup.
     Named,
 }
 
@@ -86,7 +87,7 @@ fn reclaims(reclaims: Reclaims, live: &Ownership, outline: &Outline) -> bool {
         }
 }
 
-/// What a revision may say about a live object.
+/// The claim of a revision to a live object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Ours,
@@ -97,7 +98,7 @@ enum Claim {
 
 fn claim(outline: &Outline, protection: CollisionProtection, live: &Ownership) -> Claim {
     let Some(controller) = &live.controller else {
-        // An object with a revision but without a controller was just orphaned on purpose.
+        // An object with a revision but without a controller was released on purpose.
         return match (live.owned, protection, live.revision) {
             (true, ..) => Claim::Ours,
             (false, CollisionProtection::Prevent, _) => Claim::Theirs,
@@ -108,7 +109,7 @@ fn claim(outline: &Outline, protection: CollisionProtection, live: &Ownership) -
     if controller.uid == outline.owner.uid {
         return Claim::Ours;
     }
-    // The Helm runtime has no revisions: there the extension itself controls its objects.
+    // The Helm runtime has no revisions: the extension itself controls its objects.
     if !controller.uid.is_empty() && controller.uid == outline.owner.extension {
         return Claim::Adopt;
     }
@@ -136,8 +137,8 @@ fn applied_by(live: &Ownership, controller: &Sibling) -> i64 {
     }
 }
 
-/// The controllers that must step back: at most one can stand on an object. One that only we applied is not named, which
-/// takes it off the object.
+/// The controllers that become plain owners. An object has at most one controller. One that only our apply set is left
+/// out, so that the apply removes it.
 fn demoted(outline: &Outline, live: &Ownership) -> Vec<OwnerReference> {
     let other = live
         .controller

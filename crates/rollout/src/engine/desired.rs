@@ -9,14 +9,14 @@ use super::request::Write;
 use crate::outline::Owner;
 use crate::ownership::Guard;
 
-/// A resourceVersion that no object ever has: with it, an apply creates an object or fails with a conflict.
+/// A resourceVersion that no object has: an apply with it creates an object or fails with a conflict.
 const NEVER: &str = "1";
 
-/// The object as it is applied: with our label, our revision and us as controller. Without `status`, in the metadata
-/// without what only the server writes, and with the `stringData` of a Secret where the server stores it.
+/// The object to apply: with our label, our revision and us as controller. `status` and metadata that only the server
+/// writes are removed; `stringData` of a Secret moves to `data`, as the server stores it.
 ///
-/// The owner reference does not block the owner's deletion: that would take a right on the owner that the account has no
-/// reason to hold.
+/// The owner reference does not block the owner's deletion, because that needs a right on the owner that the account
+/// has no other use for.
 pub fn wanted(object: &Value, owner: &Owner) -> Value {
     let mut body = object.as_object().cloned().unwrap_or_default();
     body.shift_remove("status");
@@ -74,8 +74,8 @@ pub fn wanted(object: &Value, owner: &Owner) -> Value {
     Value::Object(body)
 }
 
-/// What the server makes of the `data` and `stringData` of a Secret; nothing where there is no `stringData`, or where the
-/// server must refuse it. It never shows `stringData`, so that it would be unknown whether it is as it was applied.
+/// The `data` that the server makes of `data` and `stringData` of a Secret; `None` without `stringData`, or if the
+/// server must refuse it. The server never returns `stringData`, so drift in it could not be seen.
 fn stored_data(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     let is_secret = object.get("apiVersion").and_then(Value::as_str) == Some("v1")
         && object.get("kind").and_then(Value::as_str) == Some("Secret");
@@ -94,7 +94,7 @@ fn stored_data(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     Some(data)
 }
 
-/// The same with what the write insists on and with the owners that no longer control the object.
+/// The object to apply, with the precondition of the write and the owners that no longer control it.
 pub fn body(object: &Value, owner: &Owner, write: &Write) -> Value {
     let mut body = wanted(object, owner);
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -211,7 +211,7 @@ mod tests {
         ] {
             assert_eq!(secret(given), (Some(data), None));
         }
-        // What the server refuses is left to it.
+        // An invalid value is left for the server to refuse.
         let wrong = json!({"a": 1});
         assert_eq!(secret(json!({"stringData": wrong})), (None, Some(wrong)));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "x"}});

@@ -1,9 +1,9 @@
-//! Whether a live object is as it was applied, from the object alone.
+//! Whether a live object is as it was applied. The object alone decides.
 //!
-//! Every field of the wanted object must hold the wanted value and must be listed as ours in `managedFields`: whoever
-//! writes one of our fields becomes its owner, so that both together show every drift. Where the server stores a value
-//! differently from how it was given (`1000m` as `1`), the difference stays; it is remembered by its fingerprint once the
-//! server has answered an apply with it, so that it does not lead to another apply.
+//! Every field of the wanted object must have the wanted value and be listed as ours in `managedFields`. Whoever writes
+//! one of our fields becomes its owner, so both together show every drift. Where the server stores a value in another
+//! form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned it for an
+//! apply, so that it does not cause another apply.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -15,22 +15,22 @@ use serde_json::{Map, Value};
 
 use crate::ownership::fields_of;
 
-/// How many pairs of list elements are compared before the lists just count as different.
+/// The most pairs of list elements that are compared. Beyond that, lists count as different.
 const MAX_PAIRS: usize = 250_000;
-/// How many paths are kept for the log.
+/// The most paths that are logged.
 const MAX_PATHS: usize = 8;
 
 /// How a live object differs from the wanted one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Equal for equal differences; 0 when there are none.
+    /// A hash of the differences; 0 if there are none.
     pub fingerprint: u64,
-    /// Where the first of them are.
+    /// The paths of the first differences.
     pub paths: Vec<String>,
 }
 
 impl Differences {
-    /// Counts another difference.
+    /// Adds a difference.
     pub fn add(&mut self, path: &str) {
         let mut hasher = DefaultHasher::new();
         (self.fingerprint, path).hash(&mut hasher);
@@ -44,7 +44,7 @@ pub fn differences(wanted: &Value, live: &Value) -> Differences {
     differences_by(field_manager::OBJECTS, wanted, live)
 }
 
-/// The same for what another field manager applies.
+/// Compares a live object with the object that another field manager applies.
 pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Differences {
     let api_version = wanted
         .get("apiVersion")
@@ -81,7 +81,7 @@ pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Difference
     found.finish()
 }
 
-/// Owner references without a field that the reference sets and we do not: nothing depends on it that we do.
+/// Owner references without `blockOwnerDeletion`, if only the reference implementation sets it. We do not depend on it.
 fn without_blocking(references: &Value) -> Value {
     let mut references = references.clone();
     for reference in references.as_array_mut().into_iter().flatten() {
@@ -152,7 +152,7 @@ fn compare(wanted: &Value, live: Option<&Value>, fields: Option<&Value>, path: &
     }
 }
 
-/// A list of which single elements are owned: by their keys or by their values.
+/// A list with single elements that we own, by their keys or values.
 fn compare_list(
     items: &[Value],
     live: Option<&Value>,
@@ -178,7 +178,7 @@ fn compare_list(
             }
             continue;
         }
-        // The key that shares most with the element: the server fills in defaults of keys (a port's protocol).
+        // The key with the most equal fields: the server fills in defaults of keys, such as the protocol of a port.
         let best = keys
             .iter()
             .filter_map(|(key, below)| Some((shared(key, item)?, key, *below)))
@@ -195,7 +195,7 @@ fn compare_list(
     }
 }
 
-/// How many keys the element has with the same value; nothing when one has another value.
+/// How many fields of the key the element has with the same value; `None` if one has another value.
 fn shared(key: &Value, item: &Value) -> Option<usize> {
     let mut count = 0;
     for (name, value) in key.as_object()? {
@@ -208,7 +208,7 @@ fn shared(key: &Value, item: &Value) -> Option<usize> {
     Some(count)
 }
 
-/// Whether two values are the same; numbers by their value, maps without regard to order.
+/// Whether two values are equal. Numbers are compared by value, maps without their order.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),

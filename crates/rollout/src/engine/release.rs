@@ -1,12 +1,12 @@
-//! The patch that lets an object go.
+//! The patch that releases an object.
 
 use olm_api::names;
 use serde_json::{Map, Value, json};
 
 use crate::ownership::Ownership;
 
-/// A merge patch that takes an owner's reference off a live object and, if the owner controlled it, our marks too. It names
-/// the resourceVersion on which it insists.
+/// A merge patch that removes an owner reference from a live object and, if that owner controlled it, our marks too. It
+/// contains the resourceVersion that it requires.
 pub fn released(live: &Value, owner_uid: &str) -> Value {
     let ownership = Ownership::of(live, owner_uid);
     let references = live

@@ -1,27 +1,27 @@
-//! What the engine's machines ask for, and what they are answered.
+//! The requests of the engine's machines, and the answers.
 
 use crate::failure::Failure;
 use crate::outline::{Outline, Place};
 use crate::ownership::{Guard, OwnerReference, Ownership};
 use crate::probe::ProbeResult;
 
-/// The facts about a live object that decisions need.
+/// The state of a live object on which decisions depend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// The owner.
     pub ownership: Ownership,
-    /// How it differs from what is wanted; 0 when it does not.
+    /// A hash of the differences from the wanted object; 0 if there are none.
     pub differences: u64,
-    /// What the probes say.
+    /// The result of the probes.
     pub probe: ProbeResult,
 }
 
 /// A server-side apply of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// What must hold, or nothing is written.
+    /// The precondition of the write.
     pub guard: Guard,
-    /// Owners that stay on the object but no longer control it.
+    /// Owners that stay on the object as plain owners.
     pub demoted: Vec<OwnerReference>,
 }
 
@@ -30,7 +30,7 @@ pub struct Write {
 pub enum Holder {
     /// The revision's.
     Revision,
-    /// That of the extension itself, as the Helm runtime left it.
+    /// The extension, as the Helm runtime left it.
     Extension,
 }
 
@@ -44,27 +44,27 @@ impl Holder {
     }
 }
 
-/// What a machine asks for. All requests of one step may be made at the same time.
+/// A request of a machine. All requests of a step may run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Say how the object is. Answered by `Absent` or `Live`.
+    /// Reads the object. Answered by `Absent` or `Live`.
     Observe(Place),
-    /// Say whether the server would take the write; nothing is written. Answered by `Live`, or by `Absent` when the server
-    /// cannot tell (a webhook without dry run).
+    /// Tests whether the server would accept the write, without writing. Answered by `Live`, or by `Absent` if a dry
+    /// run is not possible (a webhook does not support it).
     DryRun(Place, Write),
-    /// Apply the object. Answered by `Live`.
+    /// Applies the object. Answered by `Live`.
     Apply(Place, Write),
-    /// Take an owner reference off the object. Answered by `Live` or `Absent`.
+    /// Removes an owner reference from the object. Answered by `Live` or `Absent`.
     Release(Place, Guard, Holder),
-    /// Take off our object the authorities, ours and others', that keep the server from taking the wanted one. Answered by
-    /// `Live`, or by `Absent` when nothing is in the way any more.
+    /// Removes the authorities that make the server refuse the wanted object, ours and others'. Answered by `Live`, or
+    /// by `Absent` if there are none left.
     Clear(Place),
-    /// Delete the object. Answered by `Absent`, or `Live` while finalizers hold it.
+    /// Deletes the object. Answered by `Absent`, or `Live` while finalizers hold it.
     Delete(Place, Guard),
 }
 
 impl Request {
-    /// The place that the request is about.
+    /// The place of the object.
     pub fn place(&self) -> Place {
         match self {
             Self::Observe(place)
@@ -76,7 +76,7 @@ impl Request {
         }
     }
 
-    /// Whether the request may change the cluster.
+    /// Whether the request can change the cluster.
     pub fn writes(&self) -> bool {
         !matches!(self, Self::Observe(_) | Self::DryRun(..))
     }
@@ -85,24 +85,24 @@ impl Request {
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The object does not exist, or no longer does.
+    /// The object does not exist.
     Absent,
-    /// The object exists, or exists now.
+    /// The object exists.
     Live(Box<Observation>),
-    /// The server refuses the object as long as authorities that [`Request::Clear`] takes off stand in the live one.
+    /// The server refuses the object because of authorities that [`Request::Clear`] removes.
     Obstructed(Failure),
-    /// The request was not fulfilled.
+    /// The request failed.
     Failed(Failure),
 }
 
 /// The next step of a machine.
 #[derive(Debug)]
 pub enum Step<Machine, End> {
-    /// Make these requests, of which there is at least one, and come back with as many answers in the same order.
+    /// Make these requests, at least one, and return as many answers in the same order.
     Ask(Machine, Vec<Request>),
     /// Done.
     End(End),
 }
 
-/// How often one run looks again at an object that changes while it is worked on.
+/// How often a run reads an object again that others change meanwhile.
 pub const MAX_ROUNDS: usize = 4;

@@ -1,8 +1,8 @@
 //! The machine that rolls a revision out.
 //!
-//! Phase by phase: look at every object, refuse to begin when one belongs to another owner, ask the server about all
-//! writes of the phase, write, and go on when every probe passes. A revision that has succeeded before is kept up
-//! instead: a failing probe then no longer holds back the repair of later phases.
+//! Phase by phase, it reads every object, stops if another owner has one, makes a dry run of all writes of the phase,
+//! writes, and continues when every probe passes. A revision that was complete before is kept up instead: a failing
+//! probe then does not delay repairs in later phases.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::object::ObjectId;
 use crate::outline::{Outline, Place};
 use crate::probe::ProbeStatus;
 
-/// Whether a phase waits for the probes of the one before.
+/// Whether a phase waits for the probes of the previous one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It does.
+    /// A phase waits.
     #[default]
     RollOut,
-    /// It does not: the revision was complete before.
+    /// No phase waits, because the revision was complete before.
     KeepUp,
 }
 
 /// Whether anything may be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// Yes.
+    /// Writes are allowed.
     #[default]
     Allowed,
-    /// No, the user has paused the revision.
+    /// The user has paused the revision.
     Paused,
 }
 
-/// What to do about objects of kinds that the cluster lacks.
+/// The action for objects of kinds that the cluster lacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MissingKinds {
     /// Wait for the kind.
@@ -46,15 +46,15 @@ pub enum MissingKinds {
 /// How to roll out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether a phase waits for the probes of the one before.
+    /// Whether a phase waits for the probes of the previous one.
     pub mode: Mode,
     /// Whether anything may be written.
     pub writes: Writes,
-    /// What to do about objects of kinds that the cluster lacks.
+    /// The action for objects of kinds that the cluster lacks.
     pub missing_kinds: MissingKinds,
-    /// The fingerprints of differences that the server left at the last apply of an object.
+    /// The fingerprints of the differences that the server left at the last apply of each object.
     pub accepted: BTreeMap<Place, u64>,
-    /// Which objects without their owner reference are given it back.
+    /// Which objects without our owner reference get it back.
     pub reclaims: Reclaims,
 }
 
@@ -63,16 +63,16 @@ pub struct Settings {
 pub enum RolloutEnd {
     /// Every object is as wanted and ready.
     Complete,
-    /// The first object that is not ready, for each phase that was reached and is not complete.
+    /// The first object that is not ready in each started phase.
     Incomplete(Vec<NotReady>),
     /// Objects of this phase belong to another owner; nothing of the phase was written.
     Collisions {
         /// The phase's index.
         phase: usize,
-        /// The objects with what was seen of them.
+        /// The objects with their state.
         objects: Vec<(ObjectId, Observation)>,
     },
-    /// Requests of this phase failed, all of which are named.
+    /// Requests of this phase failed.
     Failed {
         /// The phase's index.
         phase: usize,
@@ -92,7 +92,7 @@ pub struct NotReady {
     pub messages: Vec<String>,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// How it ended.
@@ -103,7 +103,7 @@ pub struct Report {
     pub skipped: Vec<ObjectId>,
     /// How many objects were applied.
     pub written: usize,
-    /// For the next run's [`Settings`].
+    /// The fingerprints for the next run's [`Settings`].
     pub accepted: BTreeMap<Place, u64>,
 }
 
@@ -115,12 +115,12 @@ enum Stage {
     Writing(Vec<(Place, Write)>),
 }
 
-/// Objects that the server refuses as long as authorities stand in the live ones.
+/// Objects that the server refuses because of authorities in the live ones.
 #[derive(Debug, Default)]
 struct Obstructed {
     /// The objects and their failures.
     objects: Vec<(Place, Failure)>,
-    /// Others that changed meanwhile.
+    /// Other objects that changed meanwhile.
     changed: Vec<Place>,
 }
 
@@ -217,7 +217,7 @@ impl Rollout {
         self.decide(outline)
     }
 
-    /// A failure counts unless the object can be left out.
+    /// Records a failure, unless the object can be left out.
     fn failed(
         &mut self,
         outline: &Outline,
@@ -271,8 +271,8 @@ impl Rollout {
                 let ids = writes.iter().map(|(place, _)| outline.id(*place)).collect();
                 self.end(RolloutEnd::Paused(ids))
             }
-            // A single apply is refused or done as a whole; several are asked about first, so that a phase that the server
-            // refuses is not begun.
+            // A single apply succeeds or fails as a whole. Several are tested first, so that a phase that the server
+            // refuses does not begin.
             (Writes::Allowed, Mode::RollOut) if writes.len() > 1 && self.round == 0 => {
                 let requests = writes
                     .iter()
@@ -303,7 +303,7 @@ impl Rollout {
                 Answer::Obstructed(failure) => obstructed.push((*place, failure)),
                 Answer::Failed(failure) => match failure.kind {
                     FailureKind::Conflict => again.push(*place),
-                    // The kind or the namespace may come with an object of this very phase.
+                    // An object of the same phase may bring the kind or the namespace.
                     FailureKind::UnknownKind | FailureKind::MissingNamespace => {}
                     FailureKind::Forbidden | FailureKind::Invalid | FailureKind::Transient => {
                         failures.push((outline.id(*place), failure));
@@ -331,7 +331,7 @@ impl Rollout {
         Step::Ask(self, requests)
     }
 
-    /// An object that could not be cleared stays refused for the reason that the server gave first.
+    /// An object that could not be cleared keeps the first failure.
     fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<Answer>) -> Next {
         let Obstructed {
             objects,

@@ -1,8 +1,9 @@
-//! The machine that takes a revision down: phases in reverse, the next one when the objects of the last are gone. In a
-//! phase, definitions of kinds go last, since with them go all objects of the kinds.
+//! The machine that tears a revision down: phases in reverse order, each after the objects of the last one are gone. In
+//! a phase, CRDs go last, because all custom resources go with them.
 //!
-//! Only what the revision controls is deleted, only as it was seen, and what it merely co-owns is let go. An object that the
-//! extension itself controls came from the Helm runtime and was never taken over: it goes with the revision made from it.
+//! It deletes only what the revision controls, and only as it was seen. It releases objects that the revision merely
+//! owns. An object that the extension itself controls comes from the Helm runtime and was never taken over: it is
+//! deleted with the revision that was created from it.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,18 @@ use crate::ownership::Ownership;
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TeardownEnd {
-    /// Nothing that is ours is left.
+    /// No object of the revision is left.
     Complete,
-    /// These objects of a phase are deleted but not gone yet.
+    /// Objects of a phase are deleted but not gone yet.
     Waiting {
         /// The phase's index.
         phase: usize,
         /// The objects and the finalizers that hold them.
         objects: Vec<(ObjectId, Vec<String>)>,
     },
-    /// Only these objects are left, which another revision is to take over.
+    /// Only objects are left that another revision will take over.
     Held(Vec<ObjectId>),
-    /// Requests of this phase failed, all of which are named.
+    /// Requests of this phase failed.
     Failed {
         /// The phase's index.
         phase: usize,
@@ -38,9 +39,9 @@ pub enum TeardownEnd {
 /// The objects that are not deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lasting {
-    /// Let go.
+    /// Objects to release.
     pub kept: BTreeSet<Place>,
-    /// Left as they are until another revision has taken them over.
+    /// Objects to leave as they are until another revision has taken them over.
     pub held: BTreeSet<Place>,
 }
 
@@ -54,7 +55,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Teardown {
     lasting: Lasting,
-    /// What is still to be gone through, the next last.
+    /// The remaining stops, the next one last.
     stops: Vec<Stop>,
     phase: usize,
     stage: Stage,
@@ -64,7 +65,7 @@ pub struct Teardown {
     failures: Vec<(ObjectId, Failure)>,
 }
 
-/// Objects of a phase that are taken down at the same time.
+/// Objects of a phase that are deleted at the same time.
 #[derive(Debug)]
 struct Stop {
     phase: usize,
@@ -154,7 +155,7 @@ impl Teardown {
                 None
             }
             _ if !controlled || self.lasting.kept.contains(&place) => {
-                // What the extension controls, it would take along when it goes.
+                // The extension would take along what it controls when it is deleted.
                 let holder = if inherited {
                     Holder::Extension
                 } else {
@@ -216,7 +217,7 @@ impl Teardown {
     }
 }
 
-/// Whether the extension itself controls the object, as the Helm runtime left it, and the revision was made from that.
+/// Whether the extension itself controls the object, left by the Helm runtime, and the revision was created from that.
 fn is_inherited(outline: &Outline, live: &Ownership) -> bool {
     let extension = &outline.owner.extension;
     outline.owner.migrated && !extension.is_empty() && live.is_controlled_by(extension)

@@ -125,7 +125,7 @@ fn drift_of_a_field_and_a_deleted_object_are_repaired() {
     cluster.objects.remove(&id("D"));
     assert_eq!(roll_out(&mut cluster, &first()).written, 3);
     assert_eq!(cluster.normalised(), expected);
-    // What others add is left alone.
+    // Fields of others stay.
     cluster.edit(&id("C"), |live| live["data"]["other"] = "kept".into());
     assert_eq!(roll_out(&mut cluster, &first()).written, 0);
 }
@@ -297,7 +297,7 @@ fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_releas
         assert_eq!(cluster.objects.len(), left, "{extension}");
         let freed = migrated && extension == "us";
         for live in cluster.objects.values() {
-            // What is kept does not go with the extension either.
+            // Objects that are kept are not deleted with the extension.
             assert_eq!(
                 live["metadata"]["ownerReferences"] == json!([]),
                 freed,
@@ -353,7 +353,7 @@ fn objects_stay_until_the_next_revision_has_taken_them_over() {
     for _ in 0..2 {
         let end = executor(&mut cluster, &old).take_down(held()).ok();
         assert_eq!(end, Some(TeardownEnd::Held(vec![definition.clone()])));
-        // The rest is gone, and this one as it was.
+        // The others are gone, and this one is unchanged.
         assert_eq!(cluster.objects.len(), 1);
         assert_eq!(cluster.objects[&definition], before);
     }
@@ -447,7 +447,7 @@ fn obstacles_of_a_phase_are_cleared_by_requests_of_their_own_after_every_dry_run
         phase: 0,
         failures: vec![(outline.id(place), refusal.clone())],
     };
-    // Another object is refused for good: nothing is written.
+    // The server refuses another object permanently: nothing is written.
     assert_eq!(
         failed(vec![obstructed.clone(), Answer::Failed(refusal.clone())]),
         end(b)

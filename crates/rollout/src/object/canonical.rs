@@ -1,4 +1,4 @@
-//! JSON exactly as the reference writes it, so that digests made by either are equal.
+//! JSON exactly as the reference implementation writes it, so that digests are equal.
 //!
 //! Keys are sorted by their bytes, there is no white space, `<`, `>`, `&` and the two Unicode line separators are
 //! escaped, and numbers are written as Go writes them.
@@ -15,7 +15,7 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     out
 }
 
-/// The digest of a phase's content as `status.observedPhases` holds it: `sha256:` and hexadecimal digits.
+/// The digest of a phase as in `status.observedPhases`: `sha256:` and hexadecimal digits.
 pub fn phase_digest<'a>(name: &str, objects: impl IntoIterator<Item = &'a Value>) -> String {
     let mut out = b"{\"name\":".to_vec();
     write_string(name, &mut out);

@@ -1,11 +1,11 @@
-//! Fields that the reference's controller wrote by updates: the Helm runtime all of them, the Boxcutter runtime those of an
-//! object that it had just created. Server-side apply removes an unwanted field only when no other manager holds
-//! it, so these are made fields of our apply before we apply an object.
+//! Fields that the reference implementation wrote by updates: its Helm runtime wrote all fields so, its Boxcutter
+//! runtime those of an object that it had just created. Server-side apply removes an unwanted field only if no other
+//! manager owns it. So these fields become fields of our apply before we apply an object.
 
 use olm_api::names::field_manager;
 use serde_json::{Map, Value, json};
 
-/// As whom the reference's runtimes wrote.
+/// The field managers of the reference implementation.
 const EARLIER: [&str; 2] = [field_manager::OPERATOR_CONTROLLER, field_manager::OBJECTS];
 
 /// Whether a live object has such fields.
@@ -13,8 +13,8 @@ pub fn is_due(live: &Value) -> bool {
     entries(live).iter().any(|entry| is_earlier(live, entry))
 }
 
-/// A merge patch that makes all such fields of a live object those of our apply; nothing when it has none. It names the
-/// resourceVersion on which it insists.
+/// A merge patch that makes all such fields of a live object fields of our apply; `None` if it has none. It contains
+/// the resourceVersion that it requires.
 pub fn patch(live: &Value) -> Option<Value> {
     let fields = managed_fields(live)?;
     Some(json!({"metadata": {
@@ -24,7 +24,7 @@ pub fn patch(live: &Value) -> Option<Value> {
     }}))
 }
 
-/// The `metadata.managedFields` of a live object with all such fields made those of our apply; nothing when it has none.
+/// The `metadata.managedFields` of a live object with all such fields moved to our apply; `None` if it has none.
 fn managed_fields(live: &Value) -> Option<Vec<Value>> {
     let (earlier, mut kept): (Vec<&Value>, Vec<Value>) =
         entries(live)
@@ -74,7 +74,7 @@ fn is_earlier(live: &Value, entry: &Value) -> bool {
     EARLIER.iter().any(|manager| is(live, entry, manager, "Update"))
 }
 
-/// Whether an entry is that manager's, in the version in which the object is read.
+/// Whether an entry belongs to a manager and operation, in the version in which the object is read.
 fn is(live: &Value, entry: &Value, manager: &str, operation: &str) -> bool {
     let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     text(entry, "manager") == manager
@@ -83,7 +83,7 @@ fn is(live: &Value, entry: &Value, manager: &str, operation: &str) -> bool {
         && text(entry, "apiVersion") == text(live, "apiVersion")
 }
 
-/// Adds the fields of another set of managed fields. The depth of both is bounded by the parser that made them.
+/// Adds other managed fields. The parser bounds the depth of both.
 pub fn unite(fields: &mut Map<String, Value>, more: Option<&Map<String, Value>>) {
     for (key, value) in more.into_iter().flatten() {
         let below = fields

@@ -18,7 +18,7 @@ pub struct OwnerReference {
     pub name: String,
     /// UID.
     pub uid: String,
-    /// Whether only our own server-side apply holds the entry, so that leaving it out of the next one removes it.
+    /// Whether only our own server-side apply owns the entry, so that the next apply can remove it.
     pub applied_by_us: bool,
 }
 
@@ -48,24 +48,24 @@ impl OwnerReference {
     }
 }
 
-/// The owner and the identity of a live object.
+/// The owners and the identity of a live object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
     /// Its UID.
     pub uid: String,
     /// Its resourceVersion.
     pub resource_version: String,
-    /// Whether it waits for finalizers.
+    /// Its finalizers, if it is being deleted.
     pub deleting: Option<Vec<String>>,
     /// The controlling owner.
     pub controller: Option<OwnerReference>,
-    /// Whether any owner is the revision that asks.
+    /// Whether the asking revision is one of the owners.
     pub owned: bool,
     /// The revision annotation.
     pub revision: RevisionMark,
     /// The value of its `owner-name` label.
     pub owner_name: Option<String>,
-    /// Whether our server-side apply holds fields of it.
+    /// Whether our server-side apply owns fields of it.
     pub applied_by_us: bool,
     /// Whether an earlier controller wrote fields by updates, see [`inheritance`].
     pub inheritable: bool,
@@ -85,12 +85,12 @@ pub enum RevisionMark {
     Revision(i64),
 }
 
-/// On what a write insists.
+/// The precondition of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guard {
     /// The object does not exist.
     Absent,
-    /// It exists just as it was seen.
+    /// The object exists as it was seen.
     Seen {
         /// The UID seen.
         uid: String,
@@ -99,7 +99,7 @@ pub enum Guard {
     },
 }
 
-/// The fields that a manager's server-side apply holds, as `managedFields` lists them for `api_version`.
+/// The fields that a manager's server-side apply owns, as `managedFields` lists them for `api_version`.
 pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Option<&'a Value> {
     let entries = live.pointer("/metadata/managedFields")?.as_array()?;
     let ours = entries.iter().find(|entry| {
@@ -113,10 +113,10 @@ pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Optio
     ours.get("fieldsV1")
 }
 
-/// Field managers that are named.
+/// The most field managers that are named.
 const NAMED: usize = 3;
 
-/// The first field managers of an object apart from those of its status.
+/// The first field managers of an object, without those of its status.
 fn writers(live: &Value) -> Vec<String> {
     let entries = live
         .pointer("/metadata/managedFields")
@@ -133,7 +133,7 @@ fn writers(live: &Value) -> Vec<String> {
     writers
 }
 
-/// What keeps an object that is being deleted. A Namespace has a second list.
+/// The finalizers of an object that is being deleted. A Namespace has a second list.
 pub fn finalizers(live: &Value) -> Vec<String> {
     let list = |pointer: &str| {
         let entries = live.pointer(pointer).and_then(Value::as_array);
@@ -151,7 +151,7 @@ pub fn finalizers(live: &Value) -> Vec<String> {
 }
 
 impl Ownership {
-    /// What a live object says, looked at by the owner with that UID.
+    /// The ownership of a live object, for the owner with this UID.
     pub fn of(live: &Value, our_uid: &str) -> Self {
         let metadata = live.get("metadata").unwrap_or(&Value::Null);
         let text = |key: &str| {
@@ -199,7 +199,7 @@ impl Ownership {
                 .map(str::to_owned),
             applied_by_us: fields.is_some(),
             inheritable: inheritance::is_due(live),
-            // Kept of every object that is watched, and seldom asked for.
+            // This would be kept for every watched object and is seldom needed.
             writers: if controller.is_none() && !owned {
                 writers(live)
             } else {
@@ -215,8 +215,9 @@ impl Ownership {
             .is_some_and(|controller| controller.uid == uid)
     }
 
-    /// Whether the object says that this revision applied it last, and it has no controller. It was orphaned on purpose
-    /// together with its revision, or a user removed the owner reference, or it was restored without.
+    /// Whether annotations name this revision as the last one that applied the object, and it has no controller. Then
+    /// it was released on purpose together with its revision, or a user removed the owner reference, or it was restored
+    /// without it.
     pub fn is_stripped_of(&self, owner: &Owner) -> bool {
         self.controller.is_none()
             && !self.owned
@@ -224,10 +225,10 @@ impl Ownership {
             && self.owner_name.as_deref() == Some(owner.owner_name.as_str())
     }
 
-    /// That the object is as a guard says.
+    /// Checks that the object matches a guard.
     ///
     /// # Errors
-    /// It is not.
+    /// It does not.
     pub fn check(&self, guard: &Guard) -> Result<(), Failure> {
         if self.guard() == *guard {
             return Ok(());
@@ -235,7 +236,7 @@ impl Ownership {
         Err(Failure::new(FailureKind::Conflict, "the object has changed"))
     }
 
-    /// The guard that lets a write happen only to the object as it was seen.
+    /// The guard that allows a write only to the object as it was seen.
     pub fn guard(&self) -> Guard {
         Guard::Seen {
             uid: self.uid.clone(),

@@ -1,22 +1,22 @@
-//! Failures of requests to an API server, by what follows from them.
+//! Failures of requests to an API server, classified by their consequence.
 
-/// Why a request was not fulfilled.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What follows from it.
+    /// Its class.
     pub kind: FailureKind,
     /// The server's message.
     pub message: String,
     /// The status code; 0 when the server did not answer.
     pub code: u16,
-    /// The reason that the server names, `BadRequest`; empty when it names none.
+    /// The reason of the server, `BadRequest`; empty if there is none.
     pub reason: String,
     /// The fields that the server names as causes, `spec.conversion`.
     pub fields: Vec<String>,
 }
 
 impl Failure {
-    /// A failure about which the server says no more than a message.
+    /// A failure with a message alone.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -28,19 +28,19 @@ impl Failure {
     }
 }
 
-/// What follows from a failure.
+/// The class of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
-    /// The object is not as it was seen: read it again.
+    /// The object has changed: read it again.
     Conflict,
-    /// The cluster has no such kind: the server says so when it is asked for just that kind.
+    /// The cluster does not serve the kind, according to the discovery of its group.
     UnknownKind,
     /// The object's namespace does not exist.
     MissingNamespace,
-    /// The account may not.
+    /// The account lacks the permission.
     Forbidden,
-    /// The server refuses the object as it is.
+    /// The object is invalid.
     Invalid,
-    /// Worth another try.
+    /// The request can be retried.
     Transient,
 }

@@ -1,4 +1,4 @@
-//! What a ClusterObjectSet's conditions say about a run.
+//! The conditions of a ClusterObjectSet after a run.
 
 use std::time::Duration;
 
@@ -14,39 +14,38 @@ use olm_api::{
 pub enum RevisionState {
     /// Every object is as wanted and ready.
     Complete {
-        /// What the condition says of objects that are left out.
+        /// The part of the condition about objects that are left out.
         skipped: Option<String>,
     },
-    /// The same, but a newer revision owns some of them.
+    /// Every object is as wanted and ready, but a newer revision owns some.
     HandingOver,
     /// Not complete yet; a line for each object that is not ready.
     RollingOut(Vec<String>),
-    /// It will be tried again.
+    /// OLM will retry.
     Retrying(String),
-    /// It will be tried again, but a user must change something first. `Progressing` says `Retrying`, as the reference
-    /// does.
+    /// OLM will retry, but a user must act first. `Progressing` says `Retrying`, as in the reference implementation.
     Waiting(String),
-    /// Deleted, and objects are left that go as they should.
+    /// It is being deleted, and objects are still there.
     Removing(String),
-    /// A user must change something first.
+    /// A user must act first.
     Blocked(String),
-    /// Paused by its user, and objects are not as they should be.
+    /// The user has paused it, and objects are not as wanted.
     Paused(String),
-    /// Archived, and objects are left.
+    /// It is archived, and objects are still there.
     Archiving,
-    /// Archived, and nothing is left.
+    /// It is archived, and no object is left.
     Archived,
 }
 
-/// What the conditions' texts and deadlines depend on.
+/// The inputs of the conditions' texts and deadlines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusInputs {
-    /// The generation that was looked at.
+    /// The observed generation.
     pub generation: i64,
-    /// The bundle's version; empty for revisions made by hand.
+    /// The bundle's version; empty for revisions without an extension.
     pub version: String,
-    /// When a rollout that has never succeeded counts as failed. `None` when there is no deadline, or none any more because
-    /// the revision is archived or deleted.
+    /// When a rollout that was never complete counts as failed. `None` without a deadline, and for a revision that is
+    /// archived or deleted.
     pub deadline: Option<Deadline>,
 }
 
@@ -60,7 +59,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline of a revision created then.
+    /// The deadline of a revision created at a time.
     pub fn after(created: Timestamp, minutes: i32) -> Option<Self> {
         let at = created
             .checked_add(jiff::SignedDuration::from_mins(i64::from(minutes)))
@@ -68,7 +67,7 @@ impl Deadline {
         Some(Self { minutes, at })
     }
 
-    /// How long it is until then; zero once it has passed.
+    /// The time until the deadline; zero after it.
     pub fn remaining(self, now: Timestamp) -> Duration {
         Duration::try_from(self.at.duration_since(now)).unwrap_or_default()
     }
@@ -77,7 +76,7 @@ impl Deadline {
 /// Type, status, reason and message of a condition.
 type ConditionText = (&'static str, Status, &'static str, String);
 
-/// The conditions after a run, from those before it.
+/// The conditions after a run, given those before.
 pub fn after(
     before: &[Condition],
     state: &RevisionState,
@@ -114,7 +113,8 @@ pub fn after(
     list
 }
 
-/// What tools read: whether what the set asks for is there and works, and if not, whether that needs a user.
+/// The conditions that tools read: whether the content of the set is there and works, and if not, whether a user must
+/// act.
 fn readiness(
     state: &RevisionState,
     version: &str,
@@ -126,7 +126,7 @@ fn readiness(
         RevisionState::Complete { skipped } => {
             return (Ready, reason::HEALTHY, rolled_out(version, skipped.as_deref()));
         }
-        // Nothing more is wanted of it.
+        // An archived revision has no wanted objects.
         RevisionState::Archived => return (Ready, reason::ARCHIVED, ARCHIVED.to_owned()),
         RevisionState::HandingOver => (Reconciling, reason::ROLLING_OUT, HANDING_OVER.to_owned()),
         RevisionState::RollingOut(not_ready) if not_ready.is_empty() => {
@@ -150,7 +150,7 @@ fn readiness(
         RevisionState::Paused(message) => (Stalled, reason::PAUSED, message.clone()),
     };
     match late {
-        // What a user must change says more than the time that passed.
+        // A fault that a user must fix is more informative than the exceeded deadline.
         Some(deadline) if verdict == Reconciling => {
             let message = format!("{}{message}", exceeded(deadline));
             (Stalled, reason::PROGRESS_DEADLINE_EXCEEDED, message)
@@ -159,12 +159,12 @@ fn readiness(
     }
 }
 
-/// What a revision of this version says while it rolls out.
+/// The text of a revision of this version while it rolls out.
 pub fn rolling_out(version: &str) -> String {
     format!("{} is rolling out.", revision(version))
 }
 
-/// A revision as messages call it; those made by hand name no version.
+/// A revision in messages. One without an extension has no version.
 fn revision(version: &str) -> String {
     if version.is_empty() {
         "Revision".to_owned()
@@ -240,7 +240,7 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
     }
 }
 
-/// Past the deadline, all that is not success is failure.
+/// After the deadline, everything but success is a failure.
 fn overdue(condition: ConditionText, deadline: Deadline) -> ConditionText {
     let (condition_type, _, reason, message) = &condition;
     if *condition_type != conditions::PROGRESSING || *reason == reason::SUCCEEDED {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     const COMPLETE: RevisionState = RevisionState::Complete { skipped: None };
-    /// What the conditions say of it.
+    /// The condition of a revision that is rolled out.
     const ROLLED_OUT: [&str; 3] = [
         "Progressing=True/Succeeded: Revision 1.2.3 has rolled out.",
         "Available=True/ProbesSucceeded: Objects are available and pass all probes.",

@@ -2,7 +2,6 @@
 
 mod wanted;
 
-use std::cmp::Reverse;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,6 +14,7 @@ use super::problem::ErrorResponse;
 use super::{App, document};
 use crate::body::Body;
 use crate::graphql::TIMEOUT;
+use crate::package_summary::SearchPlace;
 use crate::search_page::{Facets, SearchPage, SearchResult};
 use crate::store::Snapshot;
 pub(super) use wanted::PARAMETERS;
@@ -64,6 +64,10 @@ impl App {
     }
 }
 
+fn place((rank, found): &(u32, SearchResult)) -> SearchPlace<'_> {
+    SearchPlace::new(*rank, &found.facts.name, &found.catalog, found.catalog_priority)
+}
+
 /// Looks through these catalogs; nothing when it is not done in time. No more is kept than the pages up to the one that
 /// is wanted hold. A catalog that cannot be read is as good as none: the others are no worse for it.
 fn look(
@@ -78,14 +82,7 @@ fn look(
     let mut best: Vec<(u32, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
     let order = |best: &mut Vec<(u32, SearchResult)>| {
-        let key = |(rank, found): &(u32, SearchResult)| (*rank, Reverse(found.catalog_priority));
-        best.sort_by(|a, b| {
-            let (first, second) = (&a.1, &b.1);
-            key(a)
-                .cmp(&key(b))
-                .then_with(|| first.facts.name.cmp(&second.facts.name))
-                .then_with(|| first.catalog.cmp(&second.catalog))
-        });
+        best.sort_by(|left, right| place(left).cmp(&place(right)));
         best.truncate(end);
     };
     for (priority, snapshot) in catalogs {

@@ -1,6 +1,30 @@
 //! How well a package fits the words that are looked for.
 
+use std::cmp::Reverse;
+
 use super::PackageSummary;
+
+/// The position of a package in the results of a search: by relevance, then by the priority of its catalog, the highest
+/// first as in a resolution, then by the names of package and catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SearchPlace<'a> {
+    relevance: u32,
+    priority: Reverse<i32>,
+    package: &'a str,
+    catalog: &'a str,
+}
+
+impl<'a> SearchPlace<'a> {
+    /// The position of a package in a catalog with this priority, given its [`PackageSummary::relevance`].
+    pub fn new(relevance: u32, package: &'a str, catalog: &'a str, priority: i32) -> Self {
+        Self {
+            relevance,
+            priority: Reverse(priority),
+            package,
+            catalog,
+        }
+    }
+}
 
 impl PackageSummary {
     /// How well the package fits words in small letters: the lower, the better. `None` when one of them occurs nowhere in
@@ -49,6 +73,18 @@ fn best(fields: &[(String, [u32; 3])], word: &str) -> Option<u32> {
 mod tests {
     use super::super::Api;
     use super::*;
+
+    #[test]
+    fn relevance_goes_before_the_priority_of_the_catalog_and_that_before_names() {
+        let ordered = [
+            SearchPlace::new(0, "z", "low", -1),
+            SearchPlace::new(1, "b", "high", 10),
+            SearchPlace::new(1, "a", "low", -1),
+            SearchPlace::new(1, "b", "a-low", -1),
+            SearchPlace::new(1, "b", "low", -1),
+        ];
+        assert!(ordered.is_sorted());
+    }
 
     #[test]
     fn names_go_before_other_finds_and_every_word_has_to_occur() {

@@ -1,4 +1,4 @@
-//! Writes PendingChanges: our own records of changes that wait for an approval.
+//! Writes PendingChanges with the controller's own rights.
 
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Client, Error};
@@ -39,7 +39,7 @@ fn params() -> PostParams {
     }
 }
 
-/// Creates one, with its status. Where one of its name is there already, the next run looks at it.
+/// Creates a PendingChange with its status. If the name is taken, the next run reads the existing one.
 pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     match changes.create(&params(), change).await {
@@ -57,7 +57,7 @@ pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(),
     }
 }
 
-/// Writes the status of one as it was seen; one that changed meanwhile comes to the next run.
+/// Writes the status of a PendingChange as it was seen. If it has changed, its event starts another run.
 pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     match changes.replace_status(change.name(), &params(), change).await {
@@ -67,7 +67,7 @@ pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<()
     }
 }
 
-/// Removes one that is still the one that was seen.
+/// Deletes a PendingChange as it was seen.
 pub(crate) async fn remove(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     let params = DeleteParams {

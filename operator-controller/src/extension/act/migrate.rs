@@ -1,6 +1,6 @@
-//! Lets versions leave `status.storedVersions` before their definition goes: every object is written
-//! once more as it is, which stores it in the present storage version, then the list is cleaned. All under the account.
-//! Many objects take several runs, each of which goes on where the last one stopped.
+//! Removes versions from `status.storedVersions` before a CRD drops them: writes every object once more without a
+//! change, which stores it in the current storage version, then cleans the list. All under the account. Many objects
+//! take several runs, each of which continues where the last one stopped.
 
 use std::time::{Duration, Instant};
 
@@ -18,26 +18,26 @@ use olm_cluster::apply::classify;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_rollout::failure::{Failure, FailureKind};
 
-/// Bytes of metadata that one run lists.
+/// The most bytes of metadata that one run lists.
 const MAX_BYTES: u64 = 512 << 20;
-/// How long one run may list.
+/// The longest time that one run lists.
 const MAX_TIME: Duration = Duration::from_mins(5);
-/// How many objects are written at once.
+/// The most concurrent writes.
 const AT_ONCE: usize = 8;
-/// The API group of definitions.
+/// The API group of CRDs.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
-/// How much is migrated.
+/// The limits of a migration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Objects of one definition beyond which none is written.
+    /// The most objects of one CRD. With more, none is written.
     objects: usize,
-    /// How long one run writes.
+    /// The time for writes in one run.
     time: Duration,
 }
 
 impl Limits {
-    /// What is migrated of a definition by runs that write for so long; each writes a page at least.
+    /// Limits for a CRD with this time for writes in each run. Every run writes at least one page.
     pub(crate) const fn within(time: Duration) -> Self {
         Self {
             objects: 100_000,
@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// Why versions did not leave the list.
+/// Why versions were not removed from the list.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// There are too many objects.
@@ -59,10 +59,10 @@ pub enum MigrationError {
         definition: String,
         /// The versions.
         gone: Vec<String>,
-        /// What there is too much of.
+        /// The limit that is exceeded.
         limit: &'static str,
     },
-    /// Not all objects are written again yet. The next run goes on.
+    /// Not all objects are written yet. The next run continues.
     #[error(
         "migrating the stored objects of CRD {definition:?}, to remove {} from status.storedVersions",
         versions(.gone)
@@ -73,16 +73,16 @@ pub enum MigrationError {
         /// The versions.
         gone: Vec<String>,
     },
-    /// The server did not do it.
+    /// The server refused a request.
     #[error("cannot remove {} from status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
     Refused {
         /// The definition.
         definition: String,
         /// The versions.
         gone: Vec<String>,
-        /// What was to be done.
+        /// The request.
         what: String,
-        /// What the server said.
+        /// The answer.
         failure: Box<Failure>,
     },
 }
@@ -109,9 +109,8 @@ fn versions(gone: &[String]) -> String {
     format!("version(s) {}", gone.join(", "))
 }
 
-/// Rewrites the objects and cleans the list. Gives how many objects were written. `live` is the definition as it was
-/// seen; when it has changed meanwhile, nothing is cleaned. `progress` is how far an earlier run came, and becomes how far
-/// this one did.
+/// Writes the objects and cleans the list. Returns how many objects were written. `live` is the CRD as it was seen; if
+/// it has changed, the list is not cleaned. `progress` is the progress of earlier runs, and is updated.
 pub(crate) async fn migrate(
     client: &Client,
     rewrite: &Rewrite,
@@ -182,10 +181,10 @@ pub(crate) async fn migrate(
             listed.clone_from(key);
         }
         if !in_order && !resumed.is_empty() {
-            // What was skipped may never have been written: from the beginning.
+            // Skipped objects may never have been written: start again.
             return Err(unfinished());
         }
-        // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
+        // Collected first: a closure inside the stream would make the future not `Send`.
         let work: Vec<_> = page
             .iter()
             .zip(&keys)
@@ -219,7 +218,7 @@ pub(crate) async fn migrate(
     Ok(written)
 }
 
-/// Takes the versions off the list of the definition as it was seen.
+/// Removes the versions from the list of the CRD as it was seen.
 async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), Failure> {
     let path = format!(
         "/apis/{EXTENSIONS}/v1/customresourcedefinitions/{}/status",
@@ -234,7 +233,7 @@ async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), F
     patch(client, &path, &kept).await
 }
 
-/// By which the API server orders objects.
+/// The key by which the API server orders objects.
 fn key(object: &Value) -> String {
     let text = |pointer: &str| {
         object
@@ -245,7 +244,7 @@ fn key(object: &Value) -> String {
     format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// Writes an object as it is. One that is gone or was changed meanwhile is stored anew or not at all.
+/// Writes an object without a change. If it is gone or was changed, it needs no write.
 async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> Result<(), Failure> {
     let text = |key: &str| {
         let value = object.get("metadata").and_then(|metadata| metadata.get(key));
@@ -355,7 +354,7 @@ mod tests {
         }
     }
 
-    /// An API server with objects of these names, each page of which leads to itself as often as it is asked.
+    /// An API server with objects of these names, whose pages each name themselves as the next page.
     fn serve(names: &'static [&'static str]) -> (Client, fake::Log) {
         fake::client(move |method, _| {
             let object = |name: &&str| json!({"metadata": {"name": name, "namespace": "n"}});
@@ -385,12 +384,12 @@ mod tests {
         );
         assert_eq!(written(&asked).len(), 2);
         let stopped = progress.clone();
-        // Nothing is left to be written but the list.
+        // Only the list remains.
         let second = migrate(&client, &rewrite(), &live, &mut progress, short).await;
         assert_eq!(second.unwrap(), 2);
         assert_eq!(written(&asked), ["status"]);
         assert_eq!(progress, None);
-        // Another definition, or the same with another storage version, begins anew.
+        // Another CRD, or another storage version of the same one, starts again.
         progress = stopped.clone();
         let changed = json!({"metadata": {"uid": "u", "generation": 4}});
         migrate(&client, &rewrite(), &changed, &mut progress, LONG)

@@ -1,5 +1,5 @@
-//! Secrets without a revision: those that an interrupted run leaves behind, whose revision was not made or does not own
-//! them yet, and those of an extension that is gone.
+//! Secrets without a revision: those of an interrupted run, whose revision was not created or does not own them yet,
+//! and those of a deleted extension.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,22 @@ use super::write::own;
 use crate::conditions::records::as_seen;
 use crate::extension::context::Context;
 
-/// How old a Secret without a revision must be to count as left behind.
+/// The age from which a Secret without a revision counts as orphaned.
 const AGE: SignedDuration = SignedDuration::from_mins(10);
 
-/// What becomes of a Secret.
+/// The action for a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Disposal {
-    /// It is as it should be, or too young to tell.
+    /// Keep it: it is correct, or too young to decide.
     Leave,
-    /// It belongs to this revision, which does not own it yet.
+    /// Make this revision its owner.
     Own(String),
-    /// Its revision was never made, or is gone.
+    /// Delete it: its revision was never created, or is gone.
     Remove,
 }
 
-/// Gives Secrets to their revisions and removes those that have none. Run once when leadership begins.
+/// Makes revisions the owners of their Secrets and deletes Secrets without a revision. Runs once at the start of
+/// leadership.
 pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
     let listed = secrets
@@ -63,14 +64,14 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Removes the Secrets of an extension whose revisions are gone. Kubernetes would collect them; but who sees the extension
-/// gone finds nothing of it, and one that an interrupted run left has no revision.
+/// Deletes the Secrets of an extension whose revisions are gone. Kubernetes would collect most of them, but nothing
+/// should be left when the extension is gone, and a Secret of an interrupted run has no owner.
 ///
-/// Names prove nothing: another extension of this name may have left its revisions behind, and so does this one when
+/// Names prove nothing: an earlier extension of this name may have left its revisions, and so may this one if
 /// Kubernetes has orphaned them before the controller looks.
 ///
 /// # Errors
-/// The server did not answer, or one changed meanwhile.
+/// The server did not answer, or a Secret changed meanwhile.
 pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> Result<(), kube::Error> {
     let selector = label::selector(label::OWNER_NAME, extension.name());
     let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
@@ -101,7 +102,7 @@ pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> R
     Ok(())
 }
 
-/// The revision that a Secret was made for.
+/// The revision of a Secret.
 struct Revision {
     name: String,
     /// Its UID, once it owns the Secret.
@@ -109,14 +110,14 @@ struct Revision {
 }
 
 impl Revision {
-    /// Whether it is the one of its name that has this UID.
+    /// Whether the live object with its name has its UID.
     fn is(&self, live: Option<&str>) -> bool {
         live.is_some_and(|live| self.uid.as_deref().is_none_or(|uid| uid == live))
     }
 }
 
-/// The revision of a Secret that was made for the extension of this UID. Revisions of the reference own theirs without
-/// naming the extension; such a Secret is orphaned once the owner is gone.
+/// The revision of a Secret that was created for the extension with this UID. Revisions of the reference implementation
+/// own their Secrets without naming the extension; such a Secret is orphaned once its owner is gone.
 fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<Revision> {
     let annotations = secret.annotations.as_ref();
     let maker = annotations.and_then(|annotations| annotations.get(annotation::OWNER_UID));
@@ -217,7 +218,7 @@ mod tests {
         };
         assert!(goes_with_its_owner(&secret));
         assert!(revision_of(&secret, "a namesake").is_none());
-        // As the reference makes it.
+        // The form of the reference implementation.
         secret.annotations = None;
         assert!(goes_with_its_owner(&secret));
         secret.owner_references.as_mut().unwrap()[0].kind = "Other".to_owned();

@@ -1,5 +1,5 @@
-//! How far the migration of stored versions came. What one run reached is the beginning of the next: within a process by
-//! its memory, and after a change of the leader by an annotation of the extension.
+//! The progress of a migration of stored versions. The next run continues from it: in the same process from memory,
+//! after a change of the leader from an annotation of the extension.
 
 use kube::api::{Api, Patch, PatchParams};
 use olm_api::ClusterExtension;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::extension::context::Context;
 
-/// How far the objects of a definition were written again.
+/// How many objects of a CRD are written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The definition as it was: its UID and generation.
+    /// The CRD: its UID and generation.
     pub(crate) of: String,
-    /// The last object that was written, in the order in which the API server lists them; nothing when none was.
+    /// The last written object in the order of the API server; empty if there is none.
     pub(crate) last: String,
-    /// How many were written.
+    /// The number of written objects.
     pub(crate) written: usize,
 }
 
@@ -32,26 +32,26 @@ impl Progress {
         }
     }
 
-    /// The progress of another process. Only users who may act as the account can write it.
+    /// The recorded progress of another process. Only users who may act as the account can write it.
     fn recorded(extension: &ClusterExtension) -> Option<Self> {
         serde_json::from_str(extension.annotation(annotation::STORAGE_MIGRATION)?).ok()
     }
 }
 
-/// How far this process knows the migration to be.
+/// The progress that this process knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Migration {
-    /// Nothing.
+    /// Unknown.
     #[default]
     Nothing,
-    /// It came this far.
+    /// This progress.
     Reached(Progress),
-    /// None is under way.
+    /// No migration is under way.
     Over,
 }
 
 impl Migration {
-    /// Where to go on.
+    /// The progress from which to continue.
     pub(crate) fn of(self, extension: &ClusterExtension) -> Option<Progress> {
         match self {
             Self::Nothing => Progress::recorded(extension),
@@ -60,7 +60,7 @@ impl Migration {
         }
     }
 
-    /// The value to record on the extension, when it has another one: `null` removes it.
+    /// The value to record on the extension if it differs; `null` removes it.
     fn change(&self, extension: &ClusterExtension) -> Option<Value> {
         let wanted = match self {
             Self::Nothing => return None,
@@ -72,7 +72,7 @@ impl Migration {
     }
 }
 
-/// Records how far the migration came, for the next leader. Without the record it begins anew, which does no harm.
+/// Records the progress for the next leader. Without the record, the migration starts again, which does no harm.
 pub(crate) async fn record(migration: &Migration, context: &Context, extension: &ClusterExtension) {
     let Some(value) = migration.change(extension) else {
         return;
@@ -116,13 +116,13 @@ mod tests {
         reached.last = "n/b".to_owned();
         reached.written = 2;
         let known = Migration::Reached(reached.clone());
-        // What the old leader says at the end of a run is what the new one begins with.
+        // The record of the old leader at the end of a run is the start of the new one.
         let value = known.change(&saying(None)).unwrap();
         let extension = saying(value.as_str());
         assert_eq!(known.change(&extension), None, "it is recorded once");
         assert_eq!(Migration::Nothing.of(&extension), Some(reached.clone()));
         assert_eq!(Migration::Nothing.change(&extension), None);
-        // This process's own progress counts more than the recorded one.
+        // This process's own progress has precedence over the recorded one.
         assert_eq!(Migration::Over.of(&extension), None);
         let begun = Migration::Reached(Progress::begin(&definition));
         assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));

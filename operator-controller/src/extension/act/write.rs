@@ -1,4 +1,4 @@
-//! Writes a planned revision, with the controller's own rights: revisions and their Secrets are our own records.
+//! Writes a planned revision and its Secrets with the controller's own rights.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ use crate::extension::plan::content::ContentSecret;
 use crate::extension::plan::revision::{Creation, is_made};
 use olm_cluster::identity::AccountName;
 
-/// How often the write of a revision is tried when another writer changes it at the same time.
+/// How often a revision is written again when another writer changes it at the same time.
 const TRIES: usize = 5;
-/// How many Secrets are written at once.
+/// The most concurrent writes of Secrets.
 const AT_ONCE: usize = 4;
 
 /// Why a revision could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// An archived revision could not be removed.
+    /// An archived revision could not be deleted.
     #[error("garbage collecting old revisions: {name}")]
     Remove {
         /// Its name.
@@ -38,7 +38,7 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
-    /// A Secret could not be made.
+    /// A Secret could not be created.
     #[error("creating ref Secret {name:?}")]
     Secret {
         /// Its name.
@@ -47,7 +47,7 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
-    /// The revision could not be made.
+    /// The revision could not be created.
     #[error("creating new Revision {name}")]
     Create {
         /// Its name.
@@ -56,7 +56,7 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
-    /// The revision could not be changed.
+    /// The revision could not be patched.
     #[error("patching {name} Revision")]
     Patch {
         /// Its name.
@@ -65,10 +65,10 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
-    /// Something else has the revision's name, or the revision changed meanwhile; the next plan sees it.
+    /// Another object has the revision's name, or the revision changed. The next plan sees it.
     #[error("creating new Revision {0}: a ClusterObjectSet of that name exists already")]
     Taken(String),
-    /// Lost Secrets could not be looked for.
+    /// Missing Secrets could not be listed.
     #[error("looking for the ref Secrets of {name}")]
     List {
         /// The revision's name.
@@ -77,7 +77,7 @@ pub enum WriteError {
         #[source]
         source: kube::Error,
     },
-    /// A Secret could not be given to its revision.
+    /// The owner of a Secret could not be set.
     #[error("patching ownerReferences on ref Secrets: {name}")]
     Own {
         /// Its name.
@@ -94,7 +94,7 @@ impl StageError for WriteError {
     }
 }
 
-/// Changes a revision as it was seen. One that has changed since, or is gone, will come to the next run.
+/// Patches a revision as it was seen. If it has changed or is gone, its event starts another run.
 pub(crate) async fn patch(client: &Client, name: &str, patch: &Value) -> Result<(), WriteError> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {
@@ -110,8 +110,7 @@ pub(crate) async fn patch(client: &Client, name: &str, patch: &Value) -> Result<
     }
 }
 
-/// Creates a revision and returns it as it is then. Its Secrets come first, so that it never refers to one that is not
-/// there.
+/// Creates a revision and returns it. Its Secrets are created first, so that it never refers to a missing one.
 pub(crate) async fn create(
     client: &Client,
     system_namespace: &str,
@@ -122,7 +121,7 @@ pub(crate) async fn create(
     for old in remove {
         match delete(&sets, old, PropagationPolicy::Background).await {
             Ok(()) => {}
-            // It is removed when the next revision is made.
+            // It is deleted when the next revision is created.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(source) => {
                 return Err(WriteError::Remove {
@@ -153,7 +152,7 @@ async fn at_once<T>(work: Vec<impl Future<Output = Result<T, WriteError>>>) -> R
     stream::iter(work).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Creates the Secrets of a revision again that are missing.
+/// Creates the missing Secrets of a revision again.
 pub(crate) async fn restore(
     client: &Client,
     system_namespace: &str,
@@ -192,7 +191,7 @@ pub(crate) async fn restore(
     Ok(())
 }
 
-/// Makes a revision. One that is there already counts when it is the same.
+/// Creates a revision. An equal one that exists already counts.
 async fn create_set(
     sets: &Api<ClusterObjectSet>,
     set: &ClusterObjectSet,
@@ -216,7 +215,7 @@ async fn create_set(
     }
 }
 
-/// Has a revision inherit what decides how its objects are taken down, and deletes it.
+/// Copies the options that decide on the teardown to a revision, and deletes it.
 ///
 /// # Errors
 /// It could not be written, or has changed since it was seen.
@@ -237,8 +236,8 @@ pub(crate) async fn take_down(
     }
 }
 
-/// Has a revision name an account. The other controller may write its status at the same time, so a revision that has
-/// changed is read again: it must still be the extension's. One that is gone is fine.
+/// Records the account in a revision. The other controller may write its status at the same time, so a changed revision
+/// is read again; it must still belong to the extension. A missing one is ignored.
 pub(crate) async fn name_account(
     client: &Client,
     account: &AccountName,
@@ -273,7 +272,7 @@ pub(crate) async fn name_account(
     }
 }
 
-/// Deletes a revision, if it is still the one that was seen. One that is gone is fine.
+/// Deletes a revision as it was seen. A missing one is ignored.
 ///
 /// # Errors
 /// It could not be deleted, or has changed since it was seen.
@@ -299,9 +298,10 @@ fn params() -> PatchParams {
 /// The origin of a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    /// This extension: now, or in a run that was interrupted.
+    /// This extension, in this run or an interrupted one.
     Ours,
-    /// One that had its name before. The name of a Secret follows from its content: a revision of this name held the same.
+    /// An earlier extension of the same name. The name of a Secret is derived from its content, so an earlier revision
+    /// of this name had the same content.
     Predecessor,
 }
 
@@ -360,7 +360,7 @@ async fn store(
     }
 }
 
-/// Gives a Secret to its revision, so that it goes when the revision goes, and to the extension of that.
+/// Makes the revision the owner of a Secret, so that both are deleted together, and records the extension.
 pub async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
     let owner = json!({
         "apiVersion": API_VERSION,

@@ -1,4 +1,4 @@
-//! The PendingChanges of an extension: offers the one that is wanted, and updates the state of the others. Pure.
+//! The PendingChanges of an extension: creates the wanted one, and updates the state of the others. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use super::{Held, Proposal};
 use crate::extension::plan::action::Action;
 use crate::extension::revisions::Revisions;
 
-/// How many PendingChanges of an extension stay that are applied or void.
+/// How many applied or void PendingChanges of an extension are kept.
 const KEPT: usize = 5;
 /// The most lines of a summary.
 const MAX_LINES: usize = 99;
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// What an extension wants at the moment.
+/// The change that an extension wants.
 pub enum Wanted<'a> {
-    /// This change, which is free or has to wait.
+    /// This change, which is free or held.
     Change(&'a Proposal, Option<&'a Held>),
-    /// No change, for this reason.
+    /// No change, with the reason.
     Nothing(&'a str),
 }
 
-/// Whether a PendingChange is about this change of this extension, and its decision was not used already.
+/// Whether a PendingChange is about this change of this extension, and its decision has not been used.
 pub(crate) fn counts(
     pending: &PendingChange,
     extension: &ClusterExtension,
@@ -47,14 +47,14 @@ pub(crate) fn counts(
         && !used(revisions).contains(pending.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// The UIDs of the PendingChanges by which revisions were made.
+/// The UIDs of the PendingChanges that revisions have used.
 fn used(revisions: &Revisions) -> BTreeSet<&str> {
     let sets = revisions.all().iter();
     sets.filter_map(|set| set.annotation(annotation::PENDING_CHANGE))
         .collect()
 }
 
-/// What is written so that the PendingChanges of an extension say what is true: `all` are those of its name.
+/// The writes that make the PendingChanges of an extension true. `all` are those with its name.
 pub(crate) fn records(
     extension: &ClusterExtension,
     all: &[Arc<PendingChange>],
@@ -75,7 +75,7 @@ pub(crate) fn records(
         let is_wanted = pending.name() == name;
         if let (Wanted::Change(proposal, held), true) = (wanted, is_wanted) {
             if !counts(pending, extension, &proposal.plan, revisions) {
-                // Its decision was used, or was about something else: another one is needed.
+                // Its decision was used, or was about another change: a new one is needed.
                 if proposal.gate.needs_approval {
                     actions.push(Action::RemovePendingChange(Arc::clone(pending)));
                 }
@@ -147,7 +147,7 @@ fn record(
     (changed || !is_seen).then(|| Action::RecordPendingChange(Box::new(change)))
 }
 
-/// A new PendingChange, with the status that it has from the beginning.
+/// A new PendingChange with its initial status.
 fn offer(
     extension: &ClusterExtension,
     name: &str,
@@ -199,7 +199,7 @@ fn text(text: &str) -> String {
     prefix(&escape(text), MAX_TEXT).to_owned()
 }
 
-/// What changes, a line each.
+/// The changes, a line each.
 fn summary(plan: &ChangePlan) -> Vec<String> {
     let objects = &plan.objects;
     let added = objects.added.iter().map(|object| format!("adds {}", object.id.0));
@@ -216,7 +216,7 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
         let findings = definition.findings.iter();
         findings.map(|finding| format!("CustomResourceDefinition {}: {finding}", definition.name))
     });
-    // What is grave comes first: the list may be cut.
+    // Serious changes come first, because the list may be truncated.
     let lines: Vec<String> = gained
         .chain(definitions)
         .chain(removed)
@@ -345,7 +345,7 @@ mod tests {
             panic!("it is not void");
         };
         assert!(run(&[(*void).clone()], Vec::new(), &nothing).is_empty());
-        // What was void is offered anew, so that an old decision counts for nothing.
+        // A void one is created again, so that an old decision does not count.
         let held = one.held("ext");
         let wanted = Wanted::Change(&one, held.as_ref());
         assert_eq!(reasons(&[*void], Vec::new(), &wanted), ["removed", "offered"]);

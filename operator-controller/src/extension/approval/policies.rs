@@ -13,20 +13,20 @@ use olm_resolve::Selector;
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
 
-/// Why the policies are not known.
+/// Why the policies are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum PoliciesError {
     /// They cannot be listed.
     #[error("cannot list the ChangePolicies")]
     List(#[source] kube::Error),
-    /// One cannot be read. Nothing is known of what it selects, so that it holds every change back.
+    /// One cannot be read. It could select any extension, so it holds every change back.
     #[error(
         "{CHANGE_POLICY} {name:?} cannot be read: {message}; no change begins until it is corrected or deleted"
     )]
     Read {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The error.
         message: String,
     },
 }
@@ -40,7 +40,7 @@ impl StageError for PoliciesError {
     }
 }
 
-/// Those that the API server has now. There are none where it does not know the kind.
+/// The policies on the API server; empty if it does not serve the kind.
 ///
 /// # Errors
 /// They cannot be listed, or one cannot be read.
@@ -65,7 +65,7 @@ pub(crate) async fn read(
     Ok(sorted(found, extension))
 }
 
-/// Whether two lists hold the same policies with the same rules.
+/// Whether two lists have the same policies with the same specs.
 pub(crate) fn are_same(one: &[Arc<ChangePolicy>], other: &[Arc<ChangePolicy>]) -> bool {
     let identity = |policy: &Arc<ChangePolicy>| (policy.metadata.uid.clone(), policy.metadata.generation);
     one.iter().map(identity).eq(other.iter().map(identity))
@@ -79,7 +79,7 @@ fn sorted(mut policies: Vec<Arc<ChangePolicy>>, extension: &ClusterExtension) ->
     policies
 }
 
-/// Why a policy cannot be used: its selector means nothing.
+/// The fault of a policy with an invalid selector.
 pub(crate) fn fault(policy: &ChangePolicy) -> Option<Cause> {
     let error = Selector::from(&policy.spec.selector).validate().err()?;
     Some(Cause::Policy {
@@ -88,8 +88,8 @@ pub(crate) fn fault(policy: &ChangePolicy) -> Option<Cause> {
     })
 }
 
-/// Whether a policy is about an extension with these labels. A selector that means nothing selects every extension, so
-/// that a mistake in it lets nothing through.
+/// Whether a policy selects an extension with these labels. An invalid selector selects every extension, so that a
+/// mistake allows nothing.
 pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let selector = Selector::from(selector);
     selector.validate().is_err() || selector.matches(labels)

@@ -1,4 +1,4 @@
-//! Whether an installed bundle fits the cluster: what its files name and the cluster lacks.
+//! Compatibility of the installed bundle with the cluster: requirements in its files that the cluster does not meet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::extension::context::Context;
 use crate::extension::context::cluster_info::FRESH;
 use crate::extension::resolve::inventory;
 
-/// How long the answer is used that a bundle lacks nothing.
+/// How long it is cached that a bundle has no unmet requirement.
 const CONTENT: Duration = Duration::from_hours(1);
 
-/// What the bundle asks of the cluster, and what was found.
+/// The requirements of the bundle, and the last result.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cache {
     platform: Option<Arc<Platform>>,
@@ -28,7 +28,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Whether they are still true of what a bundle asks of the cluster. A missing requirement may appear soon.
+    /// Whether the result is still valid. A missing requirement may appear soon.
     fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
         let fresh = if self.warning.is_some() { FRESH } else { CONTENT };
         Arc::ptr_eq(&self.of, platform) && age < fresh
@@ -36,12 +36,12 @@ impl Findings {
 }
 
 impl Cache {
-    /// Replaces what the bundle asks of the cluster.
+    /// Replaces the requirements.
     pub(crate) fn expect(&mut self, platform: Option<Platform>) {
         self.platform = platform.map(Arc::new);
     }
 
-    /// What the bundle names and the cluster lacks. While nothing changes, the cluster is seldom asked.
+    /// The unmet requirements. While nothing changes, the cluster is seldom asked.
     pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
         let platform = self.platform.as_ref()?;
         if let Some(known) = &self.findings

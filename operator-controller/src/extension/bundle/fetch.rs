@@ -1,4 +1,4 @@
-//! The image of a bundle, and what it means when it cannot be had.
+//! The image of a bundle, and failures to fetch it.
 
 use olm_api::ClusterExtension;
 use olm_api::conditions::{self, PROGRESSING};
@@ -13,7 +13,7 @@ impl StageError for FetchError {
             Self::Reference { .. } => Severity::Terminal,
             Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
             Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
-            // Nothing announces a new pull secret or image: it is found within a minute.
+            // No event announces a new pull secret or image. It is found within a minute.
             Self::Resolve(error) if error.is_refusal() => Severity::Waiting,
             Self::Pull(error) if error.is_refusal() => Severity::Waiting,
             Self::Pending { .. } => Severity::Pulling,
@@ -44,14 +44,14 @@ pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
     failure
 }
 
-/// The image. Nothing when it cannot be fetched and is what is there, which stays as it is.
+/// The image; `None` if it cannot be fetched and is already installed. Then the installed objects stay.
 pub(crate) fn unless_installed<T>(
     fetched: Result<T, FetchError>,
     extension: &ClusterExtension,
     target: &Target,
 ) -> Result<Option<T>, Failure> {
     match fetched {
-        // Once what is asked for now was reported, nothing is missing while it is pulled again.
+        // If the present spec was reported as installed, nothing is missing while its image is pulled again.
         Err(error @ FetchError::Pending { .. }) if is_news(extension) => Err(error.into()),
         Err(error) if target.origin == Origin::Installed => {
             tracing::debug!(
@@ -66,14 +66,14 @@ pub(crate) fn unless_installed<T>(
     }
 }
 
-/// Whether the spec has changed since the condition `Progressing` reported on it.
+/// Whether the condition `Progressing` is about an earlier spec.
 fn is_news(extension: &ClusterExtension) -> bool {
     let reported = conditions::find(extension.conditions(), PROGRESSING);
     reported.is_none_or(|condition| condition.observed_generation != extension.metadata.generation)
 }
 
-/// A publisher may push another image under the same tag, without any event: what is wrong with a bundle that is named by tag
-/// is tried again.
+/// A publisher may push another image with the same tag, without any event. So faults of a bundle with a tag are
+/// retried.
 pub(crate) fn patient(mut failure: Failure, target: &Target) -> Failure {
     if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
         failure.severity = Severity::Waiting;

@@ -1,4 +1,4 @@
-//! From a bundle's files to the objects that are applied.
+//! From a bundle's files to objects.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::certificates::choose;
 use crate::extension::context::{Context, Gates};
 use crate::extension::failure::{Severity, StageError};
 
-/// Why a bundle has no objects.
+/// Why a bundle cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The bundle cannot be installed as asked.
+    /// The bundle is refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The cluster does not say which kinds it serves.
+    /// The kinds of the cluster are unknown.
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
-    /// The work was cut off.
+    /// The program ends.
     #[error("rendering was interrupted")]
     CutOff,
 }
@@ -31,7 +31,7 @@ pub enum RenderError {
 impl StageError for RenderError {
     fn severity(&self) -> Severity {
         match self {
-            // A certificate provider, say, may be installed.
+            // For example, a certificate provider may be installed later.
             Self::Refused(Refusal::Unsupported(_)) => Severity::Waiting,
             Self::Refused(_) => Severity::Terminal,
             Self::Discover(_) | Self::CutOff => Severity::Transient,
@@ -57,7 +57,7 @@ impl StageError for RenderError {
 /// The certificate provider of the extension's next revision.
 ///
 /// # Errors
-/// The cluster does not say which kinds it serves.
+/// The kinds of the cluster are unknown.
 pub(crate) async fn provider(
     context: &Context,
     latest: Option<&ClusterObjectSet>,
@@ -66,7 +66,7 @@ pub(crate) async fn provider(
     Ok(choose::provider(served, latest))
 }
 
-/// Renders a bundle for an extension. Bundles can be large: the work is done beside the others'.
+/// Renders a bundle for an extension. Bundles can be large, so this runs on a thread of its own.
 pub async fn render(
     gates: Gates,
     (certificates, operator_condition): (CertificateProvider, Option<String>),

@@ -1,4 +1,4 @@
-//! What a bundle's own files require beyond what its catalog declares.
+//! Requirements in a bundle's own files that its catalog does not declare.
 
 use olm_api::updates::held_back;
 use olm_bundle::Bundle;
@@ -14,24 +14,24 @@ use crate::extension::resolve::{Resolved, proposals};
 /// Why a bundle cannot be installed on this cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RequirementsError {
-    /// The cluster cannot be asked.
+    /// The cluster did not answer.
     #[error(transparent)]
     Inventory(#[from] InventoryError),
-    /// The files require something that is not sound.
+    /// A requirement in the files is invalid.
     #[error("the requirement of type {kind} is invalid")]
     Unsound {
         /// The type of the dependency.
         kind: String,
-        /// What is wrong.
+        /// The fault.
         #[source]
         fault: Box<RequirementError>,
     },
-    /// The files require something that is not there.
+    /// A requirement in the files is not met.
     #[error("{refusal}")]
     Unmet {
         /// The missing requirement, and what to do.
         refusal: Refusal,
-        /// The reason why an update is held back by it.
+        /// The reason that holds an update back.
         held_back_by: &'static str,
     },
 }
@@ -58,10 +58,10 @@ impl StageError for RequirementsError {
     }
 }
 
-/// Admits a bundle when everything is there that its files require.
+/// Checks that all requirements in the bundle's files are met.
 ///
 /// # Errors
-/// Something is missing, or the cluster cannot be asked.
+/// A requirement is not met, or the cluster did not answer.
 pub(crate) async fn admit(
     context: &Context,
     resolved: &Resolved<'_>,
@@ -119,7 +119,7 @@ pub(crate) async fn admit(
     })
 }
 
-/// What a bundle's own files ask of the cluster itself; `None` when they ask for nothing.
+/// The requirements of a bundle's own files on the cluster itself; `None` if there are none.
 pub(crate) fn platform(bundle: &Bundle) -> Option<Platform> {
     let csv = bundle.csv();
     let apis = csv.spec.native_apis.iter().map(|api| Gvk {

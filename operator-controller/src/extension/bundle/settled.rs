@@ -1,4 +1,4 @@
-//! What the newest revision follows from. As long as that does not change, nothing has to be fetched, rendered or planned.
+//! The inputs of the newest revision. While they do not change, nothing is fetched, rendered or planned.
 
 use olm_api::ClusterObjectSet;
 use olm_api::conditions::{self, PROGRESSING};
@@ -9,18 +9,18 @@ use sha2::{Digest as _, Sha256};
 use crate::extension::resolve::Resolved;
 use crate::extension::revisions::disturbed;
 
-/// Everything that a plan follows from.
+/// All inputs of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
-    /// A digest: the inputs of every extension are kept, and a bundle in a catalog can be long.
+    /// A digest, because the inputs of every extension are kept and a bundle in a catalog can be long.
     digest: [u8; 32],
-    /// What the newest revision reports to be in its way.
+    /// The trouble that the newest revision reports.
     trouble: Option<String>,
 }
 
 impl Inputs {
-    /// What the plan for a bundle follows from: the pinned image, the certificate provider, and how many of the
-    /// extension's OperatorConditions were deleted, beside the extension and its newest revision.
+    /// The inputs of the plan for a bundle: the extension, its newest revision, the pinned image, the certificate
+    /// provider, and how many of the extension's OperatorConditions were deleted.
     pub(crate) fn of(
         resolved: &Resolved<'_>,
         pinned: &str,
@@ -51,7 +51,7 @@ impl Inputs {
     }
 }
 
-/// What of a revision a plan depends on: everything but its status.
+/// The part of a revision on which a plan depends: everything except its status.
 fn identity(set: &ClusterObjectSet) -> Value {
     let metadata = &set.metadata;
     json!({
@@ -64,7 +64,7 @@ fn identity(set: &ClusterObjectSet) -> Value {
     })
 }
 
-/// The inputs with which the newest revision was found to be the wanted one.
+/// The inputs for which the newest revision is the wanted one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settled(Option<Inputs>);
 
@@ -73,8 +73,8 @@ impl Settled {
         Self(inputs)
     }
 
-    /// Whether the newest revision is still the wanted one. Trouble that was there before was looked at: its content is
-    /// there, and the revision will report what comes of it.
+    /// Whether the newest revision is still the wanted one. Known trouble has been examined: the content of the
+    /// revision exists, and the revision will report the result.
     pub(crate) fn holds(&mut self, inputs: &Inputs) -> bool {
         let Some(known) = &mut self.0 else {
             return false;
@@ -105,7 +105,7 @@ mod tests {
             (inputs(1, Some("a")), true),
             (inputs(1, Some("b")), false),
             (inputs(1, None), true),
-            // It went away in between.
+            // The trouble ended in between.
             (inputs(1, Some("a")), false),
         ] {
             assert_eq!(settled.holds(&given), expected, "{given:?}");

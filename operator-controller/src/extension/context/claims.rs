@@ -1,5 +1,5 @@
-//! Which extensions may claim a package before they have a revision. One that is blocked claims none, so several may
-//! come to install the same package at once: the first to begin gets it.
+//! Claims of extensions to a package before they have a revision. A blocked extension claims none, so several
+//! extensions may begin to install the same package at once. The first to begin gets it.
 
 use std::collections::HashMap;
 
@@ -7,31 +7,31 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::extension::failure::{Failure, Severity};
 
-/// How far extensions are. One that is not listed claims its package, and has not begun to install it.
+/// The stages of extensions. One that is not listed claims its package and has not begun to install it.
 #[derive(Debug, Default)]
 pub struct Claims {
     stages: Mutex<HashMap<String, Stage>>,
 }
 
-/// How far an extension is.
+/// The stage of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Its last run found that a user must change something first.
+    /// Its last run needs a user to act first.
     Blocked,
     /// A run began to install its bundle. Its revision may not be visible yet.
     Installing,
 }
 
 impl Claims {
-    /// How far an extension is.
+    /// The stage of an extension.
     pub(crate) fn stage(&self, extension: &str) -> Option<Stage> {
         self.lock().get(extension).copied()
     }
 
-    /// Reports that a run begins to install a bundle.
+    /// Records that a run begins to install a bundle.
     ///
     /// # Errors
-    /// One of these rivals began before: which.
+    /// One of these rivals began before.
     pub(crate) fn install<'r>(
         &self,
         extension: &str,
@@ -45,7 +45,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Ends a run. An error that passes by itself leaves the claim as it was: a write that it hides may have succeeded.
+    /// Records the end of a run. After a transient error the claim stays, because the failed write may have succeeded.
     pub(crate) fn conclude(&self, extension: &str, failure: Option<&Failure>) {
         let mut stages = self.lock();
         match failure.map(|failure| failure.severity) {
@@ -97,7 +97,7 @@ mod tests {
         }
         assert_eq!(claims.install("b", rivals("b")), Ok(()));
         assert_eq!(claims.install("a", rivals("a")), Err("b"));
-        // The next run of the same one goes on.
+        // The next run of the same extension continues.
         claims.conclude("b", Some(&failure(Severity::Transient)));
         assert_eq!(claims.install("b", rivals("b")), Ok(()));
         claims.conclude("b", None);

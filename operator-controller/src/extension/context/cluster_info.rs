@@ -10,7 +10,7 @@ use olm_version::blang::parse_tolerant;
 use semver::Version;
 use tokio::sync::Mutex;
 
-/// How long an answer is used.
+/// How long an answer is cached.
 pub(crate) const FRESH: Duration = Duration::from_mins(5);
 /// Nodes per page.
 const NODES: u32 = 500;
@@ -25,7 +25,7 @@ pub struct ClusterInfo {
 }
 
 impl ClusterInfo {
-    /// Reads with this client when asked.
+    /// A reader with this client.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -34,7 +34,7 @@ impl ClusterInfo {
         }
     }
 
-    /// The Kubernetes version; `None` when the API server reports something else than a version.
+    /// The Kubernetes version; `None` if the reported text is not a version.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -49,7 +49,7 @@ impl ClusterInfo {
         Ok(version)
     }
 
-    /// The architectures of the nodes; none when the controller may not read nodes.
+    /// The architectures of the nodes; empty if the controller may not read nodes.
     pub(crate) async fn architectures(&self) -> Vec<String> {
         let mut cached = self.architectures.lock().await;
         if let Some((_, found)) = cached.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
@@ -69,7 +69,7 @@ impl ClusterInfo {
                     }
                 }
                 Err(error) => {
-                    // Unknown for now; the next run asks again.
+                    // Unknown for now. The next run asks again.
                     tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
                     return Vec::new();
                 }

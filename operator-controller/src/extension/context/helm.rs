@@ -1,4 +1,4 @@
-//! The releases that the reference's Helm runtime left: which are deployed, and what one holds.
+//! Releases of the reference implementation's Helm runtime: which are deployed, and their content.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::release::{self, Entry, Release, ReleaseError, Successor};
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::identity::is_name;
 
-/// How long a list is used for extensions that never reported anything installed.
+/// How long a list is cached for extensions that never reported an installed bundle.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Why a release cannot be read or removed.
@@ -41,12 +41,12 @@ pub enum HelmError {
         #[source]
         source: kube::Error,
     },
-    /// A release does not hold what it should.
+    /// A release is malformed.
     #[error(
         "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to install the bundle again over the existing objects"
     )]
     Release {
-        /// The Secret that it begins with.
+        /// Its first Secret.
         name: String,
         /// Why not.
         #[source]
@@ -76,7 +76,7 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Reads Secrets of this namespace.
+    /// Releases in the Secrets of this namespace.
     pub fn new(client: Client, system_namespace: &str) -> Self {
         Self {
             secrets: Api::namespaced(client, system_namespace),
@@ -84,8 +84,8 @@ impl Releases {
         }
     }
 
-    /// The deployed releases of an extension. `had_something`: the extension reported that something is installed, so
-    /// that an earlier list will not do; new extensions, which come many at a time, share one.
+    /// The deployed releases of an extension. `had_something`: the extension has reported an installed bundle, which
+    /// needs a new list; new extensions, of which many come at a time, share one.
     pub(crate) async fn of(
         &self,
         extension: &str,
@@ -146,7 +146,7 @@ impl Releases {
     async fn secret(&self, name: &str) -> Result<Result<Secret, ReleaseError>, HelmError> {
         let missing = || ReleaseError::Missing(name.to_owned());
         if !is_name(name) {
-            // No Secret has such a name, and it might lead elsewhere.
+            // No Secret has such a name, and the text could lead to another path.
             return Ok(Err(missing()));
         }
         let found = self.secrets.get_opt(name).await;
@@ -157,9 +157,9 @@ impl Releases {
         Ok(found.ok_or_else(missing))
     }
 
-    /// Removes a release. One that is gone is fine.
+    /// Deletes a release. A missing one is ignored.
     pub(crate) async fn remove(&self, secret: &str) -> Result<(), HelmError> {
-        // The list is out of date with that.
+        // This makes the list stale.
         *self.listed.lock().await = None;
         match self.secrets.delete(secret, &DeleteParams::background()).await {
             Ok(_) => Ok(()),

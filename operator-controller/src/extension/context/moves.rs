@@ -1,5 +1,5 @@
-//! Extensions that need each other: the one place that decides which of them go. Each run reports where its extension
-//! stands; none changes before all can, and one that cannot keeps the others from trying.
+//! Extensions that need each other: the one place that decides which of them change. Each run reports the state of its
+//! extension. None changes before all can, and one that cannot does not stop the others from trying.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,38 +21,38 @@ pub struct Companion {
     pub bundle: String,
 }
 
-/// Where the extensions stand.
+/// The states of extensions.
 #[derive(Debug, Default)]
 pub struct Moves {
     standings: Mutex<HashMap<String, Standing>>,
 }
 
-/// A bundle that passed every check and can be installed once its companions can, too.
+/// A bundle that passed every check. It can be installed as soon as its companions can.
 #[derive(Debug, Clone)]
 pub struct Ready {
     /// The bundle.
     pub bundle: String,
-    /// The planned change, where policies selected the extension.
+    /// The planned change, if policies select the extension.
     pub plan: Option<Arc<ChangePlan>>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Standing {
-    /// Set while the extension can go.
+    /// The bundle that the extension is ready for, if any.
     ready: Option<Ready>,
-    /// The bundle that it gets because a companion has changed, and when that was.
+    /// The bundle that it gets because a companion has changed, and since when.
     begun: Option<(String, Timestamp)>,
-    /// Whether the present run confirmed that.
+    /// Whether the present run confirmed `ready`.
     is_confirmed: bool,
     /// Why the last run could not install a bundle that others may go along with; one line.
     blocker: Option<String>,
-    /// Whether a change of another extension may lead to another outcome.
+    /// Whether a change of another extension may change the outcome.
     awaits_others: bool,
 }
 
 impl Moves {
-    /// Reports that the present run found the bundle ready, and returns the companions that are not: those that are
-    /// neither ready nor there already (`newest` is the newest bundle of an extension).
+    /// Records that the present run found the bundle ready. Returns the companions that are neither ready nor changed
+    /// already (`newest` returns the newest bundle of an extension).
     pub(crate) fn ready<'c>(
         &self,
         extension: &str,
@@ -60,7 +60,7 @@ impl Moves {
         companions: &'c [Companion],
         newest: impl Fn(&str) -> Option<String>,
     ) -> Vec<&'c Companion> {
-        // Reported before the others are looked at: of those that look at the same time, one sees all ready.
+        // Recorded before the others are read, so that of several runs at the same time one sees all ready.
         self.change(extension, |own| {
             own.ready = Some(ready);
             own.is_confirmed = true;
@@ -83,12 +83,12 @@ impl Moves {
         self.lock().get(extension)?.ready.clone()
     }
 
-    /// Reports that an extension is not ready any more.
+    /// Records that an extension is no longer ready.
     pub(crate) fn withdraw(&self, extension: &str) {
         self.change(extension, |own| own.ready = None);
     }
 
-    /// Reports that an extension changes now, and with it its companions: none of them waits for another window.
+    /// Records that an extension changes now together with its companions. None of them waits for another window.
     pub(crate) fn begin(&self, extension: &str, companions: &[Companion], now: Timestamp) {
         self.change(extension, |own| own.begun = None);
         for companion in companions {
@@ -98,7 +98,7 @@ impl Moves {
         }
     }
 
-    /// Whether a companion has changed already, so that the extension gets this bundle outside its windows, too.
+    /// Whether a companion has changed already, so that the extension may get this bundle outside its windows.
     pub(crate) fn has_begun(&self, extension: &str, bundle: &str, now: Timestamp) -> bool {
         let standings = self.lock();
         let begun = standings
@@ -107,7 +107,8 @@ impl Moves {
         begun.is_some_and(|(begun, at)| begun == bundle && now.duration_since(*at) < MAX_DELAY)
     }
 
-    /// Ends a run: what it did not confirm is not ready any more; the blocker counts for an extension that is not.
+    /// Records the end of a run: without a confirmation the extension is no longer ready. The blocker applies if it is
+    /// not.
     pub(crate) fn conclude(&self, extension: &str, blocker: Option<String>) {
         self.change(extension, |own| {
             if !std::mem::take(&mut own.is_confirmed) {
@@ -117,14 +118,14 @@ impl Moves {
         });
     }
 
-    /// Why `other` cannot go, as far as `own` waits for it.
+    /// Why `other` cannot change, if `own` waits for it.
     pub(crate) fn blocker(&self, own: &str, other: &str) -> Option<String> {
         let standings = self.lock();
         let blocker = |name: &str| standings.get(name)?.blocker.clone();
         blocker(other).filter(|_| waits_for(own, blocker(own).is_some(), other))
     }
 
-    /// Reports whether a change of another extension may matter to this one.
+    /// Records whether a change of another extension may matter to this one.
     pub(crate) fn awaits_others(&self, extension: &str, awaits: bool) {
         self.change(extension, |own| own.awaits_others = awaits);
     }
@@ -136,7 +137,7 @@ impl Moves {
         awaiting.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Differs when an extension became ready or blocked, or is no longer.
+    /// A hash that changes when an extension becomes ready or blocked, or stops being so.
     pub(crate) fn digest(&self, extension: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         let standings = self.lock();
@@ -162,8 +163,8 @@ impl Moves {
     }
 }
 
-/// Whether an extension waits for another one that cannot go. Of several that cannot, the first by name goes on trying:
-/// if each waited for the others, none would count as blocked any more, and all would try again, for ever.
+/// Whether an extension waits for another one that cannot change. Of several that cannot, the first by name keeps
+/// trying: if each waited for the others, none would count as blocked, and all would try again for ever.
 fn waits_for(own: &str, is_blocked: bool, other: &str) -> bool {
     !is_blocked || other < own
 }
@@ -196,7 +197,7 @@ mod tests {
         let with_a = [companion("a", "a.v2")];
         assert!(moves.ready("b", ready("b.v2"), &with_a, nothing).is_empty());
         assert!(moves.ready("a", ready("a.v2"), &with_b, nothing).is_empty());
-        // A run that does not come as far takes it back.
+        // A run that ends earlier withdraws it.
         moves.conclude("b", None);
         moves.conclude("b", Some("no rights".to_owned()));
         assert_eq!(moves.ready("a", ready("a.v2"), &with_b, nothing), [&with_b[0]]);

@@ -1,4 +1,4 @@
-//! Which certificate providers the cluster has, cached for a moment: every run asks.
+//! Certificate providers of the cluster, cached for a moment because every run needs them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::certificates::choose::{self, Providers};
 use olm_cluster::discover::Discovery;
 use parking_lot::Mutex;
 
-/// How long an answer is used.
+/// How long an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The providers that the cluster has and the feature gates allow.
@@ -18,7 +18,7 @@ pub struct CertificateProviders {
 }
 
 impl CertificateProviders {
-    /// Asks about the allowed ones.
+    /// A cache for the allowed providers.
     pub fn new(discovery: Arc<Discovery>, allowed: Providers) -> Self {
         Self {
             discovery,
@@ -30,7 +30,7 @@ impl CertificateProviders {
     /// The allowed providers that the cluster serves.
     ///
     /// # Errors
-    /// The API server does not answer which kinds it serves.
+    /// The kinds of the cluster are unknown.
     pub(crate) async fn served(&self) -> Result<Providers, kube::Error> {
         let lock = || self.cached.lock();
         let cached = lock().filter(|(at, _)| at.elapsed() < FRESH);

@@ -1,4 +1,4 @@
-//! Releases of the reference's Helm runtime: a JSON text, compressed and cut into Secrets. Pure.
+//! Releases of the reference implementation's Helm runtime: a JSON text, compressed and split into Secrets. Pure.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -16,7 +16,7 @@ use crate::extension::failure::{Severity, StageError};
 use crate::extension::revisions::BundleIdentity;
 use olm_rollout::content::MAX_TOTAL;
 
-/// The most Secrets that a release lies in.
+/// The most Secrets of a release.
 const MOST_CHUNKS: usize = 11;
 
 /// Why a release cannot be read.
@@ -25,56 +25,56 @@ pub enum ReleaseError {
     /// A Secret that the index names is gone.
     #[error("Secret {0:?} does not exist")]
     Missing(String),
-    /// It is something else.
+    /// A Secret has another type.
     #[error("Secret {name:?} is of type {found:?}, not {wanted:?}")]
     Type {
         /// The Secret.
         name: String,
         /// Its type.
         found: String,
-        /// The right one.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// A Secret lacks its part.
+    /// A Secret has no chunk.
     #[error("Secret {0:?} has no key {key:?}", key = release::CHUNK)]
     Empty(String),
-    /// The index does not say which Secrets follow.
+    /// The index with the names of the other Secrets is invalid.
     #[error("key {key:?} of Secret {name:?} is no list of names", key = release::EXTRA_CHUNKS)]
     Names {
         /// The Secret.
         name: String,
-        /// What is wrong.
+        /// The fault.
         #[source]
         source: serde_json::Error,
     },
-    /// It lies in too many Secrets.
+    /// It has too many Secrets.
     #[error("it has {0} Secrets, more than {MOST_CHUNKS}")]
     Chunks(usize),
     /// It is too large.
     #[error("it holds more than {MAX_TOTAL} bytes")]
     TooLarge,
-    /// What the Secrets hold together is not a release.
+    /// The content of the Secrets is not a release.
     #[error("its Secrets hold no compressed release")]
     Content(#[source] serde_json::Error),
-    /// It is another's.
+    /// It belongs to another extension.
     #[error("it is the release {0:?}")]
     Foreign(String),
     /// Its objects cannot be read.
     #[error("its manifest cannot be read")]
     Manifest(#[source] olm_yaml::Error),
-    /// Neither it nor the status says which bundle it holds.
+    /// Neither it nor the status names its bundle.
     #[error("it names no bundle")]
     Unnamed,
 }
 
 impl StageError for ReleaseError {
     fn severity(&self) -> Severity {
-        // Its Secrets can be brought back, or removed.
+        // Its Secrets can be restored or deleted.
         Severity::Waiting
     }
 }
 
-/// A release that is deployed, as its first Secret's labels say.
+/// A deployed release, according to the labels of its first Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// Its number.
@@ -83,11 +83,11 @@ pub struct Entry {
     pub secret: String,
     /// The UIDs of the Secret's owners.
     pub owners: Vec<String>,
-    /// When the Secret was made.
+    /// When the Secret was created.
     pub made: Option<Timestamp>,
 }
 
-/// The ClusterExtension's name and the release that a Secret begins; nothing when that is not deployed.
+/// The ClusterExtension's name and the release of a first Secret; `None` if it is not deployed.
 pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
     let label = |key: &str| secret.labels.as_ref()?.get(key);
     if label(release::STATUS)? != release::DEPLOYED || secret.deletion_timestamp.is_some() {
@@ -103,20 +103,20 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
     Some((label(release::NAME)?.clone(), entry))
 }
 
-/// Which extension a release is looked for.
+/// The extension that continues from a release.
 #[derive(Debug, Clone, Copy)]
 pub struct Successor<'a> {
     /// Its UID.
     pub uid: &'a str,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
-    /// Whether there are revisions that an earlier extension of its name left behind.
+    /// Whether an earlier extension of its name left revisions.
     pub has_earlier_revisions: bool,
 }
 
-/// The releases of that extension. One whose Secret has another owner was left by an earlier extension of that name,
-/// and so was one without owners (an extension that is deleted without what it owns leaves it so) that is older, or beside
-/// which there are revisions: what it holds may long have been replaced.
+/// The releases of that extension. A release whose Secret has another owner was left by an earlier extension of the
+/// same name. So was one without owners, which remains if an extension is deleted without its dependents, that is older
+/// than the extension, or beside which revisions exist: its content may have been replaced long ago.
 pub fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator<Item = &'a Entry> {
     entries.iter().filter(move |entry| {
         if entry.owners.is_empty() {
@@ -127,7 +127,7 @@ pub fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator
     })
 }
 
-/// The first part of a release and the names of the Secrets with the others.
+/// The first chunk of a release, and the names of the other Secrets.
 pub fn index(secret: &Secret) -> Result<(Vec<u8>, Vec<String>), ReleaseError> {
     let first = part(secret, release::INDEX_SECRET_TYPE)?;
     let names = secret
@@ -149,7 +149,7 @@ pub fn index(secret: &Secret) -> Result<(Vec<u8>, Vec<String>), ReleaseError> {
     }
 }
 
-/// A further part of a release.
+/// Another chunk of a release.
 pub fn chunk(secret: &Secret) -> Result<Vec<u8>, ReleaseError> {
     part(secret, release::CHUNK_SECRET_TYPE)
 }
@@ -175,13 +175,13 @@ fn name(secret: &Secret) -> String {
 /// A release.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Release {
-    /// What it says of its bundle, under the keys of the annotations of revisions.
+    /// The labels about its bundle, under the keys of the annotations of revisions.
     pub labels: BTreeMap<String, String>,
     /// Its objects.
     pub objects: Vec<Value>,
 }
 
-/// What of a release is looked at; its chart, which is most of it, is passed over.
+/// The fields of a release that are read. Its chart, the largest part, is skipped.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Payload {
@@ -190,7 +190,7 @@ struct Payload {
     labels: BTreeMap<String, String>,
 }
 
-/// Reads a release of that name from all of its parts.
+/// Reads a release with this name from all chunks.
 pub fn decode(name: &str, parts: &[Vec<u8>]) -> Result<Release, ReleaseError> {
     let compressed = parts.concat();
     let mut plain = GzDecoder::new(compressed.as_slice()).take(MAX_TOTAL + 1);
@@ -218,8 +218,8 @@ pub fn decode(name: &str, parts: &[Vec<u8>]) -> Result<Release, ReleaseError> {
 }
 
 impl Release {
-    /// The bundle that it was made from. What it does not say itself is taken from what the extension's status says is
-    /// installed, and from the package that its spec names.
+    /// The bundle of the release. Missing fields come from the status of the extension and from the package in its
+    /// spec.
     pub fn bundle(
         &self,
         installed: Option<&BundleMetadata>,
@@ -415,7 +415,7 @@ mod tests {
             };
             let newest = |successor| ours(&entries, successor).map(|entry| entry.number).max();
             assert_eq!(newest(successor), expected);
-            // A revision that an earlier extension of the name left behind does not count as installed.
+            // A revision that an earlier extension of the name left does not count as installed.
             let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1);
             for successor in [
                 Successor {

@@ -1,5 +1,5 @@
-//! What a deletion takes away besides what the bundle brought: the objects of its kinds. Asked under the account, so that
-//! a user learns no more than the account may see.
+//! Data loss: the custom resources that a deletion removes in addition to the bundle's objects. They are read under the
+//! account, so that a user learns no more than the account may see.
 
 use std::time::{Duration, Instant};
 
@@ -18,24 +18,24 @@ use crate::object_set::gather;
 use olm_cluster::list::{Budget, Collection, Detail};
 use olm_rollout::failure::FailureKind;
 
-/// Definitions beyond which objects are not counted.
+/// The most CRDs whose objects are counted.
 const MAX_DEFINITIONS: usize = 100;
-/// How long asking about all definitions may take.
+/// The longest time for all CRDs.
 const MAX_TIME: Duration = Duration::from_secs(30);
-/// How many definitions are asked about at once.
+/// The most CRDs that are read at the same time.
 const AT_ONCE: usize = 8;
-/// How long what holds objects is not asked for again.
+/// How long found finalizers are cached.
 const FRESH: Duration = Duration::from_mins(1);
-/// How many times as long as it took the rest is after asking in vain.
+/// The rest after a search without a result, as a multiple of its time.
 const REST: u32 = 10;
-/// Objects that are looked at for what holds them.
+/// The most objects that are searched for finalizers.
 const MAX_HELD: usize = 100;
-/// Objects that are named.
+/// The most objects that are named.
 const NAMED: usize = 3;
-/// The finalizer of a definition whose objects are being deleted.
+/// The finalizer of a CRD whose objects are being deleted.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The definitions of an extension and a client that acts as its account.
+/// The CRDs of an extension, and a client with its account's rights.
 struct Kinds {
     definitions: Vec<Value>,
     client: Result<Client, String>,
@@ -79,7 +79,7 @@ impl Kinds {
     }
 }
 
-/// How many objects of which kinds go with the extension; nothing when it brought no kinds.
+/// The number of custom resources by kind that are deleted with the extension; `None` if it has no kinds.
 pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
     let kinds = Kinds::of(context, extension, left).await;
     let until = Instant::now() + MAX_TIME;
@@ -97,12 +97,12 @@ pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revis
     })
 }
 
-/// How many objects there are of one kind.
+/// The number of objects of a kind.
 async fn counted(client: &Result<Client, String>, collection: Collection<'_>, until: Instant) -> String {
     let Collection { group, plural, .. } = collection;
     let counted = match client {
         Ok(client) => match timeout_at(until.into(), collection.count(client)).await {
-            // The definition is not there, or serves nothing.
+            // The CRD does not exist, or serves no version.
             Ok(Err(failure))
                 if matches!(
                     failure.kind,
@@ -123,14 +123,14 @@ async fn counted(client: &Result<Client, String>, collection: Collection<'_>, un
     }
 }
 
-/// Which finalizers hold objects, looked for again after a while only.
+/// The finalizers that block objects, searched for again after some time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cache {
     known: Option<(Instant, Option<String>)>,
 }
 
 impl Cache {
-    /// Which objects keep their definitions from going, and by which finalizers.
+    /// The objects that block the deletion of their CRDs, with their finalizers.
     pub(crate) async fn held(
         &mut self,
         context: &Context,
@@ -165,7 +165,7 @@ fn messages(set: &ClusterObjectSet) -> impl Iterator<Item = &str> {
     conditions.map(|condition| condition.message.as_str())
 }
 
-/// Whether what revisions say names a definition.
+/// Whether messages of revisions name a CRD.
 fn is_named(definition: &Value, messages: &[&str]) -> bool {
     let name = definition_name(definition).unwrap_or_default();
     messages.iter().any(|text| text.contains(name))

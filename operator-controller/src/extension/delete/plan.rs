@@ -1,4 +1,4 @@
-//! What a deletion does next: the revisions go first, each taking its objects down, then the extension. Pure.
+//! The next step of a deletion: first the revisions, each of which deletes its objects, then the extension. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,65 +23,66 @@ use olm_rollout::policy::{Policy, PolicyError, Uninstall};
 use olm_rollout::report;
 use olm_rollout::teardown_record::TeardownRecord;
 
-/// The pause until a newer version of what was written is here.
+/// The pause until the watch shows our own write.
 pub(crate) const STALE: Duration = Duration::from_millis(200);
-/// The pause until revisions are listed again that the watch does not show any more.
+/// The pause until revisions are listed again after the watch has lost them.
 const LISTED: Duration = Duration::from_secs(1);
 
 /// An extension that is being deleted.
 pub struct Observed<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
-    /// What happens to its objects.
+    /// Its uninstall policy.
     pub policy: Result<Policy, PolicyError>,
-    /// What was announced, once it was.
+    /// The announced policy.
     pub announced: Option<Uninstall>,
-    /// What there is of it.
+    /// What is left of it.
     pub left: Left,
 }
 
-/// What there is of an extension that is being deleted.
+/// What is left of an extension that is being deleted.
 pub enum Left {
-    /// Whatever there is stays: the deletion orphans it.
+    /// Anything, which stays: the deletion orphans it.
     Orphans,
-    /// No revision.
+    /// No revisions.
     Nothing {
         /// Whether the API server still lists revisions.
         is_listed: bool,
-        /// Whether there is a Helm release that was never made a revision; asked for where objects are kept.
+        /// Whether there is a Helm release that never became a revision. Read if objects are kept.
         release: Result<bool, String>,
-        /// What became of the objects of its revisions.
+        /// The teardown records of its revisions.
         records: Vec<TeardownRecord>,
     },
     /// Revisions.
     Revisions {
         /// The revisions.
         revisions: Revisions,
-        /// Why the extension cannot be deleted (reason and message): others depend on it. Asked for before it begins.
+        /// Why the extension cannot be deleted (reason and message): others depend on it. Read before the deletion
+        /// begins.
         dependents: Option<(&'static str, String)>,
-        /// Under which account they are taken down.
+        /// The account that deletes their objects.
         account: Option<AccountName>,
-        /// The Secrets of its Helm releases; listed where objects are kept.
+        /// The Secrets of its Helm releases. Read if objects are kept.
         releases: Result<Vec<String>, String>,
-        /// What is deleted besides what its bundle brought; counted before it begins.
+        /// The custom resources that will be deleted. Counted before the deletion begins.
         data_loss: Option<String>,
-        /// Which finalizers hold objects of its kinds; looked for once revisions wait for them.
+        /// The finalizers that block objects of its kinds. Searched for once revisions wait for them.
         finalizers: Option<String>,
     },
 }
 
-/// What is done next, and what is reported after that.
+/// The next step and its report.
 pub struct Plan {
-    /// What is done.
+    /// The actions.
     pub actions: Vec<Action>,
-    /// What is reported.
+    /// The report.
     pub report: Outlook,
 }
 
-/// What is reported of a deletion.
+/// The report of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outlook {
-    /// Nothing yet: the next run goes on after this time.
+    /// Nothing yet. The next run continues after this time.
     Later(Duration),
     /// The condition `Progressing`.
     Progressing {
@@ -92,9 +93,9 @@ pub enum Outlook {
         /// How an event reports it.
         kind: EventKind,
     },
-    /// What the deletion will take away; it begins with the next run.
+    /// The announced policy. The deletion begins with the next run.
     Announce(Uninstall),
-    /// What became of the objects: the extension is gone.
+    /// The extension is gone, with a message about its objects.
     Gone(String),
 }
 
@@ -109,7 +110,7 @@ fn blocked(reason: &'static str, message: String) -> Plan {
     }
 }
 
-/// Plans the next step; `rest` are the finalizers that stay when the controller lets the extension go.
+/// Plans the next step. `rest` are the finalizers that stay when the controller releases the extension.
 pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
     match &observed.left {
         Left::Orphans => Plan {
@@ -147,7 +148,7 @@ pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
     }
 }
 
-/// The finalizers of others; `None` for an extension that the controller has let go.
+/// The finalizers of others; `None` for an extension that the controller has released.
 pub fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
     let list = extension.metadata.finalizers.clone().unwrap_or_default();
     let is_ours = |name: &String| FINALIZERS.contains(&name.as_str());
@@ -155,8 +156,8 @@ pub fn other_finalizers(extension: &ClusterExtension) -> Option<Vec<String>> {
     (rest.len() < list.len()).then_some(rest)
 }
 
-/// Whether the deletion has begun. What has begun is finished; a revision that was deleted before the extension is no part
-/// of that.
+/// Whether the deletion has begun. Then it is completed. A revision that was deleted before the extension does not
+/// count.
 pub(crate) fn has_begun(extension: &ClusterExtension, revisions: &Revisions) -> bool {
     let since = extension.metadata.deletion_timestamp.as_ref();
     let mut sets = revisions.all().iter();
@@ -232,8 +233,8 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     }
 }
 
-/// How a revision is deleted; `None` where that is under way. An account that is gone for good: what the user decides late
-/// counts, too.
+/// How a revision is deleted; `None` if its deletion is under way. If the account is permanently gone, a late choice of
+/// the user counts, too.
 fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<PropagationPolicy> {
     let orphan = uninstall == Uninstall::Orphan;
     if set.is_deleting() && (!orphan || has_finalizer(set, ORPHAN)) {
@@ -246,8 +247,8 @@ fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<Propagati
     })
 }
 
-/// What became of the objects of an extension without revisions: what was done counts, not only what was asked for in the
-/// end. `announced` is what was to be left when the deletion began, as far as that is known.
+/// What happened to the objects of an extension without revisions. The actual result counts, not only the last policy.
+/// `announced` is the policy when the deletion began, if known.
 fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, records: &[TeardownRecord]) -> String {
     let was_there = extension
         .status
@@ -282,7 +283,7 @@ const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes removed the o
                              uninstall says; check what is left";
 const LEFT: &str = "Left all objects on the cluster";
 
-/// What became of objects that the account did not remove before it was gone.
+/// The message about objects that the account did not delete before it was gone.
 fn collected(all: &TeardownRecord) -> String {
     let gone = if all.gone.is_empty() {
         String::new()
@@ -300,7 +301,7 @@ fn named(ids: &BTreeSet<ObjectId>) -> String {
     format!("{} object(s): {}", ids.len(), report::short_names(&list))
 }
 
-/// What became of objects of which some were gone when the others were let go.
+/// The message about objects of which some were gone when the others were released.
 fn partly(all: &TeardownRecord) -> String {
     let going = if all.going.is_empty() {
         String::new()
@@ -314,13 +315,13 @@ fn partly(all: &TeardownRecord) -> String {
     )
 }
 
-/// Whether objects of a Helm release still belong to the extension itself: Kubernetes would delete them with it. The
-/// revision that was made from the release has them once it was worked on, which gives it the condition.
+/// Whether objects of a Helm release still belong to the extension itself, so that Kubernetes would delete them with
+/// it. The revision of the release takes them over at its first run, which sets a condition.
 pub(crate) fn entangled(left: &Revisions) -> bool {
     left.active().any(is_untouched)
 }
 
-/// Whether a revision was made from a release and not worked on yet.
+/// Whether a revision was created from a release and has not run yet.
 pub(crate) fn is_untouched(set: &ClusterObjectSet) -> bool {
     set.label(label::MIGRATED_FROM_HELM).is_some() && conditions::find(set.conditions(), AVAILABLE).is_none()
 }
@@ -335,8 +336,7 @@ fn entanglement(extension: &ClusterExtension) -> String {
     )
 }
 
-/// The status no longer reports objects that are being removed as available; until then, their revision says how they
-/// are.
+/// Removes `Available` from the status while objects are being deleted. Until then it is that of the revision.
 pub(crate) fn availability(list: &mut Vec<Condition>, left: &Revisions, generation: i64, now: Timestamp) {
     if left.all().iter().any(|set| set.is_deleting()) {
         if conditions::find(list, AVAILABLE).is_some() {
@@ -354,7 +354,7 @@ pub(crate) fn availability(list: &mut Vec<Condition>, left: &Revisions, generati
     }
 }
 
-/// What the revisions say that are not taken down yet.
+/// The messages of revisions that are not gone yet.
 pub(crate) fn reported(left: &Revisions) -> Vec<String> {
     let unfinished = left.all().iter().filter(|set| removing(set));
     unfinished
@@ -365,12 +365,13 @@ pub(crate) fn reported(left: &Revisions) -> Vec<String> {
         .collect()
 }
 
-/// Whether a revision cannot be taken down for another reason than that it takes its time.
+/// Whether something blocks the teardown of a revision.
 fn in_trouble(set: &ClusterObjectSet) -> bool {
     set.is_deleting() && disturbed(set)
 }
 
-/// What is waited for. What the revisions say comes last, since it may end with roles to be applied.
+/// The message about what the deletion waits for. Messages of revisions come last, because they may end with roles to
+/// apply.
 fn waiting(extension: &str, left: &Revisions, reported: &[String], more: Vec<String>) -> String {
     let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
     let names = names.join(", ");
@@ -539,7 +540,7 @@ mod tests {
                 vec![record(keep, &["a"], &["b"], &[])],
                 "Left on the cluster 1 object(s): Pot b. Removed before that 1 object(s): Pot a.",
             ),
-            // What is asked for when all is done changes nothing any more.
+            // A policy set after everything is done changes nothing.
             (None, Some(orphan), vec![record(orphan, &[], &["a"], &[])], LEFT),
             (
                 Some("orphan"),

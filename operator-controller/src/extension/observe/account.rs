@@ -1,4 +1,4 @@
-//! Under which service account an extension's objects are written.
+//! The service account that writes the objects of an extension.
 
 use olm_api::names::annotation;
 use olm_api::updates::held_back;
@@ -7,10 +7,10 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use olm_cluster::identity::{AccountName, IdentityError};
 
-/// Why nothing can be written for an extension.
+/// Why an extension has no account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// The spec names none and there is no default.
+    /// The spec has no account and there is no default.
     #[error(
         "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; {}",
         without(.kept_up_by.as_deref())
@@ -18,12 +18,12 @@ pub enum AccountError {
     None {
         /// The extension's namespace.
         namespace: String,
-        /// The account under which drift of the installed version is still repaired.
+        /// The account that still repairs drift of the installed version.
         kept_up_by: Option<String>,
     },
 }
 
-/// What is done without an account.
+/// The consequence of a missing account.
 fn without(kept_up_by: Option<&str>) -> String {
     match kept_up_by {
         None => "nothing is applied without one".to_owned(),
@@ -34,7 +34,7 @@ fn without(kept_up_by: Option<&str>) -> String {
 }
 
 impl AccountError {
-    /// The same of an extension that has such a revision.
+    /// The error for an extension with this installed revision.
     #[must_use]
     pub fn beside(self, installed: Option<&ClusterObjectSet>) -> Self {
         let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
@@ -48,7 +48,7 @@ impl AccountError {
 
 impl StageError for AccountError {
     fn severity(&self) -> Severity {
-        // A change of the ClusterExtension brings it back by itself.
+        // A change of the ClusterExtension starts another run.
         Severity::Terminal
     }
 
@@ -77,7 +77,7 @@ impl StageError for IdentityError {
     }
 }
 
-/// The account named in the spec, in the extension's namespace, else the default.
+/// The account in the spec, in the extension's namespace; otherwise the default.
 pub fn choose(
     extension: &ClusterExtension,
     default: Option<&AccountName>,

@@ -1,13 +1,13 @@
-//! Two extensions never own one package.
+//! The rule that at most one extension owns a package.
 
 use olm_api::ClusterExtension;
 
 use crate::extension::failure::{Severity, StageError};
 
-/// Another extension was first.
+/// Another extension has the better claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// It has the same package.
+    /// It owns the same package.
     #[error(
         "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
         next_step(.owner, *.standing)
@@ -17,7 +17,7 @@ pub enum ClaimError {
         package: String,
         /// The other extension.
         owner: String,
-        /// Whether that has revisions.
+        /// Whether the other extension has revisions.
         standing: Standing,
     },
 }
@@ -54,9 +54,9 @@ pub struct Claim<'a> {
 /// Whether an extension has revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It has.
+    /// It does.
     Established,
-    /// It has not.
+    /// It does not.
     New,
 }
 
@@ -66,8 +66,8 @@ pub fn wanted(extension: &ClusterExtension) -> Option<&str> {
     catalog.map(|catalog| catalog.package_name.as_str())
 }
 
-/// The package is ours unless another extension has a better claim to it: one with revisions comes before one without,
-/// then the older one, then the name.
+/// Checks whether another extension has a better claim to the package: one with revisions has precedence over one
+/// without, then the older one, then the name.
 pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> {
     let rank = |claim: &Claim<'_>| {
         let created = claim

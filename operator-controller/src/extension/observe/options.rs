@@ -1,4 +1,4 @@
-//! The options that users set by annotation of a ClusterExtension.
+//! The options in the annotations of a ClusterExtension.
 
 use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
@@ -17,34 +17,34 @@ pub struct Options {
     pub writes: Writes,
     /// Which existing objects may be taken over.
     pub adopt: CollisionProtection,
-    /// What findings in changed custom resource definitions do.
+    /// The severity of findings in changed custom resource definitions.
     pub definitions: crd_upgrade::Policy,
-    /// Whether workloads of the bundle may run as the account that installs it.
+    /// Whether workloads of the bundle may run under the installing account.
     pub installer_workloads: InstallerWorkloads,
 }
 
-/// Whether workloads of a bundle may run as the account that installs it.
+/// Whether workloads of a bundle may run under the installing account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InstallerWorkloads {
     /// The bundle is refused.
     #[default]
     Refused,
-    /// They have all rights of that account.
+    /// They get all rights of that account.
     Allowed,
 }
 
-/// An annotation has a value that means nothing.
+/// An annotation has an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// One with a few values.
+    /// An annotation with a fixed set of values.
     #[error("{error}{what}", error = .0, what = consequence(.0))]
     Value(PolicyError),
-    /// The policy for definitions.
+    /// The policy for CRD checks.
     #[error("annotation {}", user::CRD_POLICY)]
     Definitions(#[source] crd_upgrade::PolicyError),
 }
 
-/// What a value that means nothing does.
+/// The consequence of an invalid value.
 fn consequence(error: &PolicyError) -> &'static str {
     if error.is_of(user::PAUSED) {
         "; it is not paused: drift is repaired, and nothing new is applied until you correct the value"
@@ -70,10 +70,10 @@ impl StageError for OptionsError {
 }
 
 impl Options {
-    /// Reads all annotations that users set on a ClusterExtension.
+    /// Reads all options.
     ///
     /// # Errors
-    /// One of them has a value that means nothing.
+    /// One of them has an invalid value.
     pub fn of(extension: &ClusterExtension) -> Result<Self, OptionsError> {
         let given = |key: &str| extension.annotation(key);
         let policy = Policy::read(given)?;

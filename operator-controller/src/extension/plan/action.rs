@@ -1,4 +1,4 @@
-//! What can be done: all that a run or a deletion writes to the cluster, but for its status and its events.
+//! All writes of a run or a deletion to the cluster, except status and events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,76 +18,76 @@ use olm_cluster::identity::AccountName;
 pub enum Action {
     /// Sets the finalizers of the extension.
     SetFinalizers(Vec<String>),
-    /// Creates the first revision from a Helm release; it counts as complete, since its objects are there.
+    /// Creates the first revision from a Helm release. It counts as complete, because its objects exist.
     AdoptRelease(Creation),
-    /// Has a revision made from a Helm release count as complete.
+    /// Marks a revision from a Helm release as complete.
     CompleteAdopted(Arc<ClusterObjectSet>),
-    /// Has a revision of the reference, which names no account, name the extension's.
+    /// Records the extension's account in a revision of the reference implementation, which names none.
     NameAccount {
         /// The account.
         account: AccountName,
         /// The revision as it was seen.
         set: Arc<ClusterObjectSet>,
     },
-    /// Changes a revision. The patch insists on the revision that was seen; its change, or that it is gone, will come to the
-    /// next run.
+    /// Patches a revision. The patch requires the revision that was seen. If it has changed or is gone, its event
+    /// starts another run.
     PatchRevision {
         /// Its name.
         name: String,
         /// The merge patch.
         patch: Value,
     },
-    /// Removes the OperatorConditions of former bundles.
+    /// Deletes the OperatorConditions of former bundles.
     RemoveOperatorConditions {
-        /// The names that stay.
+        /// The names to keep.
         needed: BTreeSet<String>,
     },
-    /// Rewrites the objects of definitions under the account, so that stored versions can be removed.
+    /// Writes the objects of CRDs under the account, so that stored versions can be removed.
     MigrateStoredVersions {
         /// The account.
         account: AccountName,
-        /// The definitions.
+        /// The CRDs.
         definitions: Vec<StoredVersions>,
     },
     /// Creates the OperatorCondition of a bundle and lets its operator write it.
     KeepOperatorCondition(OperatorCondition),
     /// Creates a revision with its content Secrets.
     CreateRevision(Creation),
-    /// Creates the content Secrets of a revision again that are missing.
+    /// Creates missing content Secrets of a revision again.
     RestoreSecrets {
         /// The revision.
         set: Arc<ClusterObjectSet>,
-        /// All that it refers to.
+        /// All Secrets that it refers to.
         secrets: Vec<ContentSecret>,
     },
-    /// Removes Helm releases that revisions have taken the place of.
+    /// Deletes Helm releases that revisions have replaced.
     RemoveReleases(Vec<String>),
-    /// Takes a revision down: it inherits what decides about that, and is deleted.
+    /// Deletes a revision, after copying the options of the teardown to it.
     TakeDown {
         /// The revision as it was seen.
         set: Arc<ClusterObjectSet>,
-        /// The merge patch by which it inherits.
+        /// The merge patch with the options.
         patch: Option<Value>,
-        /// How it is deleted; `None` for one whose deletion is under way.
+        /// How it is deleted; `None` if its deletion is under way.
         delete: Option<PropagationPolicy>,
     },
-    /// Removes the content Secrets of the extension whose revisions are gone.
+    /// Deletes the content Secrets of the extension whose revisions are gone.
     RemoveSecrets,
     /// Creates a PendingChange.
     OfferChange(Box<PendingChange>),
     /// Writes the status of a PendingChange.
     RecordPendingChange(Box<PendingChange>),
-    /// Removes a PendingChange.
+    /// Deletes a PendingChange.
     RemovePendingChange(Arc<PendingChange>),
-    /// Removes everything by which its operator could report conditions.
+    /// Deletes the OperatorConditions of the extension, and the Role of its operator.
     RemoveAllOperatorConditions,
 }
 
-/// A definition whose stored versions have to be removed.
+/// A CRD whose stored versions must be removed.
 #[derive(Debug, Clone)]
 pub struct StoredVersions {
-    /// The definition as the cluster has it.
+    /// The CRD on the cluster.
     pub live: Value,
-    /// How its objects are rewritten.
+    /// The migration.
     pub rewrite: Rewrite,
 }

@@ -1,7 +1,7 @@
-//! A revision's objects, put into immutable Secrets, so that a ClusterObjectSet stays small whatever a bundle holds.
+//! The objects of a revision in immutable Secrets, so that a ClusterObjectSet stays small.
 //!
-//! Names and keys follow from the content alone: the same content in the same revision gives the same Secrets, and
-//! two revisions are compared by comparing their references.
+//! Names and keys are derived from the content: equal content in the same revision has equal Secrets, and two revisions
+//! are compared by their references.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ use olm_rollout::canonical;
 /// The most bytes of content that a Secret holds.
 const SECRET_BYTES: usize = 921_600;
 
-/// A Secret to be made.
+/// A Secret to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentSecret {
     /// Its name.
@@ -34,11 +34,11 @@ pub struct ContentSecret {
 pub struct Packed {
     /// The phases.
     pub phases: Vec<Phase>,
-    /// What they refer to.
+    /// The Secrets to which they refer.
     pub secrets: Vec<ContentSecret>,
 }
 
-/// Why content cannot be put into Secrets.
+/// Why content does not fit into Secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// An object is too large.
@@ -69,7 +69,7 @@ pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed,
     let mut open: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut size = 0;
     let mut secrets = Vec::new();
-    // For each object, in which secret it lies and under which key; a secret's name is known when it is closed.
+    // The index of the Secret and the key of each object. The name of a Secret is known when it is full.
     let mut places: Vec<(usize, String)> = Vec::new();
     for (phase, group) in groups.iter().enumerate() {
         for (index, object) in group.objects.iter().enumerate() {
@@ -125,7 +125,7 @@ pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed,
     Ok(Packed { phases, secrets })
 }
 
-/// The bytes as they are stored: compressed only when they would not fit otherwise.
+/// The bytes as stored: compressed only if they would not fit otherwise.
 fn stored(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     if bytes.len() <= SECRET_BYTES {
         return Ok(bytes);

@@ -1,5 +1,5 @@
-//! What has to be set right before a bundle is looked for: finalizers, Helm releases, revisions of the reference. Pure;
-//! once it is done, nothing is left to do.
+//! Preparations before a bundle is chosen: finalizers, Helm releases, revisions of the reference implementation. Pure;
+//! planning again afterwards plans nothing.
 
 use std::collections::BTreeSet;
 
@@ -23,22 +23,22 @@ use olm_rollout::policy::Policy;
 use olm_rollout::status::is_archived;
 use serde_json::Value;
 
-/// Both are kept for those who look for them; one run takes both away.
+/// Clients look for both, so both are kept. One run removes both.
 pub(crate) const FINALIZERS: [&str; 2] = [
     finalizer::CLEANUP_UNPACK_CACHE,
     finalizer::CLEANUP_CONTENT_MANAGER_CACHE,
 ];
 
-/// Why a Helm release makes no revision.
+/// Why a Helm release cannot become a revision.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// It does not hold what it should.
+    /// It is malformed.
     #[error(transparent)]
     Release(#[from] HelmError),
-    /// Its objects make no phases.
+    /// Its objects do not fit into phases.
     #[error("migrating storage")]
     Phases(#[from] PhasesError),
-    /// They make no revision.
+    /// They do not fit into a revision.
     #[error("migrating storage")]
     Plan(#[from] PlanError),
 }
@@ -53,7 +53,7 @@ impl StageError for AdoptError {
     }
 }
 
-/// Sets the finalizers, where the extension lacks one.
+/// Sets the finalizers if the extension lacks one.
 pub(crate) fn finalizers(extension: &ClusterExtension) -> Option<Action> {
     let mut list = extension.metadata.finalizers.clone().unwrap_or_default();
     let missing: Vec<&str> = FINALIZERS
@@ -64,10 +64,10 @@ pub(crate) fn finalizers(extension: &ClusterExtension) -> Option<Action> {
     (!missing.is_empty()).then_some(Action::SetFinalizers(list))
 }
 
-/// What has to be done first.
+/// Plans the preparations.
 ///
 /// # Errors
-/// The Helm release makes no revision.
+/// The Helm release cannot become a revision.
 pub(crate) fn prepare(
     observed: &Observed,
     others: &Others,
@@ -89,8 +89,8 @@ pub(crate) fn prepare(
     Ok(actions)
 }
 
-/// Has active revisions inherit what the extension says, whatever keeps its bundle from being installed: the pause alone
-/// while other settings mean nothing. Where a bundle can be looked for, a pause is lifted after that, see [`resumed`].
+/// Copies options of the extension to active revisions, even if its bundle cannot be installed. If other options are
+/// invalid, only the pause is copied. When a bundle can be chosen, a pause ends after that, see [`resumed`].
 fn inherited(observed: &Observed) -> Vec<Action> {
     let extension = &observed.extension;
     let patch = |set: &ClusterObjectSet| match observed.settings {
@@ -101,8 +101,8 @@ fn inherited(observed: &Observed) -> Vec<Action> {
     patched(observed.revisions.active(), patch)
 }
 
-/// Resumes active revisions whose extension is no longer paused. Only after the bundle was tried: the old version must not
-/// restore objects that a user removed meanwhile to make way for another version.
+/// Resumes active revisions whose extension is no longer paused. This happens after the bundle was tried, because the
+/// old version must not restore objects that a user deleted to make way for another version.
 pub(crate) fn resumed(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
     let patch = |set: &ClusterObjectSet| {
         is_resumed(extension, set)
@@ -112,7 +112,7 @@ pub(crate) fn resumed(extension: &ClusterExtension, revisions: &Revisions) -> Ve
     patched(revisions.active(), patch)
 }
 
-/// Whether a revision stands still that should not.
+/// Whether a revision is paused and should not be.
 fn is_resumed(extension: &ClusterExtension, set: &ClusterObjectSet) -> bool {
     let is = |writes, found: Result<Writes, _>| found.is_ok_and(|found: Writes| found == writes);
     is(Writes::Paused, Policy::writes(|key| set.annotation(key)))
@@ -132,8 +132,8 @@ fn patched<'a>(
     sets.filter_map(action).collect()
 }
 
-/// Whether a wanted revision was made from what was installed before, by the Helm runtime or by OLM classic, and does not
-/// count as complete yet.
+/// Whether an active revision was created from objects of the Helm runtime or of OLM classic, and does not count as
+/// complete yet.
 fn is_incomplete(set: &ClusterObjectSet) -> bool {
     (set.label(label::MIGRATED_FROM_HELM).is_some() || set.annotation(migration::SUBSCRIPTION).is_some())
         && set.spec.lifecycle_state == LifecycleState::Active
@@ -141,7 +141,7 @@ fn is_incomplete(set: &ClusterObjectSet) -> bool {
         && !conditions::is_true(set.conditions(), SUCCEEDED)
 }
 
-/// Has revisions of the reference, which name no account, name the extension's: all that are still worked on.
+/// Records the extension's account in active revisions of the reference implementation, which name none.
 pub(crate) fn name_account(account: &AccountName, revisions: &Revisions) -> Vec<Action> {
     let is_unnamed = |set: &ClusterObjectSet| {
         set.annotation(annotation::SERVICE_ACCOUNT).is_none()
@@ -156,7 +156,7 @@ pub(crate) fn name_account(account: &AccountName, revisions: &Revisions) -> Vec<
         .collect()
 }
 
-/// Makes a Helm release the first revision.
+/// Plans the first revision from a Helm release.
 fn adopt(
     extension: &ClusterExtension,
     entry: &Entry,
@@ -185,7 +185,7 @@ fn adopt(
     let groups = phases(release.objects.clone(), marks)?;
     let wanted = Wanted {
         extension,
-        // Named once it is known; what is there is installed with or without one.
+        // Set once it is known. The installed objects work without it.
         account: None,
         bundle: &bundle,
         catalog: "",
@@ -196,7 +196,7 @@ fn adopt(
         roles_named_after: None,
         config_digest: None,
         groups: &groups,
-        // The extension owns the objects, but for those that the bundle keeps: they have no owner.
+        // The extension owns the objects, except those that the bundle keeps, which have no owner.
         adopt: CollisionProtection::IfNoController,
         system_namespace,
     };
@@ -206,8 +206,8 @@ fn adopt(
     Ok(creation)
 }
 
-/// Removes the OperatorConditions of bundles that are gone, once bundles have come or gone. `kept` are those that were
-/// needed when this was done last.
+/// Plans the deletion of OperatorConditions of former bundles, when bundles have changed. `kept` are those that were
+/// needed at the last cleanup.
 pub(crate) fn tidy(revisions: &Revisions, kept: Option<&BTreeSet<String>>) -> Option<Action> {
     let needed = revisions.operator_conditions();
     (!needed.is_empty() && kept != Some(&needed)).then_some(Action::RemoveOperatorConditions { needed })

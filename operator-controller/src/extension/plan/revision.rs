@@ -1,4 +1,4 @@
-//! Which revision is written, given those that exist. Pure: planning again on the result keeps it.
+//! The revision to write, given the existing ones. Pure: planning again on the result keeps it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use olm_cluster::identity::AccountName;
 use olm_plan::phases::{Group, probes};
 use olm_rollout::policy::Policy;
 
-/// How many revisions stay when a new one is made.
+/// How many revisions are kept when a new one is created.
 const KEPT: usize = 5;
 
-/// Annotations of a ClusterExtension that its revisions carry too, since they decide how objects are applied and taken
-/// down.
+/// Annotations of a ClusterExtension that are copied to its revisions, because they affect how objects are applied and
+/// torn down.
 const INHERITED: [&str; 3] = [user::UNINSTALL, user::MISSING_KINDS, user::PAUSED];
-/// Annotations that a revision made here may carry.
+/// Annotations that OLM sets on a revision.
 const OURS: [&str; 13] = [
     annotation::PACKAGE_NAME,
     annotation::BUNDLE_NAME,
@@ -40,38 +40,38 @@ const OURS: [&str; 13] = [
     annotation::CONFIG_DIGEST,
 ];
 
-/// What a revision is to hold.
+/// The wanted content of a revision.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The extension of the revision.
     pub extension: &'a ClusterExtension,
-    /// Under which account it is applied, when that is known.
+    /// The account that applies it, if known.
     pub account: Option<&'a AccountName>,
     /// The bundle it is made from.
     pub bundle: &'a BundleIdentity,
-    /// The catalog that offers it; empty when that is not known.
+    /// The catalog of the bundle; empty if unknown.
     pub catalog: &'a str,
-    /// The bundle's properties as its files list them, a JSON list.
+    /// The properties in the bundle's files, a JSON list.
     pub properties: Option<&'a str>,
-    /// Further ones, see [`annotation::FURTHER_PROPERTIES`].
+    /// Further properties, see [`annotation::FURTHER_PROPERTIES`].
     pub further_properties: Option<&'a str>,
     /// The provider of its certificates, if it needs any.
     pub certificates: Option<CertificateProvider>,
     /// The name of the OperatorCondition that the operator reads.
     pub operator_condition: Option<&'a str>,
-    /// The bundle after which its roles are named, when it is another one.
+    /// The bundle after which its roles are named, if it is another one.
     pub roles_named_after: Option<&'a str>,
-    /// The digest of the configuration, when there is any.
+    /// The digest of the configuration, if there is one.
     pub config_digest: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// Which existing objects it may take over.
     pub adopt: CollisionProtection,
-    /// Where the Secrets with the objects lie.
+    /// The namespace of the Secrets with the objects.
     pub system_namespace: &'a str,
 }
 
-/// What happens to the revisions.
+/// The change of the revisions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RevisionPlan {
     /// The newest revision is the wanted one.
@@ -79,11 +79,11 @@ pub enum RevisionPlan {
         /// The Secrets it refers to.
         secrets: Vec<ContentSecret>,
     },
-    /// The newest revision holds the wanted objects; its metadata changes.
+    /// The newest revision has the wanted objects; only its metadata changes.
     Patch {
         /// The revision's name.
         name: String,
-        /// The merge patch. It insists on the revision that was seen.
+        /// The merge patch. It requires the revision that was seen.
         patch: Box<Value>,
         /// The Secrets it refers to.
         secrets: Vec<ContentSecret>,
@@ -99,20 +99,20 @@ pub struct Creation {
     pub set: Box<ClusterObjectSet>,
     /// The Secrets it refers to.
     pub secrets: Vec<ContentSecret>,
-    /// Archived revisions that are removed first.
+    /// Archived revisions to delete first.
     pub remove: Vec<Arc<ClusterObjectSet>>,
 }
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The revision's name does not fit a label.
+    /// The revision's name does not fit into a label.
     #[error(
         "the ClusterExtension's name is too long: its revision {0:?} has to fit the {max} characters of a label",
         max = label::MAX_VALUE
     )]
     Name(String),
-    /// The content does not fit Secrets.
+    /// The content does not fit into Secrets.
     #[error(transparent)]
     Pack(#[from] ContentError),
 }
@@ -123,11 +123,12 @@ impl StageError for PlanError {
     }
 }
 
-/// Plans how the newest revision becomes the wanted one. An extension without any takes over the newest that an extension
-/// of its name left behind under the same account, or that was restored, if it holds just what is wanted.
+/// Plans the change from the newest revision to the wanted one. An extension without revisions takes over the newest
+/// one that an earlier extension of its name left under the same account, or that was restored, if its content is
+/// exactly the wanted one.
 ///
 /// # Errors
-/// The objects fit no revision.
+/// The objects do not fit into a revision.
 pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Result<RevisionPlan, PlanError> {
     let left = wanted
         .account
@@ -160,7 +161,7 @@ pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Resu
 /// Plans a new revision.
 ///
 /// # Errors
-/// The objects fit no revision.
+/// The objects do not fit into a revision.
 pub(crate) fn create(
     wanted: &Wanted<'_>,
     revisions: &Revisions,
@@ -179,7 +180,7 @@ pub(crate) fn create(
     })
 }
 
-/// The number after the newest revision's whose name nothing else has.
+/// The first number after the newest revision whose name is free.
 fn free_number(extension: &ClusterExtension, revisions: &Revisions, others: &Others) -> i64 {
     let newest = revisions.latest().map_or(0, |latest| latest.spec.revision);
     let mut number = newest.max(others.highest).saturating_add(1);
@@ -189,7 +190,7 @@ fn free_number(extension: &ClusterExtension, revisions: &Revisions, others: &Oth
     number
 }
 
-/// Archived revisions before the newest few.
+/// Archived revisions beyond those to keep.
 fn superfluous(revisions: &Revisions) -> Vec<Arc<ClusterObjectSet>> {
     let count = revisions.all().len().saturating_sub(KEPT);
     let archived = |set: &&Arc<ClusterObjectSet>| {
@@ -204,7 +205,7 @@ fn superfluous(revisions: &Revisions) -> Vec<Arc<ClusterObjectSet>> {
         .collect()
 }
 
-/// Whether what never changes in a revision is as wanted.
+/// Whether the immutable part of a revision is as wanted.
 fn holds_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     has_the_content(latest, wanted)
         && latest.annotation(annotation::SERVICE_ACCOUNT) == wanted.annotation(annotation::SERVICE_ACCOUNT)
@@ -217,16 +218,16 @@ fn has_the_content(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool
         && protects_the_same(latest, wanted)
 }
 
-/// Whether a revision takes over what is wanted. One that was made from a release of the Helm runtime may take more, to
-/// have what is its own, and is not replaced for that alone.
+/// Whether the collision protection of a revision is as wanted. A revision from a Helm release may take over more, to
+/// get its own objects, and is not replaced for that alone.
 fn protects_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     let migrated = latest.label(label::MIGRATED_FROM_HELM).is_some();
     latest.spec.collision_protection == wanted.spec.collision_protection
         || (migrated && wanted.spec.collision_protection == CollisionProtection::Prevent)
 }
 
-/// Whether a revision found under the name of a new one is that revision, made by a run that did not see the end of it. One
-/// made from a release of the Helm runtime is made without an account and given one by then.
+/// Whether an existing revision with the name of a new one is that revision, created by an interrupted run. One from a
+/// Helm release is created without an account, which is set later.
 pub fn is_made(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     controlling_extension(&found.metadata) == controlling_extension(&wanted.metadata)
         && found.spec.revision == wanted.spec.revision
@@ -237,7 +238,7 @@ pub fn is_made(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
         }
 }
 
-/// A merge patch that makes a revision say what is wanted, if it is still the one that was seen.
+/// A merge patch from a revision to the wanted one. It requires the revision that was seen.
 fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
     let texts = |keys: &[&str], value: fn(&ClusterObjectSet, &str) -> Option<String>| -> Value {
         let entry = |key: &&str| {
@@ -269,8 +270,8 @@ fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
     })
 }
 
-/// A merge patch by which a revision inherits what decides how its objects are kept and taken down, if it is still the
-/// one that was seen; nothing when it has it.
+/// A merge patch that copies the options of the teardown to a revision; `None` if it has them. It requires the revision
+/// that was seen.
 pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
     let mut differing: Map<String, Value> = INHERITED
         .iter()
@@ -286,8 +287,8 @@ pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<V
     annotated(set, &differing)
 }
 
-/// A merge patch by which a revision stands still or goes on as its extension says, whatever its other annotations
-/// mean; nothing when it does. A value that means nothing pauses nothing.
+/// A merge patch that pauses or resumes a revision as its extension says, whatever its other annotations are; `None` if
+/// it is as wanted. An invalid value does not pause.
 pub fn inherit_pause(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
     let is_known = Policy::writes(|key| extension.annotation(key)).is_ok();
     let wanted = extension.annotation(user::PAUSED).filter(|_| is_known);
@@ -296,7 +297,7 @@ pub fn inherit_pause(extension: &ClusterExtension, set: &ClusterObjectSet) -> Op
     annotated(set, &differing.into_iter().collect())
 }
 
-/// A merge patch of annotations of a revision, if it is still the one that was seen.
+/// A merge patch of annotations of a revision. It requires the revision that was seen.
 fn annotated(set: &ClusterObjectSet, annotations: &Map<String, Value>) -> Option<Value> {
     (!annotations.is_empty()).then(|| {
         json!({"metadata": {
@@ -307,7 +308,7 @@ fn annotated(set: &ClusterObjectSet, annotations: &Map<String, Value>) -> Option
     })
 }
 
-/// Whether what may change in a revision is as wanted.
+/// Whether the mutable part of a revision is as wanted.
 fn says_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     let label = |key: &&str| latest.label(key) == wanted.label(key);
     let annotation = |key: &&str| latest.annotation(key) == wanted.annotation(key);

@@ -1,4 +1,4 @@
-//! As whom a preflight asks, and why it fails.
+//! The account of a preflight, and its errors.
 
 use kube::Client;
 use olm_api::conditions::reason;
@@ -14,52 +14,52 @@ use olm_cluster::identity::{AccountName, IdentityError};
 use olm_cluster::permissions::{Reviews, Viewer};
 use olm_rollout::failure::FailureKind;
 
-/// Bytes of findings in a condition beyond which they are only counted.
+/// The most bytes of findings in a condition. Further ones are only counted.
 pub(crate) const MAX_FINDINGS: usize = 8192;
 
-/// Why a revision is not made.
+/// Why a revision is not created.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// The account cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// It cannot be found out what the account may do.
+    /// The rights of the account are unknown.
     #[error("cannot find out what service account {account} may do")]
     Ask {
         /// The account.
         account: AccountName,
-        /// Why not.
+        /// The error.
         #[source]
         source: kube::Error,
     },
     /// The account lacks rights.
     #[error("{0}")]
     Rights(String),
-    /// A definition on the cluster cannot be read.
+    /// A CRD on the cluster cannot be read.
     #[error("getting existing resource for CRD {name:?}: {message}")]
     Read {
         /// The definition.
         name: String,
-        /// What follows from it.
+        /// The class of the failure.
         kind: FailureKind,
-        /// What the server said.
+        /// The message of the server.
         message: String,
     },
-    /// Workloads would run as the installing account.
+    /// Workloads would run under the installing account.
     #[error(transparent)]
     Installer(#[from] InstallerInUse),
-    /// Other extensions own custom resource definitions.
+    /// Other extensions own CRDs of the bundle.
     #[error(transparent)]
     Owned(#[from] OwnershipError),
-    /// A changed definition breaks what users have stored.
+    /// A changed CRD breaks stored objects.
     #[error("{found}")]
     Definitions {
-        /// What is not safe, as the reference says it.
+        /// The findings, in the words of the reference implementation.
         found: String,
         /// What was compared, and what to do.
         help: Option<String>,
     },
-    /// Stored versions of a definition of another owner would have to leave their list.
+    /// Stored versions of another owner's CRD would have to be removed.
     #[error(
         "cannot remove version(s) {gone} from status.storedVersions of CRD {name:?}, which belongs to another owner; to let this extension take it over, set the annotation {key}", key = user::ADOPT
     )]
@@ -78,7 +78,7 @@ pub enum PreflightError {
 }
 
 impl PreflightError {
-    /// Whether the account may not read what the check is about.
+    /// Whether the account may not read the object of the check.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ impl StageError for PreflightError {
             | Self::Owned(_)
             | Self::NotReady(_)
             | Self::Refused(_) => Severity::Waiting,
-            // Another bundle, account or annotation brings it back by itself.
+            // A change of bundle, account or annotation starts another run.
             Self::Installer(_) => Severity::Terminal,
         }
     }
@@ -136,7 +136,7 @@ impl StageError for PreflightError {
     }
 }
 
-/// As whom and by what something is asked.
+/// The account and clients of a preflight.
 pub(crate) struct Asking<'a> {
     pub(crate) account: &'a AccountName,
     pub(crate) client: &'a Client,

@@ -9,20 +9,20 @@ use crate::extension::bundle::settled::Inputs;
 use crate::extension::context::Context;
 use crate::extension::plan::action::Action;
 
-/// Actions that passed the preflight, or need none. Only these are executed.
+/// Actions that passed the preflight or need none. Only these are executed.
 pub struct Checked {
     actions: Vec<Action>,
     announcement: Option<Announcement>,
 }
 
-/// What is reported once all actions are executed.
+/// The report after all actions are executed.
 #[derive(Debug, Clone, Default)]
 pub struct Announcement {
     /// The revision that is created.
     pub started: Option<Started>,
     /// Events.
     pub events: Vec<Notice>,
-    /// What the newest revision follows from, when it is the wanted one already.
+    /// The inputs of the newest revision, if it is already the wanted one.
     pub settled: Option<Inputs>,
 }
 
@@ -33,14 +33,14 @@ pub struct Started {
     pub revision: String,
     /// Its bundle's version.
     pub version: String,
-    /// What users should know although it goes on.
+    /// The warnings.
     pub warnings: Option<String>,
-    /// How it differs from the installed revision.
+    /// The differences from the installed revision.
     pub difference: Option<String>,
 }
 
 impl Announcement {
-    /// Logs and publishes what was done.
+    /// Logs and publishes the report.
     pub(crate) fn announce(&self, context: &Context, extension: &ClusterExtension) {
         if let Some(started) = &self.started {
             tracing::info!(
@@ -59,7 +59,7 @@ impl Announcement {
 }
 
 impl Checked {
-    /// Actions on our own records, which need no preflight: nothing of a bundle is written.
+    /// Actions on OLM's own records, which need no preflight because they write no object of a bundle.
     pub(crate) fn own_records(actions: Vec<Action>) -> Self {
         Self {
             actions,
@@ -67,7 +67,7 @@ impl Checked {
         }
     }
 
-    /// Actions that prepare a revision, which is checked again by the next run.
+    /// Actions that prepare a revision. The next run checks it again.
     pub(super) fn preparation(action: Action) -> Self {
         Self {
             actions: vec![action],
@@ -75,7 +75,7 @@ impl Checked {
         }
     }
 
-    /// Actions after which nothing is left to do.
+    /// Actions that complete the plan.
     pub(super) fn complete(actions: Vec<Action>, announcement: Announcement) -> Self {
         Self {
             actions,
@@ -98,7 +98,7 @@ impl Checked {
         }
     }
 
-    /// The actions, and what is reported after them; `None`: the next run goes on.
+    /// The actions and the report after them; `None` if the next run continues.
     pub(crate) fn into_parts(self) -> (Vec<Action>, Option<Announcement>) {
         (self.actions, self.announcement)
     }

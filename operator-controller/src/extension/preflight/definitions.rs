@@ -1,4 +1,4 @@
-//! Whether changed custom resource definitions keep what users have stored.
+//! Whether changed CRDs keep stored objects valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +21,10 @@ use olm_cluster::identity::AccountName;
 use olm_rollout::failure::FailureKind;
 use olm_rollout::ownership::{Ownership, RevisionMark};
 
-/// How many definitions are read at once.
+/// The most CRDs that are read at the same time.
 const AT_ONCE: usize = 8;
 
-/// The definitions among the objects that the cluster has, read as the account, since a message names them.
+/// The CRDs of the objects on the cluster, read under the account, because a message names them.
 pub(crate) async fn read_all(
     context: &Context,
     account: &AccountName,
@@ -62,7 +62,7 @@ pub(crate) async fn read_all(
         ..
     }) = &live
     {
-        // What is remembered of its rights is not true any more.
+        // Cached rights are no longer true.
         context.reviews.forget(account);
     }
     live
@@ -100,7 +100,7 @@ pub(crate) fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnfor
         .map_or(CrdUpgradeSafetyEnforcement::Strict, |safety| safety.enforcement)
 }
 
-/// Whether definitions (name, as the cluster has it, as it would be) may be replaced. Returns warnings.
+/// Whether CRDs (name, live, wanted) may be replaced. Returns warnings.
 pub(crate) async fn safety(
     asking: &Asking<'_>,
     policy: &Policy,
@@ -155,7 +155,7 @@ pub(crate) async fn safety(
     Ok(notes)
 }
 
-/// What was compared with what, of the definitions that stand in the way: on a first installation, too, there may be one.
+/// The compared versions of the CRDs with errors. Even a first installation may find existing ones.
 fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) -> Vec<String> {
     let mut by_holder: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for error in errors {
@@ -175,7 +175,7 @@ fn compared(errors: &[Unsafe], pairs: &[(&str, &Value, &Value)], ours: &[&str]) 
         .collect()
 }
 
-/// The owner of a definition on the cluster, as the end of a sentence.
+/// The owner of a CRD on the cluster, as the end of a sentence.
 fn holder(live: &Value, ours: &[&str]) -> String {
     let seen = Ownership::of(live, "");
     let extension = seen.owner_name.filter(|name| !name.is_empty());
@@ -194,7 +194,7 @@ fn holder(live: &Value, ours: &[&str]) -> String {
     }
 }
 
-/// The policy under which the findings are warnings; `None` when the API server itself would refuse it.
+/// The policy that makes the errors warnings; `None` if the API server itself would refuse the change.
 fn lenient(errors: &[Unsafe]) -> Option<String> {
     let mut checks = BTreeSet::new();
     for error in errors {

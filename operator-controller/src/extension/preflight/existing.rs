@@ -1,5 +1,5 @@
-//! Shows the objects that the cluster has to the questions of a changed definition, under the account:
-//! a message names only what the account may see. What could not be checked is noted and does not stand in the way.
+//! Checks the existing objects of a changed CRD, read under the account: a message names only what the account may see.
+//! Objects that could not be checked are noted and do not block.
 
 use std::time::{Duration, Instant};
 
@@ -11,27 +11,27 @@ use super::asking::Asking;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_cluster::permissions::right;
 
-/// Objects of one definition beyond which no more are looked at.
+/// The most objects of one CRD that are checked.
 const MAX_OBJECTS: usize = 5000;
-/// Bytes of them.
+/// The most bytes of these objects.
 const MAX_BYTES: u64 = 64 << 20;
-/// How long all definitions of a bundle may take.
+/// The longest time for all CRDs of a bundle.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
-/// What came of it for one definition.
+/// The result for one CRD.
 pub(crate) struct Looked {
-    /// What objects have that the new definition refuses.
+    /// The faults of objects with the new schema.
     pub(crate) findings: Vec<Finding>,
-    /// What was not looked at, and why.
+    /// The parts that were not checked, and why.
     pub(crate) notes: Vec<String>,
 }
 
-/// When looking has to end.
+/// The end of the time.
 pub(crate) fn deadline() -> Instant {
     Instant::now() + MAX_TIME
 }
 
-/// Checks the objects of a definition that will be replaced.
+/// Checks the objects of a CRD that will be replaced.
 pub(crate) async fn look(
     asking: &Asking<'_>,
     old: &Value,
@@ -74,7 +74,7 @@ pub(crate) async fn look(
                 Ok(page) => page,
                 Err(end) => break end,
             };
-            // Schemas and objects of others may take long.
+            // Schemas and objects may take long to check.
             let shown = show(asked, version.clone(), page, until);
             let Ok((back, end)) = tokio::task::spawn_blocking(shown).await else {
                 looked.notes.push(format!(
@@ -105,7 +105,7 @@ pub(crate) async fn look(
     Ok(looked)
 }
 
-/// Shows a page to the questions, as far as the time goes.
+/// Checks a page of objects, as far as the time allows.
 fn show(
     mut asked: Questions,
     version: String,

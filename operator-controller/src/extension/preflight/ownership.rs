@@ -1,11 +1,11 @@
-//! Two extensions never own one CustomResourceDefinition.
+//! The rule that at most one extension owns a CustomResourceDefinition.
 
 use std::collections::BTreeMap;
 
 use olm_api::names::{CLUSTER_EXTENSION, label};
 use serde_json::Value;
 
-/// Other extensions own custom resource definitions of the bundle (definition: owner).
+/// Other extensions own CRDs of the bundle (CRD: owner).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("other extensions provide kinds of this bundle: {}; only one extension may provide a kind: delete the ClusterExtension that you do not want", list(.0))]
 pub struct OwnershipError(BTreeMap<String, String>);
@@ -17,8 +17,8 @@ fn list(kinds: &BTreeMap<String, String>) -> String {
     kinds.iter().map(item).collect::<Vec<_>>().join(", ")
 }
 
-/// The kinds are ours unless a definition on the cluster (by name) belongs to another extension. What an extension that
-/// does not exist any more left behind is judged when it is applied.
+/// Checks whether another extension owns a CRD on the cluster (by name). CRDs of an extension that no longer exists are
+/// judged when they are applied.
 pub(crate) fn kinds(
     live: &BTreeMap<String, Value>,
     extension: &str,
@@ -36,7 +36,7 @@ pub(crate) fn kinds(
     }
 }
 
-/// The extension that the labels of an object on the cluster name.
+/// The extension in the labels of a live object.
 fn owner(object: &Value) -> Option<&str> {
     let labels = object.pointer("/metadata/labels")?;
     let value = |key: &str| labels.get(key).and_then(Value::as_str);

@@ -1,6 +1,6 @@
-//! Asks the API server about the objects of a revision before anything is written, and on an upgrade before the installed
-//! revision is touched: a server-side dry run under the account catches what reviews of rights cannot (admission, schema,
-//! fields that never change).
+//! A server-side dry run of the objects of a revision, before anything is written and before an upgrade changes the
+//! installed revision. It runs under the account and finds what access reviews cannot: admission, schemas, immutable
+//! fields.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -19,25 +19,25 @@ use olm_rollout::failure::{Failure, FailureKind};
 use olm_rollout::object::ObjectId;
 use olm_rollout::report;
 
-/// How many are asked about at once.
+/// The most dry runs at the same time.
 const AT_ONCE: usize = 8;
-/// The status code of a fault of the server, and of an object that does not fit its kind.
+/// The status code of a server error, and of an object that does not match its schema.
 const INTERNAL_ERROR: u16 = 500;
 
-/// What the API server answered.
+/// The results of all dry runs.
 #[derive(Debug, Default)]
 pub(crate) struct Rehearsal {
-    /// What it refuses, a line for each object.
+    /// The refusals, a line for each object.
     refused: Vec<String>,
-    /// Whether it refuses what an object that exists would become.
+    /// Whether a change of an existing object is refused.
     refused_change: bool,
-    /// Objects that it could not be asked about.
+    /// Objects for which a dry run was not possible.
     unchecked: Vec<ObjectId>,
-    /// Whether it refuses some to the account.
+    /// Whether an object is forbidden to the account.
     forbidden: bool,
 }
 
-/// Asks about objects of a bundle that are added or changed.
+/// Makes dry runs of a bundle's added and changed objects.
 pub(crate) async fn rehearse(
     asking: &Asking<'_>,
     bundle_content: &BundleContent,
@@ -75,15 +75,15 @@ pub(crate) async fn rehearse(
 }
 
 impl Rehearsal {
-    /// Whether the account may have lost rights since it was asked for them.
+    /// Whether the account may have lost rights since the reviews.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.forbidden
     }
 
-    /// The objects that the server could not be asked about.
+    /// The objects for which a dry run was not possible.
     ///
     /// # Errors
-    /// It refuses others.
+    /// The server refuses others.
     pub(crate) fn passed(self) -> Result<Vec<ObjectId>, PreflightError> {
         if self.refused.is_empty() {
             return Ok(self.unchecked);
@@ -104,7 +104,7 @@ impl Rehearsal {
     }
 }
 
-/// A note on objects that the server could not be asked about.
+/// A note about objects for which a dry run was not possible.
 pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     (!unchecked.is_empty()).then(|| {
         format!(
@@ -135,8 +135,8 @@ fn assess(object: &Value, failure: &Failure, bundle_content: &BundleContent) -> 
     }
 }
 
-/// Whether a refusal is about what changes on the way: how the API server calls others, whose authorities we write, and
-/// stored versions, which are migrated after this. The paths of all such fields have one of these words.
+/// Whether a refusal is only about fields that OLM will change: authorities for calls of the API server, and stored
+/// versions, which are migrated afterwards. The paths of all such fields contain one of these words.
 fn passes(fields: &[String]) -> bool {
     let words = [
         "lientConfig",
@@ -150,10 +150,10 @@ fn passes(fields: &[String]) -> bool {
         .any(|field| words.iter().any(|word| field.contains(word)))
 }
 
-/// An object that the server does not take.
+/// A refused object.
 struct Refusal {
     failure: Failure,
-    /// Whether there is an object of that name.
+    /// Whether an object with this name exists.
     exists: bool,
 }
 
@@ -183,7 +183,7 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
         .as_ref()
         .is_err_and(|failure| failure.code == INTERNAL_ERROR)
     {
-        // A fault of the server passes; an object that does not fit its kind is refused again.
+        // A server error is transient; an object that does not match its schema is refused again.
         answer = target.apply(&body, Commit::DryRun).await;
     }
     let Err(failure) = answer else {

@@ -1,4 +1,4 @@
-//! Definitions that lose versions in which objects may still be stored: whether the account may rewrite those objects.
+//! CRDs that lose versions in which objects may still be stored, and whether the account may migrate these objects.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use super::asking::{Asking, PreflightError};
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
 use olm_cluster::permissions::right;
 
-/// The API group of definitions.
+/// The API group of CRDs.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
-/// The definitions (name, as the cluster has it) of which stored versions go, and how they can.
+/// The CRDs (name, live) that lose stored versions, and how to migrate them.
 pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a str, &'a Value, Rewrite)> {
     let possible = |(name, old, new): &(&'a str, &'a Value, &Value)| match migration(old, new) {
         Migration::Possible(rewrite) => Some((*name, *old, rewrite)),
@@ -25,7 +25,7 @@ pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a s
     pairs.iter().filter_map(possible).collect()
 }
 
-/// Whether the account may have stored versions leave their lists.
+/// Checks that the account may remove stored versions.
 pub(crate) async fn may_migrate(
     asking: &Asking<'_>,
     extension: &ClusterExtension,
@@ -59,7 +59,7 @@ pub(crate) async fn may_migrate(
     )))
 }
 
-/// The rights that the account lacks to rewrite the objects and to clean the list.
+/// The rights that the account lacks to write the objects and clean the list.
 async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
     let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
     if let Object::Resource { name, .. } = &mut clean.access.object {
@@ -75,8 +75,8 @@ async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Righ
     Ok(missing)
 }
 
-/// Whether a definition belongs to another owner than the given extension and revisions, by their UIDs, and is not to be
-/// taken over.
+/// Whether a CRD belongs to another owner than the extension and its revisions, given by UID, and may not be taken
+/// over.
 pub(crate) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
     let owners = definition
         .pointer("/metadata/ownerReferences")

@@ -1,4 +1,4 @@
-//! What the status of a ClusterExtension follows from.
+//! The inputs of the status of a ClusterExtension.
 
 use olm_resolve::deprecation::Messages;
 
@@ -6,22 +6,22 @@ use crate::extension::failure::{Failure, Severity};
 use crate::extension::preflight::Started;
 use crate::extension::revisions::Revisions;
 
-/// What the last steps came to.
+/// The result of the last stages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// What is wanted is written as a revision; `started` is one that was just made and has no status yet.
+    /// The wanted content is in a revision. `started` is one that was just created and has no status yet.
     Applied {
         /// The new revision.
         started: Option<Started>,
     },
-    /// The same, but a catalog that may offer an update does not answer.
+    /// The same, but a catalog that may have an update does not answer.
     Silent(Failure),
-    /// A step failed.
+    /// A stage failed.
     Failed(Failure),
 }
 
 impl Progress {
-    /// The severity of the failure; `None` when nothing failed.
+    /// The severity of the failure; `None` without a failure.
     pub fn severity(&self) -> Option<Severity> {
         match self {
             Self::Applied { .. } => None,
@@ -30,17 +30,17 @@ impl Progress {
     }
 }
 
-/// Everything that the status follows from.
+/// The inputs of the status.
 #[derive(Debug, Clone, Copy)]
 pub struct StatusInputs<'a> {
-    /// The generation that was worked on.
+    /// The observed generation.
     pub generation: i64,
     /// The extension's revisions.
     pub revisions: &'a Revisions,
-    /// What the catalogs say against what is used; nothing when none could be asked.
+    /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<&'a Messages>,
-    /// What the last steps came to.
+    /// The result of the last stages.
     pub progress: &'a Progress,
-    /// Whether the user has everything stand still.
+    /// Whether the user has paused the extension.
     pub is_paused: bool,
 }

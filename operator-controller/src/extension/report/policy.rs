@@ -1,4 +1,4 @@
-//! The status of a ChangePolicy: whether it can be used.
+//! The status of a ChangePolicy: whether it is valid.
 
 use jiff::Timestamp;
 use kube::Client;
@@ -11,7 +11,7 @@ use olm_api::readiness::{Readiness, Verdict, set_readiness};
 use olm_plan::approval::windows;
 use olm_resolve::Selector;
 
-/// Writes the status of a policy when it differs. One that changed meanwhile comes again.
+/// Writes the status of a policy if it differs. If the policy has changed, its event starts another run.
 ///
 /// # Errors
 /// It cannot be written.
@@ -35,7 +35,7 @@ pub(crate) async fn report(client: &Client, policy: &ChangePolicy) -> Result<(),
     }
 }
 
-/// The status that a policy should have.
+/// The wanted status of a policy.
 pub fn status(policy: &ChangePolicy, now: Timestamp) -> ChangePolicyStatus {
     let fault = match Selector::from(&policy.spec.selector).validate() {
         Err(error) => Some(format!("spec.selector: {error}")),

@@ -1,5 +1,5 @@
-//! What tools read from a ClusterExtension: whether what its spec asks for is there and works, and if not, whether that
-//! needs a user. Pure.
+//! The conditions of a ClusterExtension that tools read: whether the content of its spec is there and works, and if
+//! not, whether a user must act. Pure.
 
 use jiff::Timestamp;
 use olm_api::cluster_extension::ClusterExtensionStatus;
@@ -17,14 +17,14 @@ use crate::extension::revisions::{Revisions, vanishing};
 pub struct Conclusion {
     /// The state.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The same in words.
+    /// The message.
     pub message: String,
 }
 
 impl Conclusion {
-    /// A conclusion in whole.
+    /// A conclusion.
     pub fn new(verdict: Verdict, reason: &str, message: impl Into<String>) -> Self {
         Self {
             verdict,
@@ -33,15 +33,16 @@ impl Conclusion {
         }
     }
 
-    /// What a failure means.
+    /// The conclusion of a failure.
     pub fn of_failure(failure: &Failure, is_paused: bool) -> Self {
         let (verdict, reason) = match failure.severity {
             Severity::Terminal if is_paused => (Verdict::Stalled, reason::PAUSED),
-            // What waits for a user is blocked, also where `Progressing` says `Retrying` as the reference does.
+            // A failure that waits for a user is Stalled, even if `Progressing` says `Retrying`, as in the reference
+            // implementation.
             Severity::Terminal | Severity::Waiting if failure.reason == reason::RETRYING => {
                 (Verdict::Stalled, reason::BLOCKED)
             }
-            // A window opens by itself.
+            // A window opens without a user.
             Severity::Terminal if failure.reason == reason::AWAITING_WINDOW => {
                 (Verdict::Reconciling, failure.reason)
             }
@@ -53,7 +54,7 @@ impl Conclusion {
         Self::new(verdict, reason, conditions::steady(&failure.explained()))
     }
 
-    /// Writes it into a status that was made from that generation.
+    /// Writes the conclusion into a status with this generation.
     pub fn report(&self, status: &mut ClusterExtensionStatus, generation: i64, now: Timestamp) {
         status.observed_generation = Some(generation);
         let readiness = Readiness {
@@ -66,7 +67,7 @@ impl Conclusion {
     }
 }
 
-/// What a run means, given the conditions that it leads to.
+/// The conclusion of a run, given its conditions.
 pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
     match inputs.progress {
         Progress::Failed(failure) => Conclusion::of_failure(failure, inputs.is_paused),
@@ -101,7 +102,7 @@ pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
     }
 }
 
-/// What the newest revision says.
+/// The conclusion of the newest revision.
 fn of_revisions(revisions: &Revisions, list: &[Condition]) -> Conclusion {
     let rolling = revisions.rolling().last();
     match rolling.or_else(|| revisions.installed()) {
@@ -115,7 +116,7 @@ fn of_revisions(revisions: &Revisions, list: &[Condition]) -> Conclusion {
     }
 }
 
-/// What the revision says that the extension is at or on its way to.
+/// The conclusion of the revision that the extension is at or moving to.
 fn of_revision(set: &ClusterObjectSet, is_deprecated: bool) -> Conclusion {
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     let ready = conditions::find(set.conditions(), READY).filter(|_| observed == Some(set.generation()));

@@ -8,33 +8,33 @@ use crate::extension::failure::Severity;
 
 /// The longest pause in seconds before a run checks whether a user fixed what it waits for.
 const LONGEST_WAIT: u32 = 60;
-/// A run that waits for a user and took longer than this is repeated seldom: it rests for [`REST`] times as long.
+/// A run that waits for a user and takes longer than this is repeated rarely: it rests for [`REST`] times as long.
 const COSTLY: Duration = Duration::from_secs(5);
-/// How many times as long a costly run rests.
+/// The factor of a costly run's rest.
 const REST: u32 = 10;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_mins(10);
-/// The pause before a run goes on that had more to do.
+/// The pause before a run that has more to do continues.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
-/// The pause before a run checks again what nothing announces: whether a newer bundle is still held back, or whether the
-/// cluster still lacks what the installed one names.
+/// The pause before a check of something without events: whether a newer bundle is still held back, or whether the
+/// cluster still lacks what the installed bundle needs.
 const UNANNOUNCED: Duration = Duration::from_mins(5);
-/// How long an image may be on the way before the status reports it; most are here sooner.
+/// How long an image may be pulled before the status reports it. Most take less.
 const BRIEF: Duration = Duration::from_secs(5);
-/// The pause before a run checks on an image that is on the way; its arrival is announced.
+/// The pause before a run checks an image that is being pulled. Its arrival also starts a run.
 const ON_THE_WAY: Duration = Duration::from_secs(30);
 
-/// What this stage keeps of an extension from run to run.
+/// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     /// How many runs in a row waited for a user.
     waits: u32,
-    /// Since when its image is on the way.
+    /// Since when its image is being pulled.
     pulling: Option<Instant>,
 }
 
 impl Cache {
-    /// When to run again after a run that took so long. `is_unannounced`: what it waits for comes without any event.
+    /// When to run again after a run of this duration. `is_unannounced`: no event announces what it waits for.
     pub(crate) fn after(
         &mut self,
         severity: Option<Severity>,
@@ -57,8 +57,7 @@ impl Cache {
         }
     }
 
-    /// When to run again after a run whose image has been on the way for a short time only, so that there is nothing to
-    /// report yet.
+    /// When to run again if the image has been pulled for a short time only, so that there is nothing to report yet.
     pub(crate) fn brief(&mut self, severity: Option<Severity>, now: Instant) -> Option<Outcome> {
         if severity != Some(Severity::Pulling) {
             self.pulling = None;
@@ -70,7 +69,7 @@ impl Cache {
     }
 }
 
-/// The outcome, but for another run after that time at the latest.
+/// The outcome, with another run after this time at the latest.
 pub(crate) fn at_the_latest(outcome: Outcome, time: Duration) -> Outcome {
     match outcome {
         Outcome::Done | Outcome::Refused => Outcome::After(time),
@@ -79,7 +78,7 @@ pub(crate) fn at_the_latest(outcome: Outcome, time: Duration) -> Outcome {
     }
 }
 
-/// How long a failure rests that waits for a user: 1 s, 2 s, 4 s … 60 s, and longer when a run takes long.
+/// The rest after a failure that waits for a user: 1 s, 2 s, 4 s … 60 s, and longer if a run takes long.
 fn rest(waits: u32, taken: Duration) -> Duration {
     let seconds = 2u32.saturating_pow(waits.saturating_sub(1)).min(LONGEST_WAIT);
     let rest = Duration::from_secs(seconds.into());
@@ -89,7 +88,7 @@ fn rest(waits: u32, taken: Duration) -> Duration {
     rest.max(taken.saturating_mul(REST).min(LONGEST_REST))
 }
 
-/// `outcome`, unless a write failed. A conflict means that a newer extension is on its way.
+/// `outcome`, unless a write failed. A conflict means that an event for a newer extension will arrive.
 pub(crate) fn unless_stale(
     action: &'static str,
     name: &str,

@@ -1,5 +1,4 @@
-//! The status of a ClusterExtension, from what was found out. Pure: the same inputs give the same status, and only a
-//! status that differs is written.
+//! The status of a ClusterExtension. Pure: equal inputs give an equal status, and only a different status is written.
 
 use jiff::Timestamp;
 use olm_api::cluster_extension::{ClusterExtensionStatus, InstallStatus, RevisionStatus};
@@ -15,7 +14,7 @@ pub use super::inputs::{Progress, StatusInputs};
 use super::readiness::conclude;
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
-/// The new status, given the present one.
+/// The new status, given the old one.
 pub fn status(
     present: &ClusterExtensionStatus,
     inputs: StatusInputs<'_>,
@@ -61,7 +60,7 @@ pub fn status(
             let is_silent =
                 |set: &ClusterObjectSet| conditions::find(set.conditions(), PROGRESSING).is_none();
             match (rolling, installed) {
-                // An earlier message is not about it.
+                // An earlier message is about something else.
                 (Some(set), _) if is_silent(set) => {
                     let version = BundleIdentity::of(set).metadata.version;
                     list.set(
@@ -97,7 +96,7 @@ pub fn status(
     next
 }
 
-/// The message about a complete revision that counts for nothing.
+/// The message about a complete revision that does not count.
 fn unnamed(set: &ClusterObjectSet) -> String {
     format!(
         "; {} is complete, but its annotations {} and {} name no valid bundle: nothing counts as installed until the next revision replaces it",
@@ -107,7 +106,7 @@ fn unnamed(set: &ClusterObjectSet) -> String {
     )
 }
 
-/// Nothing is there, and nothing is on its way or what is on its way is stuck: failed. Else: absent as yet.
+/// Failed if nothing is installed and nothing is rolling out, or the rollout is stuck. Otherwise absent.
 fn not_installed(inputs: StatusInputs<'_>, rolling: Option<&ClusterObjectSet>) -> &'static str {
     if matches!(inputs.progress, Progress::Applied { started: Some(_) }) {
         return reason::ABSENT;
@@ -221,7 +220,7 @@ impl Conditions<'_> {
 
 const NOTHING: &str = "No bundle installed";
 
-/// Takes a condition over from a revision, with its time: it reports the revision's own state.
+/// Copies a condition of a revision, with its transition time.
 pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type: &str, generation: i64) {
     let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
         return;

@@ -1,4 +1,4 @@
-//! What `status.updates` says, from what resolution found out and what became of the chosen bundle. Pure.
+//! `status.updates`, from the result of the resolution and the progress of the chosen bundle. Pure.
 
 use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
 use olm_api::conditions::{self, READY, steady};
@@ -11,8 +11,8 @@ use crate::extension::failure::Severity;
 use crate::extension::resolve::updates::{Held, Updates};
 use crate::extension::revisions::as_installed;
 
-/// Sets `status.updates` of a status whose conditions and installed bundle are set. While it is not known what there is,
-/// the newest bundle stays that was known last.
+/// Sets `status.updates` of a status whose conditions and installed bundle are set. While the content of catalogs is
+/// unknown, the last known newest bundle stays.
 pub(crate) fn report(
     status: &mut ClusterExtensionStatus,
     found: &Result<Updates, Held>,
@@ -52,7 +52,7 @@ pub(crate) fn report(
     });
 }
 
-/// What keeps the chosen bundle from being installed; nothing while it is on its way.
+/// The obstacle of the chosen bundle; `None` while it is rolling out.
 fn obstacle(
     status: &ClusterExtensionStatus,
     progress: &Progress,
@@ -86,7 +86,7 @@ fn obstacle(
     })
 }
 
-/// Whether a bundle is newer than another one; of those without a readable version that is not known.
+/// Whether a bundle is newer than another one. Without a readable version that is unknown.
 fn is_newer(bundle: &BundleMetadata, than: &BundleMetadata) -> bool {
     let read = |bundle| as_installed(bundle).version_release();
     matches!((read(bundle), read(than)), (Ok(bundle), Ok(than)) if bundle.compare(&than).is_gt())
@@ -183,7 +183,7 @@ mod tests {
         };
         let ranged = || found(None, Some(held(held_back::RANGE, "outside")));
         check(at("1.0.0"), &ranged(), &APPLIED, "-/2.0.0 Range: outside");
-        // What fails is about the installed bundle.
+        // The failure is about the installed bundle.
         let rights = failed(Severity::Waiting, held_back::RIGHTS);
         check(at("1.0.0"), &ranged(), &rights, "-/2.0.0 Range: outside");
         let both = || found(Some("1.1.0"), Some(held(held_back::EDGE, "no edge")));

@@ -1,7 +1,7 @@
-//! From which catalogs an extension may get its bundle.
+//! The catalogs from which an extension may get its bundle.
 //!
-//! The publisher of a catalog decides what an account installs. So an extension that is installed stays with the catalog
-//! that it came from, unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
+//! The publisher of a catalog decides what an account installs. So an installed extension stays with its catalog,
+//! unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
 
 use std::collections::BTreeSet;
 
@@ -19,29 +19,29 @@ use crate::extension::revisions::BundleIdentity;
 /// How many catalogs are named.
 const NAMED: usize = 5;
 
-/// From which catalogs an extension may get its bundle.
+/// The catalogs from which an extension may get its bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// From those that its own selector admits.
+    /// Those that its own selector selects.
     Selected(Selector),
-    /// From all: nothing is installed, and no default names any.
+    /// All: nothing is installed, and there is no default.
     All,
-    /// From these only.
+    /// Only these.
     Only {
-        /// The catalog that the installed bundle came from.
+        /// The catalog of the installed bundle.
         home: Option<String>,
-        /// All that are admitted.
+        /// All admitted catalogs.
         names: BTreeSet<String>,
     },
-    /// From the one that the installed bundle came from, which is not recorded: [`Admission::settled`] finds it out.
+    /// That of the installed bundle, which is not recorded: [`Admission::settled`] finds it.
     Unrecorded {
-        /// Those that are admitted besides.
+        /// Other admitted catalogs.
         defaults: BTreeSet<String>,
     },
 }
 
 impl Admission {
-    /// Of an extension. A selector that selects everything admits nothing by name and counts as none.
+    /// The admission of an extension. A selector that selects everything counts as absent.
     pub(crate) fn of(
         filter: &CatalogFilter,
         installed: Option<&ClusterObjectSet>,
@@ -64,7 +64,7 @@ impl Admission {
         }
     }
 
-    /// What selects these catalogs.
+    /// A selector of the admitted catalogs.
     pub(crate) fn selector(&self) -> Option<Selector> {
         match self {
             Self::Selected(selector) => Some(selector.clone()),
@@ -73,9 +73,9 @@ impl Admission {
         }
     }
 
-    /// The same with the catalog found out that an earlier version did not record: the one that lists the installed bundle
-    /// with its image, else that lists it, else that has its package; of several the oldest, since a catalog that is made
-    /// for a takeover is a later one. As long as an older one does not answer, it is open.
+    /// Finds the catalog that an earlier version of OLM did not record: the one with the installed bundle and its
+    /// image, otherwise with the bundle, otherwise with its package; of several the oldest, because a catalog that is
+    /// created for a takeover is newer. While an older one does not answer, it stays unknown.
     pub(crate) fn settled(self, installed: &BundleIdentity, asked: &[Asked]) -> Self {
         let Self::Unrecorded { mut defaults } = self else {
             return self;
@@ -108,7 +108,7 @@ impl Admission {
         }
     }
 
-    /// The catalog that the installed bundle came from, if that alone decides.
+    /// The catalog of the installed bundle, if only that one is admitted.
     fn home(&self) -> Option<&str> {
         match self {
             Self::Only { home, .. } => home.as_deref(),
@@ -116,13 +116,13 @@ impl Admission {
         }
     }
 
-    /// The catalog to record for what stays as it is.
+    /// The catalog to record for a revision that stays as it is.
     pub(crate) fn recorded(&self, newest: Option<&ClusterObjectSet>) -> String {
         let recorded = newest.and_then(|set| set.annotation(annotation::CATALOG));
         recorded.or_else(|| self.home()).unwrap_or_default().to_owned()
     }
 
-    /// Why there are no upgrades, where the only catalog that they may come from does not exist.
+    /// Why there are no upgrades, if the only admitted catalog does not exist.
     pub(crate) fn gone<'c>(&self, mut catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
         let home = self.home()?;
         let is_only = matches!(self, Self::Only { names, .. } if names.len() == 1);
@@ -134,8 +134,7 @@ impl Admission {
         })
     }
 
-    /// What the status says of it where there is something to know: the catalog is gone, or others that do not answer are
-    /// left out.
+    /// A note for the status, if the catalog is gone, or others that do not answer are left out.
     pub(crate) fn note<'c>(
         &self,
         catalogs: impl Iterator<Item = &'c ClusterCatalog> + Clone,
@@ -173,7 +172,7 @@ impl Admission {
         })
     }
 
-    /// Why other catalogs are not chosen from, and what to do.
+    /// Why other catalogs are not admitted, and what to do.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Only { home: Some(home), .. } => Some(format!(
@@ -189,7 +188,7 @@ impl Admission {
     }
 }
 
-/// The catalogs that an extension may choose from, and what they answer; others are not asked.
+/// The admitted catalogs with their answers. Others are not asked.
 pub(crate) async fn admitted(
     context: &Context,
     filter: &CatalogFilter,
@@ -204,7 +203,7 @@ pub(crate) async fn admitted(
     }
 }
 
-/// How well a catalog fits the installed bundle, the best first.
+/// How closely a catalog matches the installed bundle, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Image,
@@ -339,7 +338,7 @@ mod tests {
             &[answered("older", 1, Answer::Absent), other("newer", 9)],
             Some("newer"),
         );
-        // What does not answer may be it, if it is older or would fit better.
+        // A catalog that does not answer may be it, if it is older or would match better.
         check(&[failed("newer", 9), same("older", 1)], Some("older"));
         check(&[failed("older", 1), same("newer", 9)], None);
         check(&[failed("newer", 9), other("older", 1)], None);

@@ -32,7 +32,7 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// Asks every selected catalog, all at once.
+/// Asks all selected catalogs at the same time.
 pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
     let catalogs = context.cluster_catalogs.state();
     join_all(
@@ -46,7 +46,7 @@ pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> 
 
 async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterCatalog>) -> Asked {
     let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
-    // Selectors see the label even before catalogd has set it.
+    // Selectors match the label even before catalogd has set it.
     labels.insert(label::METADATA_NAME.to_owned(), catalog.name().to_owned());
     let availability = match catalog.spec.availability_mode {
         AvailabilityMode::Available => Availability::Available,
@@ -76,7 +76,7 @@ async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> A
     }
 }
 
-/// Where a catalog is served, or why it is not.
+/// The address of a catalog, or why it is not served.
 pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
     let name = catalog.name();
     if !is_true(catalog.conditions(), SERVING) {

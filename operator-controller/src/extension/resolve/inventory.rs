@@ -1,5 +1,5 @@
-//! What there is on the cluster when a bundle is chosen: the other extensions, which APIs are served, the cluster itself.
-//! Only what a bundle asks about is looked for: a bundle that requires nothing costs no request.
+//! The facts of the cluster for the choice of a bundle: the other extensions, the served APIs, the cluster itself. Only
+//! facts that bundles mention are read, so a bundle without requirements costs no request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,18 +20,18 @@ use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use crate::extension::revisions::Revisions;
 use olm_rollout::policy::Uninstall;
 
-/// Types of properties that the bundle's own files say better than a catalog.
+/// Types of properties for which the bundle's own files have precedence over a catalog.
 pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
-/// Why it is not known what there is on the cluster.
+/// Why the facts are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
-    /// The cluster does not say which kinds it serves.
+    /// The kinds of the cluster are unknown.
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
-    /// The cluster does not say its version.
+    /// The version of the cluster is unknown.
     #[error("cannot find out the version of the cluster")]
     Version(#[source] kube::Error),
-    /// The annotation has a value that means nothing.
+    /// The annotation has an invalid value.
     #[error(transparent)]
     Annotation(#[from] DependentsError),
 }
@@ -66,7 +66,7 @@ pub async fn gather<'a>(
     find_out(context, extension, revisions, Questions::of_packages(packages)).await
 }
 
-/// What there is of what a bundle's own files require and ask of the cluster.
+/// The facts that a bundle's own files mention.
 ///
 /// # Errors
 /// The cluster cannot be asked.
@@ -81,7 +81,7 @@ pub(crate) async fn of_bundle(
     find_out(context, extension, revisions, questions).await
 }
 
-/// What there is of what a bundle asks of the cluster itself.
+/// The facts about the cluster itself that a bundle mentions.
 ///
 /// # Errors
 /// The cluster cannot be asked.
@@ -111,7 +111,7 @@ async fn find_out(
     Ok(inventory)
 }
 
-/// Asks the cluster itself.
+/// Reads the facts about the cluster itself.
 async fn ask(
     context: &Context,
     questions: Questions,
@@ -136,12 +136,12 @@ async fn ask(
     Ok(())
 }
 
-/// Whether any revision requires something.
+/// Whether any revision has requirements.
 fn any_requires(context: &Context) -> bool {
     context.sets.state().iter().any(|set| requires(set))
 }
 
-/// The other extensions that are there. One that is being deleted is not, nor is one that was never complete.
+/// The other installed extensions, without those that are being deleted or were never complete.
 fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour> {
     let mut others = context.extensions.state();
     others.retain(|other| other.name() != extension.name() && !other.is_deleting());
@@ -150,27 +150,27 @@ fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour>
     others.iter().filter_map(installed).collect()
 }
 
-/// What is there of another extension.
+/// The installed bundle of another extension.
 pub(crate) fn installed(context: &Context, extension: &str) -> Option<Neighbour> {
     present(&context.revisions(extension)).map(|set| neighbour(extension, set))
 }
 
-/// What is there of an extension: once something was complete, the newest that is wanted.
+/// The revision that counts as installed: the newest active one, once any was complete.
 fn present(revisions: &Revisions) -> Option<&ClusterObjectSet> {
     revisions.installed().and_then(|_| revisions.newest_active())
 }
 
-/// What a revision records of its bundle that the bundle's own files do not say better: the types and values of properties.
+/// The recorded properties of a revision's bundle without those for which its own files have precedence.
 pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
     let mut declared = olm_resolve::cluster::inventory::declared(set);
     declared.retain(|(kind, _)| !OWN.contains(&kind.as_str()));
     declared
 }
 
-/// Why an extension may not be uninstalled: others depend on it. Nothing when it may.
+/// Why an extension may not be uninstalled: others depend on it. `None` if it may.
 ///
 /// # Errors
-/// When the cluster cannot be asked, or the user's override means nothing.
+/// The cluster did not answer, or the user's override is invalid.
 pub async fn needed_by_others(
     context: &Context,
     extension: &ClusterExtension,
@@ -180,7 +180,7 @@ pub async fn needed_by_others(
     if uninstall == Uninstall::Orphan {
         return Ok(None);
     }
-    // What an unreadable revision requires is unknown, and a removed CRD takes all its objects along.
+    // The requirements of an unreadable revision are unknown, and a deleted CRD takes all its objects along.
     let unreadable = context
         .sets
         .unreadable_of_others(extension.metadata.uid.as_deref());

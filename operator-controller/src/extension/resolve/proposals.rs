@@ -1,4 +1,4 @@
-//! Proposals when a bundle is held back: bundles that provide the missing requirements.
+//! Proposals of bundles that meet missing requirements, when a bundle is held back.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use olm_resolve::{Candidate, Package, Reason, Refusal};
 use super::catalogs::place;
 use crate::extension::context::Context;
 
-/// How many missing things proposals are made for.
+/// The most missing requirements with proposals.
 const MOST_WANTED: usize = 3;
-/// How many proposals are made for one.
+/// The most proposals for one requirement.
 const MOST_PROPOSALS: usize = 3;
 /// A package of a catalog that may help.
 struct Found {
@@ -28,7 +28,8 @@ struct Found {
     default_channel: Option<String>,
 }
 
-/// Adds to a refusal the bundle that provides the missing requirement, and a ClusterExtension for it. Installs nothing.
+/// Adds the bundles that meet the missing requirement to a refusal, and a ClusterExtension for the best. Installs
+/// nothing.
 pub(crate) async fn propose(
     context: &Context,
     extension: &ClusterExtension,
@@ -47,7 +48,7 @@ pub(crate) async fn propose(
     let mut budget = Budget::default();
     let wanted: Vec<Wanted> = refusal.wanted().iter().take(MOST_WANTED).cloned().collect();
     for wanted in &wanted {
-        // What is proposed already may be all that it takes.
+        // An earlier proposal may be sufficient.
         if proposed
             .iter()
             .any(|bundle| wanted.is_provided_by(bundle.subject(), &mut budget) == Ok(true))
@@ -91,7 +92,7 @@ pub(crate) async fn propose(
     }
 }
 
-/// Another extension that asks for a package.
+/// Another extension with the package.
 fn asks_for(context: &Context, extension: &ClusterExtension, package: &str) -> Option<Arc<ClusterExtension>> {
     let asks = |other: &ClusterExtension| {
         let theirs = other.spec.source.catalog.as_ref();
@@ -148,8 +149,8 @@ impl Found {
     }
 }
 
-/// A ClusterExtension for the missing requirement, ready to be applied: in the namespace and under the account of the extension
-/// that needs it.
+/// A ClusterExtension for the missing requirement, ready to apply, with the namespace and account of the extension that
+/// needs it.
 fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
     let spec = &extension.spec;
     let mut text = format!(
@@ -180,8 +181,7 @@ fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
     text
 }
 
-/// A name as a value in YAML that is this text and nothing else: catalogs choose their names, and people apply what
-/// they are shown.
+/// A name as a YAML value that cannot mean anything else: catalogs choose their names, and people apply the output.
 fn scalar(name: &str) -> Cow<'_, str> {
     let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name
@@ -195,7 +195,7 @@ fn scalar(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Words that a reader of YAML may take for something else than text.
+/// Words that YAML readers may not read as strings.
 const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
 
 #[cfg(test)]

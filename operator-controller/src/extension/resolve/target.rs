@@ -1,4 +1,4 @@
-//! What resolution comes to: the bundle that an extension gets, or why it gets none.
+//! The result of a resolution: the bundle of an extension, or why there is none.
 
 use olm_resolve::deprecation::Messages;
 use olm_resolve::{Candidate, ReleaseField};
@@ -11,58 +11,58 @@ use crate::extension::failure::Failure;
 use crate::extension::observe::{Observed, Settings};
 use crate::extension::revisions::BundleIdentity;
 
-/// The bundle that an extension gets.
+/// The bundle of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The bundle.
     pub bundle: BundleIdentity,
-    /// Why this one.
+    /// The origin.
     pub origin: Origin,
-    /// The catalog that offers it; empty when none was asked.
+    /// The catalog of the bundle; empty if no catalog was asked.
     pub catalog: String,
-    /// What the catalog says that the bundle requires: the types and values of properties.
+    /// The declared properties of the bundle in the catalog.
     pub declared: Vec<(String, Value)>,
-    /// Others without whose own installation or update this one must not happen.
+    /// Extensions that must be installed or updated in the same step.
     pub companions: Vec<Companion>,
 }
 
-/// Why it is this bundle.
+/// The origin of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A catalog offers it.
+    /// It is in a catalog.
     Catalog,
-    /// It is there already, and no catalog answers or the catalogs offer the same version.
+    /// It is already installed, and no catalog answers or the catalogs have the same version.
     Installed,
 }
 
-/// What resolution came to.
+/// The result of a resolution.
 #[derive(Debug, Clone)]
 pub struct Resolution {
-    /// The bundle that the extension gets.
+    /// The bundle of the extension.
     pub target: Result<Target, Failure>,
-    /// What the catalogs say against what is used; nothing when none answered.
+    /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<Messages>,
-    /// What keeps the extension from an upgrade that it asks for.
+    /// The failure that prevents a requested upgrade.
     pub problem: Option<Failure>,
     /// The catalog that does not answer, if the installed bundle matches the spec.
     pub silent: Option<Failure>,
-    /// Which newer bundle is held back, and why.
+    /// The newer bundle that is held back, and why.
     pub held: Option<String>,
     /// Newer bundles, or why they are unknown.
     pub updates: Result<Updates, Held>,
 }
 
-/// An extension whose bundle is chosen, and that may be installed under an account.
+/// An extension with a chosen bundle and an account.
 pub struct Resolved<'a> {
     /// The extension.
     pub observed: &'a Observed,
-    /// Under which account and how.
+    /// The account and options.
     pub settings: &'a Settings,
     /// The bundle.
     pub target: Target,
 }
 
-/// The bundle as revisions record it.
+/// The bundle in the form of revisions.
 pub(crate) fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
     let releases = if gates.releases {
         ReleaseField::Counts

@@ -1,4 +1,4 @@
-//! Extensions that need each other's next bundle: which of them go in the same step.
+//! Extensions that need each other's next bundle: which of them change in the same step.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::extension::context::Context;
 use crate::extension::context::moves::Companion;
 use crate::extension::revisions::{BundleIdentity, Revisions, as_installed};
 
-/// How many other extensions are asked whether they move along.
+/// The most other extensions that may be updated along.
 const MOST_MOVERS: usize = 50;
 
-/// What comes of looking for others that move along.
+/// The result of the search.
 pub(crate) enum Together<'a> {
-    /// This bundle, when these move along.
+    /// This bundle, if these are updated along.
     Goes(Box<Resolution<'a>>, Vec<Companion>),
-    /// It would change, if another extension could: which.
+    /// None, because another extension cannot change.
     Kept(String),
-    /// It is unknown.
+    /// Unknown.
     Unknown(BudgetExceeded),
-    /// Nothing.
+    /// None.
     No,
 }
 
-/// The bundle to update to when others are updated along; each of them comes to the same answer.
+/// The bundle of a joint update. All of its extensions find the same one.
 pub(crate) async fn together<'a>(
     context: &Context,
     extension: &ClusterExtension,
@@ -44,7 +44,7 @@ pub(crate) async fn together<'a>(
     installed: Option<&Installed<'_>>,
 ) -> Together<'a> {
     let answers = ask_others(context, extension, request.package, asked, installed).await;
-    // What the others would get asks about the cluster, too.
+    // The bundles of the others have requirements on the cluster, too.
     let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
     let gathered =
         inventory::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
@@ -62,7 +62,7 @@ pub(crate) async fn together<'a>(
         others: answers,
         gathered,
     };
-    // It may take seconds, during which no other extension may wait.
+    // This may take seconds and must not delay other extensions.
     let solving = tokio::task::spawn_blocking(move || {
         let solved = puzzle.solve(&mut SearchBudget::default());
         (puzzle.gathered, solved)
@@ -86,8 +86,8 @@ pub(crate) async fn together<'a>(
     }
 }
 
-/// The extensions that may move along, by name, with what their catalogs say. Those come first that requirements tie to
-/// the extension, or to others that come first.
+/// The extensions that may be updated along, by name, with the answers of their catalogs. Those that requirements
+/// connect with the extension come first.
 async fn ask_others(
     context: &Context,
     extension: &ClusterExtension,
@@ -96,7 +96,7 @@ async fn ask_others(
     installed: Option<&Installed<'_>>,
 ) -> Vec<Member> {
     let mut others = context.extensions.state();
-    // Installed extensions are not moved for a first installation: no user asked for that.
+    // A first installation does not change installed extensions, because no user asked for that.
     let is_asked = |other: &ClusterExtension| {
         other.name() != extension.name()
             && may_move(other, package)
@@ -139,19 +139,19 @@ async fn ask_others(
             answers.push(member);
         }
     }
-    // Everybody looks at them in the same order.
+    // All extensions use the same order.
     answers.sort_unstable_by(|left, right| left.extension.name().cmp(right.extension.name()));
     answers
 }
 
-/// The inputs of the search for the extensions that move along.
+/// The inputs of the search.
 struct Puzzle {
     own: Member,
     others: Vec<Member>,
     gathered: Inventory,
 }
 
-/// What comes of a [`Puzzle`]: see [`Together`].
+/// The result of a [`Puzzle`]: see [`Together`].
 enum Solved {
     Goes(String, Vec<Companion>),
     Kept(String),
@@ -159,7 +159,7 @@ enum Solved {
 }
 
 impl Puzzle {
-    /// The extensions that move along, within the budget for all attempts.
+    /// The extensions that are updated along, within the budget for all attempts.
     fn solve(&self, budget: &mut SearchBudget) -> Result<Solved, BudgetExceeded> {
         let facts = self.gathered.facts();
         let Some(own) = self.own.participant(&facts) else {
@@ -174,7 +174,7 @@ impl Puzzle {
         let free: Vec<Participant<'_>> = free.map(|(participant, _)| participant.clone()).collect();
         if let Some((found, along)) = solve(&own, &free, &facts, budget)? {
             if along.is_empty() {
-                // It goes by itself, which is known already, and with it what is held back.
+                // The bundle that is possible alone is already known, and so is what is held back.
                 return Ok(Solved::No);
             }
             let along = along.iter().map(|(extension, bundle)| Companion {
@@ -209,14 +209,14 @@ impl Puzzle {
     }
 }
 
-/// Whether another extension may be updated, or installed, along with one of a package, if nothing keeps it from that.
+/// Whether another extension may be updated or installed along with one of a package, unless something blocks it.
 fn may_move(other: &ClusterExtension, package: &str) -> bool {
     let theirs = other.spec.source.catalog.as_ref();
     let is_rival = theirs.is_none_or(|catalog| catalog.package_name == package);
     !other.is_deleting() && !is_rival
 }
 
-/// What keeps another extension from being installed or updated until a user changes something.
+/// What blocks another extension until a user acts.
 fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtension) -> Option<String> {
     let is_blocked =
         find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
@@ -229,14 +229,14 @@ fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtensio
     }
 }
 
-/// An extension, and what the catalogs say about its package.
+/// An extension and the answers of its catalogs about its package.
 struct Member {
     extension: Arc<ClusterExtension>,
     present: Option<BundleIdentity>,
-    /// What selects the catalogs that it may choose from.
+    /// The selector of its catalogs.
     selector: Option<Selector>,
     asked: Vec<Asked>,
-    /// What keeps it from moving.
+    /// What blocks it.
     kept: Option<String>,
 }
 
@@ -260,7 +260,7 @@ impl Member {
         })
     }
 
-    /// The bundles that it may get; `None` when its catalogs do not answer.
+    /// The bundles that it may get; `None` if its catalogs do not answer.
     fn participant(&self, facts: &olm_resolve::ClusterState<'_>) -> Option<Participant<'_>> {
         let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
         let filter = self.extension.spec.source.catalog.as_ref()?;

@@ -1,4 +1,4 @@
-//! Newer bundles in the catalogs, from the answers that are already here. Pure.
+//! Newer bundles, from the answers of the catalogs. Pure.
 
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::conditions::steady;
@@ -11,9 +11,9 @@ use crate::extension::revisions::as_installed;
 /// Newer bundles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Updates {
-    /// The bundle that is chosen, where it is not the installed one.
+    /// The chosen bundle, if it is not the installed one.
     pub next: Option<AvailableBundle>,
-    /// The newest bundle, where it is newer than the installed one or, while there is none, than `next`.
+    /// The newest bundle, if it is newer than the installed one or, without an installed one, than `next`.
     pub newest: Option<AvailableBundle>,
     /// Why `newest` is not chosen.
     pub held: Option<Held>,
@@ -24,12 +24,12 @@ pub struct Updates {
 pub struct Held {
     /// One of [`held_back`]'s constants.
     pub by: &'static str,
-    /// The same in words.
+    /// The message.
     pub message: String,
 }
 
 impl Held {
-    /// By catalogs that are gone or do not answer.
+    /// A catalog is gone or does not answer.
     pub(crate) fn by_catalog(message: String) -> Self {
         Self {
             by: held_back::CATALOG,
@@ -54,8 +54,8 @@ impl From<&Refusal> for Held {
     }
 }
 
-/// Newer bundles than the installed one, given the chosen one; `identified` is a bundle as a status names it. The error says
-/// why they are unknown: a catalog does not answer, or the spec cannot be read.
+/// Bundles that are newer than the installed one, given the chosen one. `identified` converts a bundle for the status.
+/// The error is the reason why they are unknown: a catalog does not answer, or the spec is invalid.
 pub(crate) fn updates(
     catalogs: &[Catalog<'_>],
     request: &Request<'_>,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(found(&["one"], &[], None, ""), "1.1.0/- -");
         assert_eq!(found(&["one"], &[], Some("1.0.0"), ""), "1.0.0/1.1.0 Pin");
         assert_eq!(found(&[], &[], None, "1.0.0"), "-/- -");
-        // There is no choice between catalogs of equal priority.
+        // Catalogs of equal priority tie.
         assert_eq!(found(&["one", "two"], &[], None, "1.0.0"), "-/1.1.0 Catalog");
     }
 

@@ -1,4 +1,4 @@
-//! An upgrade waits until the installed operator lets it happen.
+//! The upgrade gate: an upgrade waits until the installed operator allows it.
 
 use kube::Error;
 use olm_api::ClusterExtension;
@@ -19,7 +19,7 @@ use crate::extension::revisions::{BundleIdentity, Revisions};
 /// Why an upgrade waits.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeGateError {
-    /// The operator says so.
+    /// The operator blocks it.
     #[error(
         "the operator blocks the upgrade from {from} to {to}: OperatorCondition {namespace}/{from} says \
          Upgradeable=False{reason}{message}; the upgrade follows when the operator allows it, or with the annotation \
@@ -29,23 +29,23 @@ pub enum UpgradeGateError {
     Held {
         /// The installed bundle.
         from: String,
-        /// The one that is to take its place.
+        /// The bundle that would replace it.
         to: String,
-        /// Where the operator runs.
+        /// The namespace of the operator.
         namespace: String,
         /// The operator's reason in parentheses.
         reason: String,
         /// The operator's message after a colon.
         message: String,
     },
-    /// It is not known what the operator says.
+    /// The OperatorCondition cannot be read.
     #[error("cannot read OperatorCondition {namespace}/{name}, which could block the upgrade")]
     Read {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
-        /// Why not.
+        /// The error.
         #[source]
         source: Error,
     },
@@ -71,8 +71,8 @@ impl StageError for UpgradeGateError {
     }
 }
 
-/// Where another bundle is to take the place of the installed one and the installed operator holds that back, what is
-/// there or on its way stays the target, and the status reports the reason.
+/// If another bundle would replace the installed one and its operator blocks that, the present bundle stays the target,
+/// and the status reports the reason.
 pub async fn hold(
     context: &Context,
     extension: &ClusterExtension,
@@ -86,7 +86,7 @@ pub async fn hold(
         return resolution;
     };
     if let Err(error) = ask(context, extension, &installed, target).await {
-        // An update under way was let through and is not turned back.
+        // An upgrade that has begun was allowed and is not reverted.
         let newest = revisions.newest_active();
         resolution.target = Ok(Target {
             bundle: newest.map_or(installed, BundleIdentity::of),
@@ -103,8 +103,8 @@ pub async fn hold(
     resolution
 }
 
-/// The installed bundle that the target is about to replace; `None` when it replaces none, is on its way already, or is
-/// wanted whatever the operator says.
+/// The installed bundle that the target would replace; `None` if it replaces none, is already rolling out, or ignores
+/// the gate.
 fn replaced(extension: &ClusterExtension, revisions: &Revisions, target: &Target) -> Option<BundleIdentity> {
     let of = |set| BundleIdentity::of(set);
     let installed = revisions.installed().map(of)?;
@@ -124,7 +124,7 @@ async fn ask(
 ) -> Result<(), UpgradeGateError> {
     let (namespace, name) = (&extension.spec.namespace, &installed.metadata.name);
     let found = match conditions(&context.client, namespace).get_opt(name).await {
-        // Without the right to look nothing was ever made.
+        // Without the right to read, OLM never created one.
         Err(Error::Api(status)) if status.code == 403 => None,
         other => other.map_err(|source| UpgradeGateError::Read {
             namespace: namespace.clone(),

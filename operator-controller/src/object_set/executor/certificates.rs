@@ -1,4 +1,4 @@
-//! Objects with certificates that we make, and those that trust them.
+//! Objects with certificates from OLM, and those that trust them.
 
 use std::time::Instant;
 
@@ -33,10 +33,10 @@ impl Executor<'_> {
             .map_or(&NONE, |phases| &phases.certificates)
     }
 
-    /// Applies an object with its certificates or authorities.
+    /// Applies an object with its certificate or authorities.
     ///
     /// # Errors
-    /// The answer when it was not applied.
+    /// The answer, if it was not applied.
     pub(super) async fn apply(
         &self,
         target: &Target<'_>,
@@ -63,8 +63,8 @@ impl Executor<'_> {
         }
     }
 
-    /// The write, after what an earlier controller wrote into the object by updates was made ours. Otherwise it would stay
-    /// for good, even what no later version wants any more.
+    /// Writes the object after making fields of the reference implementation ours. Otherwise they would stay for ever,
+    /// even if no later version wants them.
     async fn inherited(&self, target: &Target<'_>, place: Place, write: &Write) -> Result<Write, Failure> {
         let known = self.memory.known.get(&place);
         let taken = match known.filter(|known| known.seen.ownership.inheritable) {
@@ -89,7 +89,7 @@ impl Executor<'_> {
         })
     }
 
-    /// Applies a Secret with what is due made anew. Where nothing can be built upon, what callers trust stays trusted.
+    /// Applies a Secret with due parts renewed. If its content is invalid, authorities of callers stay trusted.
     pub(super) async fn certify(
         &self,
         target: &Target<'_>,
@@ -126,7 +126,7 @@ impl Executor<'_> {
             .await
     }
 
-    /// Has an object that was applied trust the authority that it names.
+    /// Writes the authority that an applied object must trust into it.
     pub(super) async fn authorize(
         &self,
         target: &Target<'_>,
@@ -145,13 +145,13 @@ impl Executor<'_> {
         }
     }
 
-    /// The authorities that the object at that place has to trust, as far as they are known.
+    /// The authorities that the object at a place must trust, if known.
     pub(super) fn authority(&self, place: Place) -> Option<String> {
         self.memory.certificates.trusted(self.layout().secret_of(place)?)
     }
 
-    /// Takes off our object what keeps the server from taking the wanted one. The object as it is then; `None` when nothing is
-    /// in the way any more.
+    /// Removes the authorities that make the server refuse the wanted object. Returns the object afterwards; `None` if
+    /// there is nothing to remove.
     pub(super) async fn clear(&self, target: &Target<'_>, wanted: &Value) -> Result<Option<Value>, Failure> {
         let live = self.ours(target).await?;
         let cleared = match live.and_then(|live| Obstacle::of(wanted, &live)) {
@@ -166,7 +166,7 @@ impl Executor<'_> {
         cleared.map(Some)
     }
 
-    /// What in our object may be why the server refuses the wanted one.
+    /// The authorities in our object that may make the server refuse the wanted one.
     pub(super) async fn obstacle(
         &self,
         target: &Target<'_>,
@@ -180,7 +180,7 @@ impl Executor<'_> {
         Obstacle::of(wanted, &live)
     }
 
-    /// The object as it is, when it is the extension's.
+    /// The live object, if it belongs to the extension.
     async fn ours(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
         let live = target.read().await?;
         Ok(live.filter(|live| {
@@ -189,7 +189,7 @@ impl Executor<'_> {
         }))
     }
 
-    /// How a live object differs from what is wanted, with its certificates or authorities.
+    /// The differences of a live object from the wanted one with its certificate or authorities.
     pub(super) fn compare(&self, place: Place, live: &Value) -> Result<Differences, Failure> {
         let (wanted, owner) = (self.body(place)?, &self.outline.owner);
         if let Some(names) = self.layout().names(place) {
@@ -210,8 +210,8 @@ impl Executor<'_> {
     }
 }
 
-/// Makes the fields that an earlier controller wrote by updates ours. The object as it is then; `None` when there are no such
-/// fields or no such object.
+/// Makes fields ours that the reference implementation wrote by updates. Returns the object afterwards; `None` if there
+/// are no such fields or no object.
 async fn inherit(target: &Target<'_>, guard: &Guard) -> Result<Option<Value>, Failure> {
     let Some(live) = target.read().await? else {
         return Ok(None);

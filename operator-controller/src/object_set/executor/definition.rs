@@ -1,4 +1,4 @@
-//! What a live CustomResourceDefinition serves.
+//! The kinds that a live CRD serves.
 
 use kube::core::ApiResource;
 use olm_cluster::discover::{Resource, Scope};
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::goal::Goal;
 
-/// The kind of an object as a live definition serves it; `None` when it does not. To remove an object, any served version
-/// will do.
+/// The kind of an object as a live CRD serves it; `None` if it does not. Any served version can be used to delete an
+/// object.
 pub(super) fn serves(live: &Value, id: &ObjectId, goal: Goal) -> Option<Resource> {
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let list = |pointer: &str| {

@@ -1,10 +1,10 @@
-//! What a run is for.
+//! The goal of a run.
 
-/// What a run wants of the objects.
+/// The goal of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// That they are as the revision says.
+    /// Keep the objects as the revision wants them.
     Keep,
-    /// That they are gone.
+    /// Delete them.
     Remove,
 }

@@ -1,4 +1,4 @@
-//! The Secret that cert-manager makes for a Certificate: it outlives the Certificate, and with it a private key would.
+//! The Secret that cert-manager creates for a Certificate. It outlives the Certificate, and would leave a private key.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::{Executor, goal::Goal};
 
-/// How often the deletion of a Secret is tried: afterwards nothing leads to it any more.
+/// How often the deletion of a Secret is tried. Afterwards nothing refers to it any more.
 const TRIES: usize = 3;
 
 impl Executor<'_> {
-    /// Deletes an object. With a Certificate goes the Secret that cert-manager made for it, as far as the account may: it
-    /// is content of no revision, so that nothing waits for it.
+    /// Deletes an object. With a Certificate, also deletes the Secret of cert-manager if the account may: it is not
+    /// content of a revision, so the teardown does not wait for it.
     pub(super) async fn delete(
         &self,
         target: &Target<'_>,
@@ -35,8 +35,8 @@ impl Executor<'_> {
         Ok(left)
     }
 
-    /// Deletes the Secret of a Certificate that went without us, perhaps with its kind: then it has the Certificate's name,
-    /// as bundles are rendered.
+    /// Deletes the Secret of a Certificate that others deleted, perhaps with its kind. Rendered Certificates have the
+    /// name of their Secret.
     pub(super) async fn delete_remains_of(&self, certificate: &ObjectId) {
         if is_certificate(certificate) {
             let secret = secret(certificate.namespace.clone(), certificate.name.clone());
@@ -107,7 +107,7 @@ fn secret(namespace: String, name: String) -> ObjectId {
     }
 }
 
-/// Whether cert-manager made a Secret for the Certificate of that name, and no other owner has taken it over.
+/// Whether cert-manager created a Secret for the Certificate with this name, and it has no other owner.
 fn is_made_for(secret: &Value, certificate: &str) -> bool {
     let annotations = secret.pointer("/metadata/annotations");
     let named = annotations.and_then(|annotations| annotations.get(cert_manager::CERTIFICATE_NAME));
@@ -129,7 +129,7 @@ mod tests {
     use super::super::testing;
     use super::*;
 
-    /// Takes a Certificate down whose kind is served no longer, and gives the paths of what was deleted.
+    /// Tears a Certificate down whose kind is no longer served. Returns the paths of deletions.
     async fn take_down(kept: BTreeSet<Place>, annotations: Value) -> Vec<String> {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c", "namespace": "n",
             "uid": "s", "resourceVersion": "7", "annotations": annotations}});

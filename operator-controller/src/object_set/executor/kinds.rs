@@ -1,4 +1,4 @@
-//! Which kinds the cluster serves, as far as a run has to know.
+//! The kinds of the cluster, as far as a run needs them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,8 +12,8 @@ use olm_rollout::object::ObjectId;
 use super::{Executor, definition, goal::Goal};
 
 impl Executor<'_> {
-    /// What it means that the server has no path for an object: that it does not serve the kind counts only when it says
-    /// so itself, and the kind's definition, if we know it, says nothing else.
+    /// The failure when the server has no path for an object. A kind counts as missing only if the server says so in
+    /// the discovery of its group, and its CRD, if known, does not disagree.
     pub(super) async fn confirmed(&self, id: &ObjectId, goal: Goal) -> Failure {
         let asked = Instant::now();
         let found = self
@@ -34,8 +34,8 @@ impl Executor<'_> {
         }
     }
 
-    /// The kind, as the live definition says that the revision brings; for what the server says of the kinds that it serves
-    /// may lag behind. On removal, another version than the wanted one finds the object too.
+    /// The kind from the live CRD that the revision brings, because discovery may lag behind. For a deletion, any other
+    /// served version finds the object too.
     pub(super) async fn defined(&self, id: &ObjectId, goal: Goal) -> Result<Arc<Resource>, Failure> {
         let unknown = || {
             Failure::new(
@@ -122,8 +122,8 @@ mod tests {
         testing::outline(vec![("crds", definition()), ("deploy", custom())])
     }
 
-    /// Takes the definition and its object down and gives the end and the paths of what was deleted. What the server says
-    /// of the kinds of `x.io/v1` is the reply; the other one is what it says of the object.
+    /// Tears the CRD and its object down; returns the end and the paths of deletions. The arguments are the answers to
+    /// the discovery of `x.io/v1` and to the read of the object.
     async fn take_down(
         kinds: fake::Reply,
         object: fake::Reply,

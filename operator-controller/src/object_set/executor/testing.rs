@@ -1,4 +1,4 @@
-//! What the tests of teardowns begin with.
+//! Common parts of the tests of teardowns.
 
 use std::sync::atomic::AtomicBool;
 
@@ -34,7 +34,7 @@ pub(super) fn outline(phases: Vec<(&str, Value)>) -> Outline {
     Phases::of(&Content { phases }).outline(owner, Vec::new())
 }
 
-/// Takes the objects down and gives the end and the paths of what was deleted.
+/// Tears the objects down. Returns the end and the paths of deletions.
 pub(super) async fn take_down(
     client: &Client,
     log: &Log,

@@ -1,5 +1,5 @@
-//! Follows the service accounts that sets are worked on as: the status reports one that goes at once, and not only when
-//! something has to be written, and one that comes is used at once.
+//! Watches the service accounts of sets: the status reports a deleted account at once, not only at the next write, and
+//! a new one is used at once.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,8 +17,8 @@ use olm_cluster::{identity::AccountName, watch::code};
 
 use crate::object_set::{acting, conclusion::RESYNC, context::Context};
 
-/// Never returns. Where the controller may not watch service accounts it tries again now and then, and the status
-/// reports a missing account when something has to be written.
+/// Never returns. If the controller may not watch service accounts, it retries from time to time, and the status
+/// reports a missing account at the next write.
 pub(in crate::object_set) async fn follow(context: &Context) {
     loop {
         watch(context).await;
@@ -26,7 +26,7 @@ pub(in crate::object_set) async fn follow(context: &Context) {
     }
 }
 
-/// Returns when the watch is refused. Nothing is kept of accounts but, while they are listed, their names.
+/// Returns when the watch is refused. Only the names of accounts are kept, while they are listed.
 async fn watch(context: &Context) {
     let api: Api<PartialObjectMeta<ServiceAccount>> = Api::all(context.own.clone());
     let events = watcher(api, watcher::Config::default()).default_backoff();
@@ -54,7 +54,7 @@ async fn watch(context: &Context) {
             }
             Ok(Event::Apply(account)) => {
                 let account = name(&account);
-                // Most changes of an account are none of our business.
+                // Most changes of accounts do not matter here.
                 if context.accounts.forget_failure(&account).await {
                     context.wake(sets_of(context, &account));
                 }
@@ -69,7 +69,7 @@ async fn watch(context: &Context) {
     }
 }
 
-/// The sets that are worked on as each account.
+/// The sets of each account.
 fn sets_by_account(context: &Context) -> BTreeMap<AccountName, Vec<String>> {
     let mut found: BTreeMap<AccountName, Vec<String>> = BTreeMap::new();
     for set in context.sets.state() {
@@ -80,7 +80,7 @@ fn sets_by_account(context: &Context) -> BTreeMap<AccountName, Vec<String>> {
     found
 }
 
-/// Forgets accounts that no set names any more.
+/// Drops accounts that no set names any more.
 pub(in crate::object_set) fn forget_unused(context: &Context) {
     let used = sets_by_account(context);
     let is_used = |account: &AccountName| {

@@ -1,4 +1,4 @@
-//! Reads the Secrets that a ClusterObjectSet's objects lie in.
+//! Reads the Secrets with the objects of a ClusterObjectSet.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Why Secrets could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
-    /// The server did not say.
+    /// The server did not answer.
     #[error("getting Secret {name}: {source}")]
     Unread {
         /// The Secret.
@@ -26,26 +26,26 @@ pub enum GatherError {
         "getting Secret {0}: it does not belong to this revision, and there is no account to read it with"
     )]
     NotOurs(SecretName),
-    /// All of them together are too large.
+    /// All Secrets together are too large.
     #[error("the content Secrets hold more than {MAX_TOTAL} bytes (up to Secret {0})")]
     TooMuch(SecretName),
-    /// They do not hold what the set says.
+    /// Their content is invalid.
     #[error(transparent)]
     Content(#[from] ContentError),
 }
 
-/// How many Secrets of a set are asked for at the same time.
+/// The most Secrets of a set that are read at the same time.
 const AT_ONCE: usize = 4;
 
-/// The Secrets that content was read from, with their UIDs. What an immutable Secret holds changes only with its UID.
+/// The Secrets of a content with their UIDs. The content of an immutable Secret changes only with its UID.
 pub type Sources = BTreeMap<SecretName, String>;
 
-/// Reads them, those that exist, and of their data what the set refers to. The controller reads only Secrets that were
-/// made for this set in the managers' own namespace; all others are read as the account, so that a user learns
-/// only what the account may read.
+/// Reads the existing Secrets, and the data to which the set refers. The controller itself reads only Secrets that were
+/// created for this set in the namespace of OLM. All others are read under the account, so that a user learns only what
+/// the account may read.
 ///
 /// # Errors
-/// One could not be read, or they hold too much.
+/// A Secret could not be read, or they are too large.
 pub async fn secrets(
     set: &ClusterObjectSet,
     system_namespace: &str,
@@ -76,8 +76,8 @@ pub async fn secrets(
     Ok((found, sources))
 }
 
-/// Whether the Secrets are still those that content was read from. Asks for their metadata only: the controller in the
-/// managers' own namespace, the account elsewhere.
+/// Whether the Secrets are still those from which content was read. Reads only metadata: with the controller's rights
+/// in the namespace of OLM, under the account elsewhere.
 ///
 /// # Errors
 /// One could not be read.
@@ -87,7 +87,7 @@ pub async fn are_same(
     own: &Client,
     account: &Client,
 ) -> Result<bool, GatherError> {
-    // Made beforehand: a closure inside the stream would keep the whole run from moving between threads.
+    // Collected first: a closure inside the stream would make the future not `Send`.
     let asked: Vec<_> = sources
         .iter()
         .map(|(name, uid)| {
@@ -109,10 +109,10 @@ async fn is_same(client: &Client, name: &SecretName, uid: &str) -> Result<bool, 
     Ok(found.is_some_and(|secret| secret.metadata.uid.as_deref() == Some(uid)))
 }
 
-/// The objects of a set that was made here, read by the controller alone.
+/// The objects of a set that OLM created, read with the controller's rights.
 ///
 /// # Errors
-/// A Secret could not be read, or does not hold what the set says.
+/// A Secret could not be read, or its content is invalid.
 pub async fn objects(
     set: &ClusterObjectSet,
     system_namespace: &str,
@@ -141,7 +141,7 @@ async fn one(
         }
     }
     match account {
-        // Without the right to look, a Secret that is not there and one that is not his are the same.
+        // Without the right to read, a missing Secret and another user's Secret look the same.
         Some(account) => match read(account, name).await {
             Err(GatherError::Unread {
                 source: kube::Error::Api(status),
@@ -156,7 +156,7 @@ async fn one(
 
 async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, GatherError> {
     if !is_name(&name.namespace) || !is_name(&name.name) {
-        // No Secret has such a name, and it might lead elsewhere.
+        // No Secret has such a name, and the text could lead to another path.
         return Ok(None);
     }
     let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
@@ -168,8 +168,8 @@ async fn read(client: &Client, name: &SecretName) -> Result<Option<Secret>, Gath
         })
 }
 
-/// Whether a Secret was made to hold objects of this very set: the set controls it, or it has no controller yet and says so
-/// itself. Labels alone say nothing about a Secret that has an owner.
+/// Whether a Secret was created for this set: the set controls it, or it has no controller yet and names the set. The
+/// labels of a Secret with an owner prove nothing.
 fn made_for(set: &ClusterObjectSet, secret: &Secret) -> bool {
     let controller = secret
         .metadata

@@ -1,4 +1,4 @@
-//! What a ClusterObjectSet holds: its content, its outline, its siblings.
+//! The content of a ClusterObjectSet, its outline, its siblings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::object_set::{
     memory::Memory,
 };
 
-/// The phases, with their bodies in the memory when they had to be read.
+/// The phases. If the bodies had to be read, they are in the memory.
 pub(in crate::object_set) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
@@ -39,7 +39,7 @@ pub(in crate::object_set) async fn load(
     Ok(phases)
 }
 
-/// Drops what was read once a Secret that it came from is gone or was made anew: what it holds now decides.
+/// Drops the content if one of its Secrets is gone or was created again.
 pub(in crate::object_set) async fn doubt(
     context: &Context,
     memory: &mut Memory,
@@ -55,7 +55,7 @@ pub(in crate::object_set) async fn doubt(
     Ok(())
 }
 
-/// The bodies, and where they came from.
+/// The bodies and their Secrets.
 async fn read(
     context: &Context,
     set: &ClusterObjectSet,
@@ -89,7 +89,7 @@ async fn read(
         })
 }
 
-/// Whether the phases that were read are those that were first seen.
+/// Checks that the phases are those that were first seen.
 pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
     let Some(phases) = &memory.phases else {
         return Ok(());
@@ -121,8 +121,7 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
         set.annotation(names::annotation::CERTIFICATE_PROVIDER)
             .map(str::to_owned)
     };
-    // What another provider issued for a revision before lies under the same name, and nothing deletes it before this one
-    // works.
+    // A Secret of the previous certificate provider has the same name, and is not deleted before this one works.
     let own = provider(set);
     if others
         .iter()
@@ -135,7 +134,7 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
     outline
 }
 
-/// The bodies, read again when they were dropped.
+/// The bodies, read again if they were dropped.
 pub(in crate::object_set) async fn bodies(
     context: &Context,
     set: &ClusterObjectSet,
@@ -152,7 +151,7 @@ pub(in crate::object_set) async fn bodies(
         .as_ref()
         .is_some_and(|phases| phases.observed != all.observed_phases());
     if changed {
-        // The next run finds out what has changed, and says so.
+        // The next run finds and reports the change.
         memory.phases = None;
         return Err(Conclusion::silent(Outcome::After(Duration::ZERO)));
     }

@@ -1,7 +1,7 @@
-//! The store of ClusterObjectSets that both controllers plan from, filled by one watch.
+//! The store of ClusterObjectSets for both controllers, filled by one watch.
 //!
-//! A set that cannot be read is there all the same: it stays as it was read last, the store names it, and no run plans for its
-//! extension until it can be read.
+//! A set that cannot be read stays as it was last read. The store names it, and no run plans for its extension until it
+//! can be read.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -34,7 +34,7 @@ pub struct Unreadable {
     pub extension: Option<String>,
     /// The value of its `owner-name` label.
     pub owner_name: Option<String>,
-    /// Why it cannot be read.
+    /// The error.
     pub why: String,
 }
 
@@ -72,9 +72,9 @@ pub struct Change {
     pub name: String,
     /// The set before, if it was known.
     pub before: Option<Arc<ClusterObjectSet>>,
-    /// The set now; `None` when it is gone or was never read.
+    /// The set now; `None` if it is gone or was never read.
     pub now: Option<Arc<ClusterObjectSet>>,
-    /// Why it cannot be read any more, or could not be read before.
+    /// Why it cannot be read, or could not be read before.
     pub unreadable: Option<Unreadable>,
 }
 
@@ -106,23 +106,23 @@ impl Sets {
         let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
-    /// The set of that name as it was read last.
+    /// The set with this name as it was last read.
     pub fn get(&self, name: &str) -> Option<Arc<ClusterObjectSet>> {
         self.read().readable.get(name).cloned()
     }
 
-    /// Whether there is a set of that name, readable or not.
+    /// Whether a set with this name exists, readable or not.
     pub fn contains(&self, name: &str) -> bool {
         let state = self.read();
         state.readable.contains_key(name) || state.unreadable.contains_key(name)
     }
 
-    /// All sets, each as it was read last.
+    /// All sets as they were last read.
     pub fn state(&self) -> Vec<Arc<ClusterObjectSet>> {
         self.read().readable.values().cloned().collect()
     }
 
-    /// The sets that an extension controls, by its UID. Any user may write the label.
+    /// The sets that an extension controls, by its UID. The label proves nothing, because any user can write it.
     pub fn of_extension(&self, uid: &str) -> Vec<Arc<ClusterObjectSet>> {
         let state = self.read();
         let ours = |set: &&Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid);
@@ -141,8 +141,8 @@ impl Sets {
         others.cloned().collect()
     }
 
-    /// The complete revisions that the one of that name takes over from as long as it is on its way. Its objects no longer
-    /// name them as their owners, but they still report on them.
+    /// The complete revisions that the one with this name replaces while it rolls out. Its objects no longer name them
+    /// as owners, but they still report on them.
     pub fn replaced_by(&self, name: &str) -> Vec<Arc<ClusterObjectSet>> {
         let succeeded = |set: &ClusterObjectSet| conditions::is_true(set.conditions(), conditions::SUCCEEDED);
         let Some(newer) = self.get(name).filter(|set| !succeeded(set)) else {
@@ -182,19 +182,19 @@ impl Sets {
         unreadable.find(|found| found.is_beside(set)).cloned()
     }
 
-    /// The sets that may be other revisions of the extension of one that cannot be read.
+    /// The sets that may be other revisions of the extension of an unreadable one.
     pub fn beside(&self, unreadable: &Unreadable) -> Vec<Arc<ClusterObjectSet>> {
         let state = self.read();
         let others = state.readable.values().filter(|set| unreadable.is_beside(set));
         others.cloned().collect()
     }
 
-    /// Whether the set of that name cannot be read.
+    /// Whether the set with this name cannot be read.
     pub fn is_unreadable(&self, name: &str) -> bool {
         self.read().unreadable.contains_key(name)
     }
 
-    /// Follows the sets of the cluster. Never returns.
+    /// Watches the sets of the cluster. Never returns.
     pub async fn follow(&self, client: &Client) {
         let api: Api<DeserializeGuard<ClusterObjectSet>> = Api::all(client.clone());
         let events = watcher(api, watcher::Config::default()).default_backoff();
@@ -239,11 +239,11 @@ impl Sets {
         }
     }
 
-    /// Keeps a set.
+    /// Stores a set.
     fn note(&self, object: DeserializeGuard<ClusterObjectSet>) -> Change {
         match object.0 {
             Ok(mut set) => {
-                // Managed fields are never read and larger than the rest.
+                // Managed fields are not used here and are larger than the rest.
                 set.metadata.managed_fields = None;
                 let (name, set) = (set.name().to_owned(), Arc::new(set));
                 let mut state = self.write();
@@ -321,9 +321,9 @@ fn owner_name(set: &ClusterObjectSet) -> Option<&str> {
         .filter(|owner| !owner.is_empty())
 }
 
-/// Whether two sets that say they are of the same extension are. Any user may write the label: the same extension
-/// must control both, or they work as the same account, which only those may say who may act as it: one that was
-/// orphaned, and sets that were made by hand.
+/// Whether two sets that name the same extension belong together. Any user can write the label: the same extension must
+/// control both, or they must have the same account, which only users who may act as it can set. The latter holds for
+/// an orphaned set, and for sets that users created.
 fn belong_together(set: &ClusterObjectSet, other: &ClusterObjectSet) -> bool {
     let account = |set: &ClusterObjectSet| {
         set.annotation(names::annotation::SERVICE_ACCOUNT)
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(sets.unreadable_sibling(&first).unwrap().name, "e-2");
         assert_eq!(sets.unreadable_of("other"), None);
 
-        // What was read once stays as it was, in a list too.
+        // A set stays as it was last read, in a list too.
         take(Event::Apply(guard("e-1", &odd)));
         assert_eq!(sets.get("e-1").unwrap().spec.revision, 1);
         take(Event::Init);

@@ -1,4 +1,4 @@
-//! Why workloads of a revision that rolls out are not ready: the account's own view of them, a few requests now and then.
+//! The causes of unready workloads in a revision that rolls out. They are read under the account, with few requests.
 
 use std::time::{Duration, Instant};
 
@@ -18,18 +18,18 @@ use serde_json::Value;
 
 use super::super::{acting::Actor, context::Context, memory::Memory};
 
-/// How long a workload may take to become ready before the controller looks for the cause.
+/// How long a workload may be unready before the controller reads the cause.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long until a workload that is not ready is asked again.
+/// The pause before an unready workload is read again.
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
-/// How long an answer is used.
+/// How long an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
-/// How many workloads are asked.
+/// The most workloads that are read.
 const WORKLOADS: usize = 3;
-/// How many Pods and events of one are looked at.
+/// The most Pods and events of a workload that are read.
 const LOOKED_AT: u32 = 20;
 
-/// Whether there is a workload among the objects.
+/// Whether one of the objects is a workload.
 pub(super) fn concerns(not_ready: &[NotReady]) -> bool {
     workloads(not_ready).next().is_some()
 }
@@ -40,7 +40,7 @@ fn workloads(not_ready: &[NotReady]) -> impl Iterator<Item = &NotReady> {
         .filter(|object| is_workload(&object.id.group, &object.id.kind))
 }
 
-/// A line for each workload that is not ready, with the cause as far as the account may know it.
+/// A line for each unready workload, with the cause as far as the account may read it.
 pub(super) async fn causes(
     context: &Context,
     memory: &mut Memory,
@@ -90,7 +90,7 @@ async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<St
             }
         }
     };
-    // A Deployment says in its conditions who refuses its Pods; others by events alone.
+    // The conditions of a Deployment contain the error of its Pods; for other kinds, only events do.
     let events =
         if id.kind != "Deployment" && may_list(context, account, client, "events", &id.namespace).await {
             let about = format!(
@@ -131,7 +131,7 @@ async fn may_list(
         .unwrap_or_default()
 }
 
-/// A few objects; `None` when the server does not answer.
+/// Some objects; `None` if the server does not answer.
 async fn list(
     client: &Client,
     namespace: &str,

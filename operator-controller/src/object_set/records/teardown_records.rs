@@ -1,4 +1,4 @@
-//! What became of the objects of revisions that are gone, until the last status of their extension reports it.
+//! The teardown records of deleted revisions, until the last status of their extension reports them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub struct TeardownRecords(Mutex<HashMap<String, BTreeMap<String, TeardownRecord>>>);
 
 impl TeardownRecords {
-    /// Notes what became of a revision.
+    /// Adds the record of a revision.
     pub fn note(&self, extension: &str, revision: &str, record: TeardownRecord) {
         self.lock()
             .entry(extension.to_owned())
@@ -18,13 +18,13 @@ impl TeardownRecords {
             .insert(revision.to_owned(), record);
     }
 
-    /// What became of the revisions of an extension; they are handed out once.
+    /// The records of an extension's revisions. They are removed.
     pub fn take(&self, extension: &str) -> Vec<TeardownRecord> {
         let taken = self.lock().remove(extension).unwrap_or_default();
         taken.into_values().collect()
     }
 
-    /// Forgets extensions that are gone.
+    /// Drops the records of extensions that are gone.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.lock().retain(|extension, _| keep(extension));
     }

@@ -1,5 +1,5 @@
-//! A deletion whose account is gone with its namespace: when the controller stops waiting for it. Whoever deletes namespace,
-//! account and extension at once wants the objects gone, too, and no other account has the right to remove them.
+//! Abandons a deletion whose account is gone with its namespace. A user who deletes namespace, account and extension at
+//! once wants the objects gone, too, and no other account has the right to delete them.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::object_set::{
     context::{Context, extension_uid},
 };
 
-/// How long after its deletion a revision waits for an account that is gone with its namespace: so long the account can
-/// be made again, and the user can still say what stays.
+/// How long a deleted revision waits for an account that is gone with its namespace. Until then the account can be
+/// created again, and the user can still choose what stays.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// What becomes of objects that the account can no longer remove.
+/// Whether objects that the account can no longer delete are abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Abandoned {
     /// They wait for the account.
     No,
-    /// They are let go after this time, unless the account is back.
+    /// They are released after this time, unless the account exists again.
     After(Duration, Uninstall),
-    /// They are let go.
+    /// They are released.
     Now(Uninstall),
 }
 
 impl Abandoned {
-    /// What the condition says of it.
+    /// The text for the condition.
     pub(super) fn text(self) -> Option<String> {
         let Self::After(_, uninstall) = self else {
             return None;
@@ -45,8 +45,8 @@ impl Abandoned {
     }
 }
 
-/// What becomes of the objects of a set that is being deleted and whose account does not exist. What cannot be found out
-/// leaves everything as it is.
+/// Whether to abandon the objects of a set that is being deleted and whose account does not exist. If that is unknown,
+/// nothing changes.
 pub(super) async fn abandoned(context: &Context, set: &ClusterObjectSet) -> Abandoned {
     let Some(uninstall) = uninstall(context, set).await else {
         return Abandoned::No;
@@ -77,8 +77,8 @@ fn due(waited: Duration, uninstall: Uninstall) -> Abandoned {
     }
 }
 
-/// What stays, as the user says now; `None` while the extension is there and is not being deleted, or says nothing that
-/// has a meaning.
+/// The user's present choice of what stays; `None` while the extension exists and is not being deleted, or its choice
+/// is invalid.
 async fn uninstall(context: &Context, set: &ClusterObjectSet) -> Option<Uninstall> {
     let of_set = || Policy::of(set).ok().map(|policy| policy.uninstall);
     let owners = set.metadata.owner_references.iter().flatten();

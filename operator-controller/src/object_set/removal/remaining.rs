@@ -1,4 +1,4 @@
-//! The objects of a revision that may remain when it cannot be taken down, as far as the controller itself can see.
+//! The objects of a revision that may be left when it cannot be torn down, as far as the controller itself can see.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -10,8 +10,8 @@ use olm_rollout::{object::ObjectId, outline::Outline};
 
 use crate::object_set::{acting::account, context::Context, memory::Memory, rights};
 
-/// The objects that may be left when the account cannot be used, so far as the controller sees that by itself: an object
-/// whose namespace is gone is not, nor is one that a watch does not show as ours.
+/// The objects that may be left when the account cannot be used, as far as the controller can see: without those in
+/// deleted namespaces, and without those that a watch does not show as ours.
 pub(super) async fn left(
     context: &Context,
     set: &ClusterObjectSet,
@@ -46,8 +46,8 @@ pub(super) async fn left(
     left
 }
 
-/// What the account needs beside itself, for all that will be asked about under it: it reads what was in its own namespace,
-/// which comes back with it, and what is elsewhere unless that is gone for good.
+/// The rights that the account needs in addition, for all reads under it: objects in its own namespace, which exist
+/// again if the account does, and objects elsewhere unless they are permanently gone.
 pub(super) async fn needed(
     context: &Context,
     set: &ClusterObjectSet,
@@ -69,7 +69,7 @@ pub(super) async fn needed(
     rights::needed_for_removal(context, &account, outline.owner.extension_name(), &ids).await
 }
 
-/// Which namespaces there are; each is asked about once.
+/// The existing namespaces. Each is read once.
 #[derive(Default)]
 struct Namespaces(BTreeMap<String, bool>);
 

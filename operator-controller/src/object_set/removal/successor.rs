@@ -1,22 +1,22 @@
-//! Whether an extension goes on without a revision that is being deleted.
+//! Whether an extension needs the objects of a revision that is being deleted.
 
 use kube::{Api, core::PartialObjectMeta};
 use olm_api::{ClusterExtension, ClusterObjectSet, cluster_object_set::LifecycleState, conditions, names};
 
 use crate::object_set::context::{Context, extension_uid};
 
-/// Whether the extension of a revision that is being deleted needs what the revision holds.
+/// Whether an extension needs the objects of a revision that is being deleted.
 pub(super) enum Successor<'a> {
-    /// It is gone, or has all it needs, or takes the revision down.
+    /// No: it is gone, has everything that it needs, or deletes the revision itself.
     None,
-    /// It goes on without this revision.
+    /// Yes: its next revision needs them.
     NextRevision(&'a str),
-    /// It is being deleted, but its deletion may be blocked, and the user may still choose what stays.
+    /// Unknown: it is being deleted, but its deletion may be blocked, and the user may still choose what stays.
     Undecided(&'a str),
 }
 
-/// The successor that needs the objects of a revision, as long as no later one is complete: deleting the definitions of this
-/// one would delete all custom resources, and the extension's next revision needs them anyway.
+/// The successor of a revision, until a later one is complete. Deleting the CRDs of this revision would delete all
+/// custom resources, and the next revision needs them anyway.
 pub(super) async fn successor<'a>(
     context: &Context,
     set: &'a ClusterObjectSet,
@@ -53,7 +53,7 @@ pub(super) async fn successor<'a>(
     })
 }
 
-/// Whether a later revision is complete, so that it has everything that it wants.
+/// Whether a later revision is complete, so that it has all of its objects.
 fn supersedes(other: &ClusterObjectSet, set: &ClusterObjectSet) -> bool {
     other.spec.revision > set.spec.revision
         && other.spec.lifecycle_state == LifecycleState::Active

@@ -1,9 +1,13 @@
 //! Answers of the registry API over a file-based catalog.
 
-use olm_classic::registry::{Registry, RegistryError, custom_schemas};
+use std::sync::Arc;
+
+use classic::registry::catalog::{CallError, StoredCatalog};
+use jiff::Timestamp;
 use olm_fbc::check::Rule;
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Catalog, Checker, Gvk, Meta};
+use olm_serve::{Commit, Findings, Origin, Store, StoreLimits};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,15 +17,14 @@ use super::{list, one_of, sort_keys, text};
 /// Runs a case. Where several outcomes are recorded, one of them does.
 pub fn run(case: &Value) -> Outcome {
     let actual = match read(case) {
-        Ok(catalog) => {
-            let registry = Registry::new(&catalog);
-            let calls = list(case, "calls");
-            let answers: Vec<Value> = calls
-                .into_iter()
-                .map(|call| answer(&catalog, &registry, call))
-                .collect();
-            json!({"ok": true, "answers": answers})
-        }
+        Ok(_) => match stored(case) {
+            Ok((catalog, _folder)) => {
+                let calls = list(case, "calls");
+                let answers: Vec<Value> = calls.into_iter().map(|call| answer(&catalog, call)).collect();
+                json!({"ok": true, "answers": answers})
+            }
+            Err(error) => return Outcome::Fail(error),
+        },
         Err(error) => json!({"ok": false, "error": error}),
     };
     one_of(case, |expected| compare(expected, &actual))
@@ -59,6 +62,26 @@ fn each(case: &Value, mut show: impl FnMut(&Meta)) -> Result<Catalog, String> {
     Ok(catalog)
 }
 
+/// The catalog of a case on the disk, as registries serve it.
+fn stored(case: &Value) -> Result<(StoredCatalog, tempfile::TempDir), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let store = Store::open(folder.path(), StoreLimits::default()).map_err(|error| error.to_string())?;
+    let mut writer = Arc::new(store).begin("case").map_err(|error| error.to_string())?;
+    for blob in list(case, "fbc") {
+        let [schema, package, name] = ["schema", "package", "name"].map(|key| text(blob, key));
+        let written = writer.push(schema, package, name, blob.to_string().as_bytes());
+        written.map_err(|error| error.to_string())?;
+    }
+    let snapshot = writer.commit(Commit {
+        origin: Origin::default(),
+        findings: Findings::default(),
+        modified: Timestamp::UNIX_EPOCH,
+        now: Timestamp::UNIX_EPOCH,
+    });
+    let snapshot = snapshot.map_err(|error| error.to_string())?;
+    Ok((StoredCatalog::new(snapshot), folder))
+}
+
 fn compare(expected: &Value, actual: &Value) -> Outcome {
     Outcome::compare("ok", &expected["ok"], &actual["ok"]).and(|| {
         let answers =
@@ -90,7 +113,7 @@ fn parsed(value: &Value) -> Value {
     }
 }
 
-fn answer(catalog: &Catalog, registry: &Registry<'_>, call: &Value) -> Value {
+fn answer(catalog: &StoredCatalog, call: &Value) -> Value {
     let request = call.get("request").unwrap_or(&Value::Null);
     let asked = |key: &str| text(request, key);
     let api = Gvk {
@@ -101,43 +124,53 @@ fn answer(catalog: &Catalog, registry: &Registry<'_>, call: &Value) -> Value {
     let (package, channel, csv) = (asked("pkgName"), asked("channelName"), asked("csvName"));
     match text(call, "method") {
         "ListPackages" => {
-            let named = registry
-                .list_packages()
-                .into_iter()
-                .map(|name| json!({"name": name}));
+            let named = catalog.packages().into_iter().map(|name| json!({"name": name}));
             stream(Ok(named.collect::<Vec<_>>()))
         }
-        "GetPackage" => one(registry.get_package(asked("name"))),
-        "ListBundles" => stream(Ok(registry.list_bundles())),
-        "GetBundle" => one(registry.get_bundle(package, channel, csv)),
-        "GetBundleForChannel" => one(registry.get_bundle_for_channel(package, channel)),
-        "GetBundleThatReplaces" => one(registry.get_bundle_that_replaces(csv, package, channel)),
-        "GetChannelEntriesThatReplace" => stream(registry.entries_that_replace(csv)),
-        "GetChannelEntriesThatProvide" => stream(registry.entries_that_provide(&api)),
-        "GetLatestChannelEntriesThatProvide" => stream(registry.latest_entries_that_provide(&api)),
-        "GetDefaultBundleThatProvides" => one(registry.default_bundle_that_provides(&api)),
+        "GetPackage" => one(catalog.get_package(asked("name"))),
+        "ListBundles" => {
+            let bundles = catalog
+                .packages()
+                .into_iter()
+                .map(|package| catalog.list_bundles(&package));
+            let bundles: Result<Vec<_>, _> = bundles.collect();
+            stream(bundles.map(|bundles| bundles.concat()))
+        }
+        "GetBundle" => one(catalog.get_bundle(package, channel, csv)),
+        "GetBundleForChannel" => one(catalog.get_bundle_for_channel(package, channel)),
+        "GetBundleThatReplaces" => one(catalog.get_bundle_that_replaces(csv, package, channel)),
+        "GetChannelEntriesThatReplace" => stream(catalog.entries_that_replace(csv)),
+        "GetChannelEntriesThatProvide" => stream(catalog.entries_that_provide(&api)),
+        "GetLatestChannelEntriesThatProvide" => stream(catalog.latest_entries_that_provide(&api)),
+        "GetDefaultBundleThatProvides" => one(catalog.default_bundle_that_provides(&api)),
         "ExperimentalListPackageCustomSchemas" => {
             let headers = call.get("headers").unwrap_or(&Value::Null);
             let is_acknowledged = text(headers, "x-acknowledge-experimental") == "true";
-            match custom_schemas(catalog, asked("schema"), asked("packageName"), is_acknowledged) {
-                Ok(found) => json!({"code": "OK", "items_unordered": found}),
-                Err(error) => json!({"code": "InvalidArgument", "message": error.to_string()}),
-            }
+            stream(catalog.custom_schemas(asked("schema"), asked("packageName"), is_acknowledged))
         }
         other => json!({"code": "Unimplemented", "message": other}),
     }
 }
 
-fn one(found: Result<impl Serialize, RegistryError>) -> Value {
+fn one(found: Result<impl Serialize, CallError>) -> Value {
     match found {
         Ok(found) => json!({"code": "OK", "response": found}),
-        Err(error) => json!({"code": "Unknown", "message": error.to_string()}),
+        Err(error) => failure(&error),
     }
 }
 
-fn stream(found: Result<Vec<impl Serialize>, RegistryError>) -> Value {
+fn stream(found: Result<Vec<impl Serialize>, CallError>) -> Value {
     match found {
         Ok(found) => json!({"code": "OK", "items_unordered": found}),
-        Err(error) => json!({"code": "Unknown", "message": error.to_string()}),
+        Err(error) => failure(&error),
     }
+}
+
+fn failure(error: &CallError) -> Value {
+    let code = match error {
+        CallError::Unknown(_) => "Unknown",
+        CallError::Argument(_) => "InvalidArgument",
+        CallError::Read(_) => "Internal",
+    };
+    json!({"code": code, "message": error.to_string()})
 }

@@ -84,8 +84,7 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
     }
     let deployment = api.deployment_name.as_str();
     let service = service_name(deployment);
-    let watched = cluster.watched();
-    require(&watched, "Service", place, &service)?;
+    require_watched(cluster, "Service", place, &service)?;
     if text(registered, "/spec/service/name") != service
         || text(registered, "/spec/service/namespace") != place
     {
@@ -93,7 +92,7 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
     }
     let kept = require(cluster, names::SECRET_KIND, place, &secret_name(deployment))?;
     let hash = annotation(kept, "/metadata/annotations");
-    let live = require(&watched, names::DEPLOYMENT_KIND, place, deployment)?;
+    let live = require_watched(cluster, names::DEPLOYMENT_KIND, place, deployment)?;
     if annotation(live, "/spec/template/metadata/annotations") != hash {
         return Err(format!(
             "deployment {deployment} CA cert hash does not match expected"
@@ -103,17 +102,18 @@ fn checked(pass: &Pass<'_>, api: &ApiDescription) -> Result<(), String> {
         "" => "default",
         account => account,
     };
-    require(&watched, "ServiceAccount", place, account)?;
-    require(&watched, "Role", place, &secret_name(deployment))?;
-    require(&watched, "RoleBinding", place, &secret_name(deployment))?;
-    require(
-        &watched,
+    // It may be anybody's, as `default` is.
+    require(cluster, "ServiceAccount", place, account)?;
+    require_watched(cluster, "Role", place, &secret_name(deployment))?;
+    require_watched(cluster, "RoleBinding", place, &secret_name(deployment))?;
+    require_watched(
+        cluster,
         "ClusterRoleBinding",
         "",
         &format!("{service}-system:auth-delegator"),
     )?;
-    require(
-        &watched,
+    require_watched(
+        cluster,
         "RoleBinding",
         "kube-system",
         &format!("{service}-auth-reader"),
@@ -132,12 +132,27 @@ fn annotation<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 /// The object, or the words of the API server where it is absent.
 fn require<'a>(cluster: &'a Cluster, kind: &str, namespace: &str, name: &str) -> Result<&'a Value, String> {
+    let found = cluster.get(kind, namespace, name);
+    found.ok_or_else(|| missing(kind, name))
+}
+
+/// The same for one that OLM manages.
+fn require_watched<'a>(
+    cluster: &'a Cluster,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a Value, String> {
+    let found = cluster.get_watched(kind, namespace, name);
+    found.ok_or_else(|| missing(kind, name))
+}
+
+fn missing(kind: &str, name: &str) -> String {
     let group = match kind {
         names::API_SERVICE_KIND => ".apiregistration.k8s.io",
         names::DEPLOYMENT_KIND => ".apps",
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => ".rbac.authorization.k8s.io",
         _ => "",
     };
-    let found = cluster.get(kind, namespace, name);
-    found.ok_or_else(|| format!("{}{group} \"{name}\" not found", kind.to_lowercase()))
+    format!("{}{group} \"{name}\" not found", kind.to_lowercase())
 }

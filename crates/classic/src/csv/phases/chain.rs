@@ -29,6 +29,20 @@ pub(super) fn last<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
     here
 }
 
+/// The first of a chain that is not itself being replaced: those before it were installed, and none of them will come back.
+pub(super) fn running<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
+    let (mut here, mut seen) = (first, BTreeSet::from([pass.name()]));
+    while matches!(text(here, "/status/phase"), "Replacing" | "Deleting")
+        && seen.insert(text(here, "/metadata/name"))
+    {
+        match next(pass, text(here, "/metadata/name")) {
+            Some(found) if !seen.contains(text(found, "/metadata/name")) => here = found,
+            _ => break,
+        }
+    }
+    here
+}
+
 /// Whether a ClusterServiceVersion outside the chain of this one owns one of its CustomResourceDefinitions. The chain are
 /// those that it replaces and those that replace it, directly or through others.
 pub(super) fn has_other_owner(pass: &Pass<'_>) -> bool {

@@ -19,10 +19,10 @@ pub(super) enum Trouble {
 
 /// The first thing that is wrong; nothing where all are good.
 pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<Trouble> {
-    let watched = pass.facts.cluster.watched();
+    let cluster = pass.facts.cluster;
     wanted.iter().find_map(|wanted| {
         let name = text(wanted, "/metadata/name");
-        let found = watched.get(names::DEPLOYMENT_KIND, pass.namespace(), name);
+        let found = cluster.get_watched(names::DEPLOYMENT_KIND, pass.namespace(), name);
         match found.filter(|found| install::is_of(found, &pass.csv)) {
             None => Some(Trouble::Waiting(format!("missing deployment with name={name}"))),
             Some(found) => unready(found, name)

@@ -280,7 +280,7 @@ fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
     let next = if fails_forward(group) {
         chain::last(pass, next)
     } else {
-        next
+        chain::running(pass, next)
     };
     if text(next, "/status/phase") == "Succeeded" {
         let message = "has been replaced by a newer ClusterServiceVersion that has successfully installed.";

@@ -28,6 +28,12 @@ pub(super) fn mark_several(pass: &mut Pass<'_>, namespace: &str) {
         } else {
             remove(&mut group, SEVERAL);
         }
+        // A status must have it.
+        if let Some(status) = object_at(&mut group, &["status"]) {
+            status
+                .entry("lastUpdated")
+                .or_insert_with(|| pass.now.as_str().into());
+        }
         if text(&group, "/metadata/name") == text(&pass.group, "/metadata/name") {
             pass.group = group.clone();
         }

@@ -1,4 +1,4 @@
-//! What of a cluster decides on a choice, and what there would be of extensions, each kept once.
+//! The facts of a cluster that affect a choice, and the possible states of extensions, each stored once.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use crate::cluster::compatibility::{Dependents, Neighbour};
 use crate::cluster::inventory::{Inventory, Questions};
 use crate::package::{Candidate, Package};
 
-/// What there is of an extension; equal ones have the same number.
+/// The state of an extension. Equal states have the same number.
 #[derive(Clone)]
 pub(super) struct Known {
     number: usize,
     pub(super) neighbour: Rc<Neighbour>,
 }
 
-/// Keeps equal extensions once.
+/// Stores equal states once.
 #[derive(Default)]
 pub(super) struct Interner(HashMap<String, Known>);
 
 impl Interner {
-    /// What is installed according to a record.
+    /// The installed bundle in a record.
     pub(super) fn recorded(&mut self, record: &ExtensionRecord) -> Option<Known> {
         let installed = record.installed.as_ref()?;
         let properties = serde_json::to_string(&installed.properties).unwrap_or_default();
@@ -32,7 +32,7 @@ impl Interner {
         self.known(key, || record.neighbour())
     }
 
-    /// What there would be with a chosen bundle.
+    /// The state with a chosen bundle.
     pub(super) fn chosen(&mut self, record: &ExtensionRecord, bundle: &Candidate, place: Place) -> Known {
         let (name, package) = (&record.name, &record.catalog.package_name);
         let key = format!("{name}\0{package}\0\0{} {}", place.catalog, place.bundle);
@@ -59,21 +59,21 @@ impl Interner {
     }
 }
 
-/// What of a cluster decides on a choice among the bundles of some packages.
+/// The facts of a cluster that affect a choice among the bundles of some packages.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Facts {
     kubernetes: Option<String>,
     architectures: Vec<String>,
-    /// The APIs that are asked about and served, sorted.
+    /// The APIs that are mentioned and served, sorted.
     served: Vec<Gvk>,
-    /// The numbers of the other extensions that matter.
+    /// The numbers of the other relevant extensions.
     neighbours: Vec<usize>,
-    /// The number of the installed bundle of this extension, if it matters.
+    /// The number of the installed bundle of this extension, if it is relevant.
     own: Option<usize>,
     may_break: bool,
 }
 
-/// What bundles of one package say of others.
+/// The packages and APIs that the bundles of a package mention.
 #[derive(Default)]
 pub(super) struct Mentions {
     packages: HashSet<String>,
@@ -99,7 +99,7 @@ impl Mentions {
     }
 }
 
-/// What the bundles of a package ask of a cluster, require and provide.
+/// The requirements of the bundles of a package, and what they provide.
 #[derive(Default)]
 pub(super) struct About {
     pub(super) questions: Questions,
@@ -125,8 +125,8 @@ impl About {
 }
 
 impl Facts {
-    /// Those that decide on the choice of an extension among bundles of which this is known. Extensions that neither
-    /// depend on it nor are required by it, or by one that depends on it, do not matter.
+    /// The facts that affect the choice for an extension among bundles with these mentions. Extensions are irrelevant
+    /// unless they depend on it, or it or one of its dependents requires them.
     pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &About) -> Self {
         let own = member.there.as_ref();
         let depends = |requirement: &Requirement| {
@@ -160,7 +160,7 @@ impl Facts {
         Self::with(state, member, &about.questions, &chosen, matters)
     }
 
-    /// Everything that there is besides an extension.
+    /// All facts without those of an extension.
     pub(super) fn whole(state: &State<'_>, member: &Member<'_>, questions: &Questions) -> Self {
         let all: Vec<&Known> = others(state, member).collect();
         Self::with(state, member, questions, &all, true)
@@ -193,7 +193,7 @@ impl Facts {
         }
     }
 
-    /// The same as resolution takes it.
+    /// The facts in the form of resolution.
     pub(super) fn inventory(&self, state: &State<'_>, member: &Member<'_>) -> Inventory {
         let there = others(state, member).filter(|known| self.neighbours.contains(&known.number));
         let own = member.there.as_ref().filter(|own| self.own == Some(own.number));
@@ -215,7 +215,7 @@ impl Facts {
     }
 }
 
-/// What there is of the other extensions.
+/// The states of the other extensions.
 fn others<'s>(state: &'s State<'_>, member: &Member<'_>) -> impl Iterator<Item = &'s Known> {
     let name = member.record.name.clone();
     let others = state.members.iter();

@@ -1,4 +1,4 @@
-//! A cluster as one document: what the choice of bundles on it depends on, and nothing else.
+//! A cluster as one document: exactly the facts that affect the choice of bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::cluster::compatibility::{Dependents, Neighbour};
 use crate::cluster::inventory::{DependentsError, declared, dependents};
 
-/// What a cluster has.
+/// The record of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterRecord {
@@ -22,13 +22,13 @@ pub struct ClusterRecord {
     pub api_version: String,
     /// [`CLUSTER_INVENTORY`].
     pub kind: String,
-    /// What the cluster is called.
+    /// The name of the cluster.
     pub cluster: String,
-    /// The version of Kubernetes, as the API server says it.
+    /// The version of Kubernetes, as the API server reports it.
     pub kubernetes: String,
-    /// The architectures of the nodes; none when they are not known.
+    /// The architectures of the nodes; empty if unknown.
     pub architectures: Vec<String>,
-    /// The catalogs of extensions that select none: the flag `--default-catalogs` of operator-controller.
+    /// The catalogs for extensions without a selector: the flag `--default-catalogs` of operator-controller.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_catalogs: Vec<String>,
     /// The ClusterCatalogs, by name.
@@ -45,9 +45,9 @@ pub struct ClusterRecord {
 pub struct CatalogRecord {
     /// Its name.
     pub name: String,
-    /// The image as the spec names it.
+    /// The image in the spec.
     pub image: String,
-    /// The image by digest, as it is served; none while nothing is served.
+    /// The served image by digest; none while nothing is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<String>,
     /// `spec.priority`; higher wins.
@@ -55,7 +55,7 @@ pub struct CatalogRecord {
     /// Whether `spec.availabilityMode` switches it off.
     #[serde(skip_serializing_if = "is_false")]
     pub unavailable: bool,
-    /// Its labels, the one with its name among them.
+    /// Its labels, including the one with its name.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -67,15 +67,15 @@ pub struct ExtensionRecord {
     pub name: String,
     /// The namespace of the bundle.
     pub namespace: String,
-    /// What it asks catalogs for: package, version, channels, selector and policy.
+    /// The catalog filter: package, version, channels, selector and policy.
     pub catalog: CatalogFilter,
-    /// Whether an annotation stops all changes.
+    /// Whether an annotation pauses it.
     #[serde(skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// Whether an annotation lets it break those that depend on it.
+    /// Whether an annotation allows it to break its dependents.
     #[serde(skip_serializing_if = "is_false")]
     pub may_break_dependents: bool,
-    /// What is installed.
+    /// The installed bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledRecord>,
 }
@@ -89,10 +89,10 @@ pub struct InstalledRecord {
     pub bundle: BundleMetadata,
     /// The image.
     pub image: String,
-    /// The catalog that it came from; none where an earlier version did not record it.
+    /// The catalog of the bundle; none if an earlier version of OLM did not record it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
-    /// What it provides and requires.
+    /// The properties with which it provides and requires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<PropertyRecord>,
 }
@@ -113,10 +113,10 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Why a document is no record of a cluster.
+/// Why a document is not the record of a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It is about something else.
+    /// It has another `apiVersion` or `kind`.
     #[error(
         "apiVersion {api_version:?} and kind {kind:?} are not those of a {CLUSTER_INVENTORY} of {INVENTORY_API_VERSION}"
     )]
@@ -126,7 +126,7 @@ pub enum RecordError {
         /// Its `kind`.
         kind: String,
     },
-    /// It does not say which cluster it is about.
+    /// It does not name the cluster.
     #[error("the field cluster is empty")]
     NoName,
     /// Its fields have other types.
@@ -166,7 +166,7 @@ impl ClusterRecord {
 }
 
 impl CatalogRecord {
-    /// What a ClusterCatalog says.
+    /// The record of a ClusterCatalog.
     pub fn of(catalog: &ClusterCatalog) -> Self {
         let name = catalog.name().to_owned();
         let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
@@ -186,10 +186,10 @@ impl CatalogRecord {
 }
 
 impl ExtensionRecord {
-    /// What a ClusterExtension and its newest revision say; nothing where it asks for no package.
+    /// The record of a ClusterExtension and its newest revision; `None` if it names no package.
     ///
     /// # Errors
-    /// An annotation has a value that means nothing.
+    /// An annotation has an invalid value.
     pub fn of(
         extension: &ClusterExtension,
         newest: Option<&ClusterObjectSet>,
@@ -221,7 +221,7 @@ impl ExtensionRecord {
         }))
     }
 
-    /// The extension as others see it; none when nothing is installed.
+    /// The extension as others see it; `None` if nothing is installed.
     pub(super) fn neighbour(&self) -> Option<Neighbour> {
         let installed = self.installed.as_ref()?;
         let properties = installed.properties.iter();

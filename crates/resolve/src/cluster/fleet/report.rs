@@ -1,4 +1,4 @@
-//! What is said of each extension in the end.
+//! The plan for each extension in the end.
 
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::updates::held_back;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Member, Outcome, Place, Planner, State};
 use crate::package::ReleaseField;
 
-/// What would become of the extensions of a cluster.
+/// The plan for the extensions of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClusterPlan {
     /// The cluster.
@@ -16,7 +16,7 @@ pub struct ClusterPlan {
     pub extensions: Vec<ExtensionPlan>,
 }
 
-/// What would become of an extension.
+/// The plan for an extension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtensionPlan {
@@ -24,29 +24,29 @@ pub struct ExtensionPlan {
     pub extension: String,
     /// Its package.
     pub package: String,
-    /// What would happen to it.
+    /// The change.
     pub change: Change,
     /// The installed version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
-    /// The bundles that it would get, one after the other.
+    /// The bundles that it would get, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub updates: Vec<Step>,
-    /// The newest bundle of its catalogs, where it does not get it.
+    /// The newest bundle of its catalogs, if it would not get it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<Step>,
-    /// What holds the newest bundle back, one of [`held_back`]'s constants.
+    /// The class of the reason that holds the newest bundle back, one of [`held_back`]'s constants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<&'static str>,
-    /// Why it gets no bundle, or not the newest.
+    /// Why it gets no bundle, or not the newest one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Catalogs that it may choose from, too, and whose content is not known.
+    /// Catalogs that it admits and whose content is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_catalogs: Vec<String>,
 }
 
-/// What would happen to an extension.
+/// The change of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Change {
     /// It would be installed.
@@ -57,7 +57,7 @@ pub enum Change {
     Stay,
     /// No bundle would fit any more; the installed one stays.
     NoBundle,
-    /// It takes its bundle from other catalogs.
+    /// It admits only other catalogs.
     OtherCatalog,
 }
 
@@ -73,13 +73,13 @@ pub struct Step {
     /// The edge that leads to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge: Option<&'static str>,
-    /// The extensions that change in the same step, since neither goes alone.
+    /// The extensions that change in the same step, because none can change alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together_with: Vec<String>,
 }
 
 impl Planner<'_> {
-    /// What is said of an extension once nothing changes any more.
+    /// The plan for an extension after the last round.
     pub(super) fn report(&mut self, state: &State<'_>, index: usize) -> Option<ExtensionPlan> {
         let member = state.members.get(index)?;
         let installed = member.record.installed.as_ref();

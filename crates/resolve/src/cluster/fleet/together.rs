@@ -7,11 +7,11 @@ use crate::cluster::inventory::{Inventory, Questions};
 use crate::cluster::joint_update::{Participant, SearchBudget, joint_update, options};
 use crate::cluster::related::Relations;
 
-/// How many other extensions may move along.
+/// The most other extensions that may be updated along.
 const MOST_MOVERS: usize = 50;
 
 impl Planner<'_> {
-    /// The bundle that an extension gets when others get theirs in the same step, and those of the others.
+    /// The bundle of an extension that is updated in one step with others, and those of the others.
     pub(super) fn together(&self, state: &State<'_>, index: usize) -> Option<(Place, Vec<(usize, Place)>)> {
         let own = state.members.get(index)?;
         let others = self.others(state, index);
@@ -37,7 +37,7 @@ impl Planner<'_> {
         let (_, participant) = participants.remove(0);
         let others: Vec<Participant<'_>> = participants.into_iter().map(|(_, one)| one).collect();
         let found = joint_update(&participant, &others, &facts, &mut SearchBudget::default());
-        // Where the search takes too long, the controller waits as well.
+        // If the search takes too long, the controller waits as well.
         let (found, along) = found.ok().flatten()?;
         if along.is_empty() {
             return None;
@@ -56,7 +56,7 @@ impl Planner<'_> {
         Some((place, along.collect::<Option<_>>()?))
     }
 
-    /// The extensions that may move along, by name: of many those that requirements tie to it, or to each other.
+    /// The extensions that may be updated along, by name. If there are many, only those that requirements connect.
     fn others(&self, state: &State<'_>, index: usize) -> Vec<usize> {
         let Some(own) = state.members.get(index) else {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Planner<'_> {
             state.members.get(*other).is_some_and(|other| {
                 other.may_move()
                     && other.record.catalog.package_name != *package
-                    // Installed extensions are not moved for a first installation.
+                    // A first installation does not change installed extensions.
                     && (own.installed.is_some() || other.installed.is_none())
             })
         };
@@ -103,7 +103,7 @@ impl Planner<'_> {
         found
     }
 
-    /// What of the cluster decides on all of these.
+    /// The facts of the cluster that affect all of these.
     fn joint_facts(&self, state: &State<'_>, index: usize, others: &[usize]) -> Inventory {
         let mut questions = Questions::default();
         for member in std::iter::once(&index)

@@ -1,4 +1,4 @@
-//! What depends on a bundle keeps it.
+//! Dependents protect a bundle.
 
 use super::*;
 

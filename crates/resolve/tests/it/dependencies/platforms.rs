@@ -17,7 +17,7 @@ fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
     at("1.29.9").gives(&red, "red", None, "red.v1.0.0");
     at("1.30.0-gke.100").gives(&red, "red", None, "red.v2.0.0");
     at("1.36.1+k3s1").gives(&red, "red", None, "red.v3.0.0");
-    // What is not known is no obstacle.
+    // Unknown facts are not obstacles.
     Cluster::default().gives(&red, "red", None, "red.v3.0.0");
     // Catalogs of the older form carry the manifests themselves.
     let manifest = "kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.36.0}\n";
@@ -91,7 +91,7 @@ fn missing_apis_and_processors_make_a_bundle_second_choice() {
         assert!(found.unwrap().blocked.is_empty());
     });
 
-    // What is forbidden is never chosen, and is listed.
+    // A forbidden bundle is never chosen, and is listed.
     let new = metadata(json!({"minKubeVersion": "1.36.0"}));
     let mixed = book("red")
         .bundle("1.0.0", &[native("Native")])
@@ -107,7 +107,7 @@ fn missing_apis_and_processors_make_a_bundle_second_choice() {
         assert_eq!(found.blocked.len(), 1);
         assert_eq!(found.blocked[0].bundle.name, "red.v2.0.0");
     });
-    // What is no version forbids nothing.
+    // An invalid version forbids nothing.
     let unreadable = book("red").bundle("1.0.0", &[metadata(json!({"minKubeVersion": "latest"}))]);
     old.gives(&unreadable.package(), "red", None, "red.v1.0.0");
 }

@@ -133,7 +133,7 @@ fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
     let (needy, older, newest) = (needy(), plain("1.0.0"), plain("3.0.0"));
     check((&needy, 0), (&older, 0), "red.v1.0.0", held);
     check((&needy, 1), (&older, 0), "red.v1.0.0", held);
-    // It would come first, whatever its version.
+    // It would have precedence, whatever its version.
     check((&needy, 1), (&newest, 0), "red.v3.0.0", held);
     // It would not be chosen anyway.
     check((&needy, 0), (&newest, 0), "red.v3.0.0", None);

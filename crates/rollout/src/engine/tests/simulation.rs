@@ -1,4 +1,4 @@
-//! As much of an API server and of an executor as faults need, in memory.
+//! A simulated API server and executor in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::outline::{Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling
 use crate::ownership::{Guard, Ownership, fields_of as fields_applied_by};
 use crate::probe;
 
-/// As much of an API server as faults need.
+/// A simulated API server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Value>,
@@ -91,7 +91,7 @@ impl Cluster {
         live["metadata"]["resourceVersion"] = version.into();
     }
 
-    /// The state without what differs from run to run.
+    /// The state without values that differ from run to run.
     pub(super) fn normalised(&self) -> Vec<Value> {
         let strip = |live: &Value| {
             let mut live = live.clone();
@@ -123,7 +123,7 @@ pub(super) fn fields_of(value: &Value) -> Value {
     fields.collect::<Map<_, _>>().into()
 }
 
-/// Takes away what was ours and no longer is.
+/// Removes fields that we owned and no longer apply.
 pub(super) fn remove(live: &mut Value, old: &Value, new: &Value) {
     for (field, below) in old.as_object().unwrap() {
         let key = field.strip_prefix("f:").unwrap_or(field);

@@ -89,7 +89,7 @@ impl Case {
     }
 }
 
-/// What the API server makes of a merge patch.
+/// The result of a merge patch on the API server.
 fn applied(set: &ClusterObjectSet, patch: &Value) -> ClusterObjectSet {
     fn merge(target: &mut Value, patch: &Value) {
         let Value::Object(patch) = patch else {

@@ -8,10 +8,12 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::Key;
-use super::catalog::StoredCatalog;
-use super::listener::Listener;
-use super::pull::Puller;
+use super::config_map::WatchedMap;
+use super::remote::Remote;
+use crate::registry::Key;
+use crate::registry::catalog::StoredCatalog;
+use crate::registry::pull::Puller;
+use crate::registry::server::Listener;
 
 /// The file with what outlives the process.
 const FILE: &str = "sources.json";
@@ -40,6 +42,10 @@ pub(super) struct Memory {
     pub(super) listener: Option<Listener>,
     /// What it serves.
     pub(super) given: Option<Given>,
+    /// The registry elsewhere.
+    pub(super) remote: Option<Arc<Remote>>,
+    /// The ConfigMap with its content.
+    pub(super) map: Option<WatchedMap>,
     /// Why it does not serve what it asks for.
     pub(super) fault: Option<String>,
     /// Content that cannot be used, by its name in the store, and why.
@@ -48,6 +54,32 @@ pub(super) struct Memory {
     pub(super) asked: Option<Timestamp>,
     /// The state of the connection that was published last.
     pub(super) connection: String,
+}
+
+impl Memory {
+    /// Closes the port and lets go of the content that was served.
+    pub(super) fn serve_nothing(&mut self) {
+        self.listener = None;
+        self.given = None;
+        self.map = None;
+        self.fault = None;
+    }
+
+    /// The content, where there is some.
+    pub(super) fn content(&self) -> Option<Content> {
+        let stored = self.given.as_ref().map(|given| Arc::clone(&given.content));
+        let remote = self.remote.as_ref().map(Arc::clone);
+        remote.map(Content::Remote).or(stored.map(Content::Stored))
+    }
+}
+
+/// Where the content of a source is read.
+#[derive(Clone)]
+pub(in crate::registry) enum Content {
+    /// On the disk.
+    Stored(Arc<StoredCatalog>),
+    /// From a registry elsewhere.
+    Remote(Arc<Remote>),
 }
 
 /// What of a source outlives the process: the content that its credentials were accepted for.
@@ -61,7 +93,7 @@ pub(super) struct Kept {
 
 /// What is known of all sources.
 #[derive(Default)]
-pub(super) struct Memories {
+pub(in crate::registry) struct Memories {
     known: Mutex<BTreeMap<Key, Memory>>,
     kept: Mutex<BTreeMap<String, Kept>>,
     file: Option<PathBuf>,
@@ -97,11 +129,9 @@ impl Memories {
         forgotten.is_some()
     }
 
-    /// Everything that is served.
-    pub(super) fn contents(&self) -> Vec<Arc<StoredCatalog>> {
-        let known = self.known.lock();
-        let given = known.values().filter_map(|memory| memory.given.as_ref());
-        given.map(|given| Arc::clone(&given.content)).collect()
+    /// The content of all sources.
+    pub(in crate::registry) fn contents(&self) -> Vec<Content> {
+        self.known.lock().values().filter_map(Memory::content).collect()
     }
 
     /// What was kept of a source.

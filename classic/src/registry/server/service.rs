@@ -22,8 +22,8 @@ use tonic::server::{Grpc, NamedService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use super::catalog::{CallError, StoredCatalog};
-use super::messages::{
+use crate::registry::catalog::{CallError, StoredCatalog};
+use crate::registry::messages::{
     Bundle, BundleRequest, ChannelEntry, Empty, GroupVersionKind, HealthRequest, HealthResponse, Package,
     PackageName, ReplacementRequest, SchemasRequest,
 };

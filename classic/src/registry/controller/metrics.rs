@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::Key;
+use crate::registry::Key;
 
 /// The source that a metric is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -26,14 +26,14 @@ impl From<&Key> for Labels {
 
 /// The metrics of CatalogSources.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SourceMetrics {
+pub(in crate::registry) struct SourceMetrics {
     count: Gauge,
     ready: Family<Labels, Gauge>,
     snapshots: Family<Labels, Counter>,
 }
 
 impl SourceMetrics {
-    pub(super) fn register(metrics: &Metrics) -> Self {
+    pub(in crate::registry) fn register(metrics: &Metrics) -> Self {
         let own = Self::default();
         metrics.register(|registry| {
             registry.register("catalog_source_count", "CatalogSources", own.count.clone());
@@ -51,19 +51,19 @@ impl SourceMetrics {
         own
     }
 
-    pub(super) fn count(&self, sources: usize) {
+    pub(in crate::registry) fn count(&self, sources: usize) {
         self.count.set(i64::try_from(sources).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn ready(&self, key: &Key, is_ready: bool) {
+    pub(in crate::registry) fn ready(&self, key: &Key, is_ready: bool) {
         self.ready.get_or_create(&key.into()).set(is_ready.into());
     }
 
-    pub(super) fn snapshot(&self, key: &Key) {
+    pub(in crate::registry) fn snapshot(&self, key: &Key) {
         self.snapshots.get_or_create(&key.into()).inc();
     }
 
-    pub(super) fn forget(&self, key: &Key) {
+    pub(in crate::registry) fn forget(&self, key: &Key) {
         self.ready.remove(&key.into());
         self.snapshots.remove(&key.into());
     }

@@ -6,67 +6,81 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use olm_classic::catalog_source::with_image;
 use olm_classic::names;
+use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::Key;
-use super::catalog::StoredCatalog;
-use super::memory::Memories;
+use super::memory::{Content, Memories};
 use super::metrics::SourceMetrics;
-use super::pull::Contents;
-use crate::args::RegistryArgs;
+use crate::args::CatalogArgs;
+use crate::objects::write::Writer;
+use crate::registry::Key;
+use crate::registry::pull::Contents;
 use crate::run::Base;
 
 /// What passes over CatalogSources share.
-pub(super) struct Context {
-    pub(super) base: Arc<Base>,
-    pub(super) memories: Memories,
-    pub(super) metrics: SourceMetrics,
+pub(in crate::registry) struct Context {
+    pub(in crate::registry) base: Arc<Base>,
+    pub(in crate::registry) memories: Memories,
+    pub(in crate::registry) metrics: SourceMetrics,
     /// The address of this process, where clients can reach it.
-    pub(super) address: Option<IpAddr>,
+    pub(in crate::registry) address: Option<IpAddr>,
+    pub(in crate::registry) args: CatalogArgs,
     contents: OnceLock<Arc<Contents>>,
     subscribers: Mutex<Vec<UnboundedSender<Key>>>,
+    /// Sources that a pass is due for.
+    pub(in crate::registry) queue: Queue<Key>,
 }
 
 impl Context {
-    pub(super) fn new(base: Arc<Base>, args: &RegistryArgs) -> Self {
+    pub(in crate::registry) fn new(base: Arc<Base>, args: &CatalogArgs) -> Self {
+        let registry = &args.registry;
+        let queue = Queue::default();
+        queue.report_to(&base.metrics, "catalogsource");
         Self {
-            memories: Memories::open(&args.cache_dir),
+            queue,
+            memories: Memories::open(&registry.cache_dir),
             metrics: SourceMetrics::register(&base.metrics),
-            address: advertised(&args.advertise_address, &base),
+            address: advertised(&registry.advertise_address, &base),
             base,
+            args: args.clone(),
             contents: OnceLock::new(),
             subscribers: Mutex::default(),
         }
     }
 
+    /// Writes objects.
+    pub(in crate::registry) fn writer(&self) -> &Writer {
+        &self.base.writer
+    }
+
     /// Sources whose content or connection changes from now on.
-    pub(super) fn subscribe(&self) -> UnboundedReceiver<Key> {
+    pub(in crate::registry) fn subscribe(&self) -> UnboundedReceiver<Key> {
         let (sender, receiver) = unbounded_channel();
         self.subscribers.lock().push(sender);
         receiver
     }
 
     /// Tells that the content or connection of a source changed.
-    pub(super) fn publish(&self, key: &Key) {
+    pub(in crate::registry) fn publish(&self, key: &Key) {
         self.subscribers
             .lock()
             .retain(|subscriber| subscriber.send(key.clone()).is_ok());
     }
 
     /// The contents of all sources, once the cache directory is open.
-    pub(super) fn contents(&self) -> Option<&Arc<Contents>> {
+    pub(in crate::registry) fn contents(&self) -> Option<&Arc<Contents>> {
         self.contents.get()
     }
 
     /// Notes the open cache directory. A second call changes nothing.
-    pub(super) fn open(&self, contents: Arc<Contents>) {
+    pub(in crate::registry) fn open(&self, contents: Arc<Contents>) {
         let _ = self.contents.set(contents);
     }
 
     /// Forgets a source that is gone.
-    pub(super) fn forget(&self, key: &Key) {
+    pub(in crate::registry) fn forget(&self, key: &Key) {
         self.metrics.forget(key);
         if self.memories.forget(key) {
             self.publish(key);
@@ -74,7 +88,7 @@ impl Context {
     }
 
     /// The source with the image that its template gives.
-    pub(super) async fn with_template(&self, found: &Value) -> Value {
+    pub(in crate::registry) async fn with_template(&self, found: &Value) -> Value {
         let annotations = found.pointer("/metadata/annotations");
         let has_template =
             annotations.is_some_and(|found| found.get(names::IMAGE_TEMPLATE_ANNOTATION).is_some());
@@ -88,11 +102,10 @@ impl Context {
     }
 
     /// The content of a source, or why there is none.
-    pub(super) fn content(&self, key: &Key) -> Result<Arc<StoredCatalog>, String> {
-        let known = self.memories.read(key, |memory| {
-            let content = memory.given.as_ref().map(|given| Arc::clone(&given.content));
-            content.ok_or_else(|| memory.fault.clone())
-        });
+    pub(in crate::registry) fn content(&self, key: &Key) -> Result<Content, String> {
+        let known = self
+            .memories
+            .read(key, |memory| memory.content().ok_or_else(|| memory.fault.clone()));
         let (namespace, name) = key;
         let none = format!("no registry client established for catalogsource {namespace}/{name}");
         match known {

@@ -1,0 +1,96 @@
+//! Operators, and the labels by which their objects are found.
+
+use olm_classic::cluster::text;
+use olm_classic::csv::ClusterServiceVersion;
+use olm_classic::names;
+use olm_classic::operator::{self, Decision, Unlabelled};
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::{Map, Value, json};
+
+use super::context::Context;
+use super::group::after;
+use super::work::Name;
+use crate::objects::write::Actor;
+
+/// Writes or deletes an Operator.
+pub async fn reconcile(context: &Context, name: &str) -> Outcome {
+    let cluster = context.snapshot();
+    let result = match operator::decide(name, &cluster) {
+        Decision::Keep => return Outcome::Done,
+        Decision::Write(wanted) => context.writer().write(&Actor::Own, &wanted).await.map(drop),
+        Decision::Delete => match cluster.get(operator::KIND, "", name) {
+            Some(found) => context.writer().delete(&Actor::Own, found).await,
+            None => Ok(()),
+        },
+    };
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(failure) => after(operator::KIND, name, &failure),
+    }
+}
+
+/// Labels a Subscription, its ClusterServiceVersion and its InstallPlan.
+pub async fn label_subscription(context: &Context, name: &Name) -> Outcome {
+    let cluster = context.snapshot();
+    let Some(subscription) = cluster.get(names::SUBSCRIPTION_KIND, &name.namespace, &name.name) else {
+        return Outcome::Done;
+    };
+    for unlabelled in operator::of_subscription(subscription, &cluster) {
+        if let Err(failure) = label(context, &Actor::Own, &unlabelled).await {
+            return after(names::SUBSCRIPTION_KIND, &name.to_string(), &failure);
+        }
+    }
+    Outcome::Done
+}
+
+/// Labels what a ClusterServiceVersion owns, and the CustomResourceDefinitions that it brings.
+pub async fn label_owned(context: &Context, name: &Name) -> Outcome {
+    let cluster = context.snapshot();
+    let Some(object) = cluster.get(names::CSV_KIND, &name.namespace, &name.name) else {
+        return Outcome::Done;
+    };
+    let Ok(csv) = ClusterServiceVersion::read(object) else {
+        return Outcome::Done;
+    };
+    if csv.is_copy() {
+        return Outcome::Done;
+    }
+    for unlabelled in operator::of_csv(object, &csv, &cluster) {
+        let is_ours = text(unlabelled.object, "/kind") == names::OPERATOR_CONDITION_KIND;
+        let actor = if is_ours {
+            Actor::Own
+        } else {
+            match context.account(&cluster, &name.namespace) {
+                Ok(actor) => actor,
+                // Nothing is installed without an account.
+                Err(_) => continue,
+            }
+        };
+        match label(context, &actor, &unlabelled).await {
+            Ok(()) => {}
+            // Labels serve people: an operator runs without them.
+            Err(failure) if failure.kind == FailureKind::Forbidden => {
+                tracing::debug!(%name, error = failure.message, "cannot label an object of an operator");
+            }
+            Err(failure) => return after(names::CSV_KIND, &name.to_string(), &failure),
+        }
+    }
+    Outcome::Done
+}
+
+async fn label(context: &Context, actor: &Actor, unlabelled: &Unlabelled<'_>) -> Result<(), Failure> {
+    let labels: Map<String, Value> = unlabelled
+        .keys
+        .iter()
+        .map(|key| (key.clone(), "".into()))
+        .collect();
+    let patch = json!({"metadata": {
+        "uid": text(unlabelled.object, "/metadata/uid"), "labels": labels,
+    }});
+    context
+        .writer()
+        .merge(actor, unlabelled.object, &patch)
+        .await
+        .map(drop)
+}

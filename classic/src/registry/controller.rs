@@ -1,0 +1,23 @@
+//! One pass over a CatalogSource, and what passes share.
+//!
+//! ```text
+//! pass ─► image        fetch and serve an image
+//!         config_map   follow, read and serve a ConfigMap
+//!         remote       keep a connection to a registry elsewhere
+//!         pod          a Pod that serves, on request
+//!      ─► report       Service, EndpointSlice, status
+//! ```
+
+mod config_map;
+mod context;
+mod image;
+mod memory;
+mod metrics;
+mod pass;
+mod pod;
+mod remote;
+mod report;
+
+pub(super) use context::Context;
+pub(super) use memory::Content;
+pub(super) use pass::pass;

@@ -1,0 +1,217 @@
+//! One pass over a CatalogSource: what it asks for is fetched, served and reported.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use olm_classic::catalog_source::{Source, SourceKind, config_map_content};
+use olm_classic::cluster::text;
+use olm_classic::names;
+use olm_platform::log::chain;
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::config_map::{Known, WatchedMap};
+use super::context::Context;
+use super::image::image;
+use super::memory::{Given, Memory};
+use super::pod::pod;
+use super::remote::Remote;
+use super::report::{dialled, give, report, serve, waking};
+use crate::registry::Key;
+use crate::registry::pull::Puller;
+
+/// The pause until the newer version of an object is here.
+const STALE: Duration = Duration::from_millis(200);
+/// The most faults of a ConfigMap in a message.
+const MAX_FAULTS: usize = 5;
+
+/// Works on a source.
+pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outcome {
+    let (namespace, name) = key;
+    let cluster = context.base.store.snapshot();
+    let found = cluster.get(names::CATALOG_SOURCE_KIND, namespace, name);
+    context
+        .metrics
+        .count(cluster.of_kind(names::CATALOG_SOURCE_KIND).count());
+    let Some(found) = found.filter(|found| text(found, "/metadata/deletionTimestamp").is_empty()) else {
+        context.forget(key);
+        return Outcome::Done;
+    };
+    let object = context.with_template(found).await;
+    let uid = text(&object, "/metadata/uid").to_owned();
+    context.memories.with(key, |memory| {
+        if memory.uid != uid {
+            *memory = Memory {
+                uid,
+                ..Memory::default()
+            };
+        }
+    });
+    let kind = Source {
+        object: &object,
+        cluster: &cluster,
+    }
+    .source_kind();
+    let map_name = text(&object, "/spec/configMap");
+    let (mut around, mut followed_map) = (cluster.clone(), Known::Nothing);
+    if kind == Ok(SourceKind::ConfigMap) {
+        followed_map = followed(context, key, map_name);
+        if let Known::Is(map) = &followed_map {
+            around.insert(Arc::clone(map));
+        }
+    }
+    let source = Source {
+        object: &object,
+        cluster: &around,
+    };
+    if kind == Ok(SourceKind::Image) && source.wants_pod() {
+        let passed = pod(context, key, &source, found).await;
+        return passed.unwrap_or_else(|failure| failed(key, &failure));
+    }
+    let outcome = match kind {
+        Ok(SourceKind::Image) => image(context, key, &source).await,
+        Ok(SourceKind::Address) => address(context, key, &source),
+        Ok(SourceKind::ConfigMap) => config_map(context, key, map_name, followed_map.clone()).await,
+        Err(_) => {
+            context.memories.with(key, |memory| {
+                *memory = Memory {
+                    uid: std::mem::take(&mut memory.uid),
+                    ..Memory::default()
+                };
+            });
+            Outcome::Done
+        }
+    };
+    // The work may have taken long, and has written what is under way.
+    let newer = context.base.store.snapshot();
+    let Some(newest) = newer.get(names::CATALOG_SOURCE_KIND, namespace, name) else {
+        return Outcome::Done;
+    };
+    if newest.get("spec") != found.get("spec") && newest.get("spec") != object.get("spec") {
+        // Its change leads to another pass.
+        return outcome;
+    }
+    let object = context.with_template(newest).await;
+    let mut around = newer.clone();
+    if let Known::Is(map) = &followed_map {
+        around.insert(Arc::clone(map));
+    }
+    let source = Source {
+        object: &object,
+        cluster: &around,
+    };
+    match report(context, key, &source, newest).await {
+        Ok(()) => outcome,
+        Err(failure) => failed(key, &failure),
+    }
+}
+
+fn failed((namespace, name): &Key, failure: &Failure) -> Outcome {
+    if failure.kind == FailureKind::Conflict {
+        return Outcome::After(STALE);
+    }
+    tracing::warn!(
+        namespace,
+        name,
+        error = failure.message,
+        "cannot report on a CatalogSource"
+    );
+    Outcome::Failed
+}
+
+/// Keeps the connection to a registry elsewhere.
+fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
+    let address = source.address();
+    context.memories.with(key, |memory| {
+        memory.serve_nothing();
+        if memory
+            .remote
+            .as_ref()
+            .is_some_and(|remote| remote.address == address)
+        {
+            return;
+        }
+        memory.remote = Some(Arc::new(Remote::open(address, dialled(context, key))));
+    });
+    Outcome::Done
+}
+
+/// What is known of the ConfigMap of a source, which is followed from now on.
+fn followed(context: &Arc<Context>, key: &Key, name: &str) -> Known {
+    context.memories.with(key, |memory| {
+        memory.remote = None;
+        if memory.map.as_ref().is_none_or(|map| map.name != name) {
+            let client = context.base.writer.own().clone();
+            memory.serve_nothing();
+            let map = WatchedMap::open(client, &key.0, name, waking(context, key));
+            memory.map = Some(map);
+        }
+        memory.map.as_ref().map(WatchedMap::known).unwrap_or_default()
+    })
+}
+
+/// Serves the content of a ConfigMap.
+async fn config_map(context: &Context, key: &Key, name: &str, known: Known) -> Outcome {
+    let fail = |fault: String| context.memories.with(key, |memory| memory.fault = Some(fault));
+    if let Err(error) = serve(context, key).await {
+        fail(format!("cannot open a port for the registry: {error}"));
+        return Outcome::Failed;
+    }
+    let map = match known {
+        Known::Nothing => return Outcome::Done,
+        Known::Missing => {
+            fail(format!(
+                "failed to get catalog config map {name}: configmaps \"{name}\" not found"
+            ));
+            return Outcome::Done;
+        }
+        Known::Is(map) => map,
+    };
+    let found = config_map_content(&map);
+    let stored = stored_name(&found.blobs);
+    let faults: Vec<&str> = found.faults.iter().map(String::as_str).take(MAX_FAULTS).collect();
+    let fault = (!faults.is_empty()).then(|| {
+        format!(
+            "cannot read all of catalog config map {name}: {}",
+            faults.join("; ")
+        )
+    });
+    let is_current = context.memories.with(key, |memory| {
+        memory.fault = fault;
+        memory.given.as_ref().is_some_and(|given| given.name == stored)
+    });
+    let Some(contents) = context.contents().filter(|_| !is_current) else {
+        return Outcome::Done;
+    };
+    match contents.put(&stored, found.blobs).await {
+        Ok(catalog) => {
+            let given = Given {
+                wanted: name.to_owned(),
+                puller: Puller::default(),
+                content: catalog,
+                name: stored,
+                is_confirmed: true,
+            };
+            give(context, key, given);
+            Outcome::Done
+        }
+        Err(error) => {
+            fail(format!(
+                "cannot serve catalog config map {name}: {}",
+                chain(&error)
+            ));
+            Outcome::Failed
+        }
+    }
+}
+
+/// The name of a ConfigMap's content in the store.
+fn stored_name(blobs: &[Value]) -> String {
+    let mut hash = Sha256::new();
+    for blob in blobs {
+        hash.update(blob.to_string());
+    }
+    format!("configmap-{}", hex::encode(hash.finalize()))
+}

@@ -1,0 +1,155 @@
+//! A registry that is a Pod, for sources that ask for one: the rules of the reference, and a connection to its Service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::DeleteParams;
+use olm_classic::catalog_source::{Images, Outcome as Passed, Source, pass};
+use olm_classic::cluster::{Cluster, text};
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::Value;
+
+use super::context::Context;
+use super::remote::{Remote, State};
+use super::report::{CONNECTING, FAILED, READY, dialled, replace_status};
+use crate::objects::write::Actor;
+use crate::registry::{Key, endpoint};
+
+/// The user of registry Pods in restricted namespaces.
+const USER: i64 = 1001;
+/// The pause where a Pod that looks for a newer catalog is not ready, at most: its changes wake the source, too.
+const PENDING: Duration = Duration::from_secs(30);
+
+/// One pass over a source whose registry is a Pod; `live` is the source as it is stored.
+///
+/// # Errors
+/// An object was not read, written or deleted.
+pub(super) async fn pod(
+    context: &Arc<Context>,
+    key: &Key,
+    source: &Source<'_>,
+    live: &Value,
+) -> Result<Outcome, Failure> {
+    let mut cluster = source.cluster.clone();
+    gather(context, source, &mut cluster).await?;
+    let source = Source {
+        cluster: &cluster,
+        ..*source
+    };
+    if let Some(own) = own_registry(&source) {
+        // What led to this program goes first: the Service gets a selector.
+        context.writer().delete(&Actor::Own, own).await?;
+        return Ok(Outcome::After(Duration::from_secs(1)));
+    }
+    let (connection, fault) = dial(context, key, &source);
+    let registry = &context.args.registry;
+    let images = Images {
+        config_map_server: registry.config_map_server_image.clone(),
+        opm: registry.opm_image.clone(),
+        utilities: registry.util_image.clone(),
+        run_as_user: registry.set_workload_user_id.then_some(USER),
+    };
+    let passed = pass(&source, &images, connection, Timestamp::now());
+    write(context, key, &cluster, &passed).await?;
+    let mut status = passed.status;
+    if let (Some(fault), Some(status)) = (fault, status.as_object_mut()) {
+        status
+            .entry("reason")
+            .or_insert_with(|| "RegistryServerError".into());
+        status.entry("message").or_insert_with(|| fault.into());
+    }
+    replace_status(context, key, source.object, live, status, connection).await?;
+    Ok(match source.poll_interval() {
+        _ if passed.error.is_some() => Outcome::Failed,
+        _ if passed.is_pending => Outcome::After(PENDING),
+        Some(interval) => Outcome::After(Duration::try_from(interval).unwrap_or(PENDING).max(PENDING)),
+        None => Outcome::Done,
+    })
+}
+
+/// Reads what is not followed.
+async fn gather(context: &Context, source: &Source<'_>, cluster: &mut Cluster) -> Result<(), Failure> {
+    let part = |pointer: &str| text(source.object, pointer).to_owned();
+    let (namespace, name) = (part("/metadata/namespace"), part("/metadata/name"));
+    let policies = "networking.k8s.io/v1";
+    let wanted = [
+        ("v1", "Namespace", "", namespace.clone()),
+        ("v1", "ServiceAccount", namespace.as_str(), name.clone()),
+        (
+            policies,
+            "NetworkPolicy",
+            &namespace,
+            format!("{name}-grpc-server"),
+        ),
+        (
+            policies,
+            "NetworkPolicy",
+            &namespace,
+            format!("{name}-unpack-bundles"),
+        ),
+    ];
+    for (api_version, kind, place, name) in wanted {
+        let kinds = (api_version, kind);
+        if let Some(found) = context.writer().read(&Actor::Own, kinds, place, &name).await? {
+            cluster.insert(Arc::new(found));
+        }
+    }
+    Ok(())
+}
+
+/// The Service without a selector that led to this program.
+fn own_registry<'a>(source: &'a Source<'_>) -> Option<&'a Value> {
+    let namespace = text(source.object, "/metadata/namespace");
+    let service = source.cluster.get("Service", namespace, &source.service_name())?;
+    let selector = service.pointer("/spec/selector").and_then(Value::as_object);
+    selector.is_none_or(serde_json::Map::is_empty).then_some(service)
+}
+
+/// Keeps a connection to the Pod; its state, and why there is none.
+fn dial(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> (&'static str, Option<String>) {
+    let address = endpoint::find(source.cluster, source.object).unwrap_or_default();
+    let state = context.memories.with(key, |memory| {
+        memory.serve_nothing();
+        let known = memory.remote.as_ref().filter(|remote| remote.address == address);
+        if known.is_none() {
+            let remote = Remote::open(address.clone(), dialled(context, key));
+            memory.remote = Some(Arc::new(remote));
+        }
+        memory
+            .remote
+            .as_ref()
+            .map(|remote| remote.state())
+            .unwrap_or_default()
+    });
+    match state {
+        State::Ready(_) => (READY, None),
+        State::Connecting => (CONNECTING, None),
+        State::Failed(error) => (FAILED, Some(error)),
+    }
+}
+
+/// Writes and deletes what a pass says.
+async fn write(context: &Context, key: &Key, cluster: &Cluster, passed: &Passed) -> Result<(), Failure> {
+    for object in &passed.written {
+        context.writer().write(&Actor::Own, object).await?;
+    }
+    for name in &passed.deleted {
+        if let Some(pod) = cluster.get("Pod", &key.0, name) {
+            context.writer().delete(&Actor::Own, pod).await?;
+        }
+    }
+    let pods: Api<Pod> = Api::namespaced(context.writer().own().clone(), &key.0);
+    for name in &passed.dead {
+        // Its node is gone: nobody would end it.
+        match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(Failure::new(FailureKind::Transient, error.to_string())),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}

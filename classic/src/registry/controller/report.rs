@@ -1,0 +1,162 @@
+//! What a pass says of a source: the way to its registry, and its status.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use olm_classic::catalog_source::{Listening, Served, Source, listen};
+use olm_rollout::failure::Failure;
+use serde_json::Value;
+
+use super::context::Context;
+use super::memory::{Given, Memory};
+use super::remote::State;
+use crate::objects::write::Actor;
+use crate::registry::Key;
+use crate::registry::server::Listener;
+
+/// The states of a connection, in the words of gRPC.
+pub(super) const READY: &str = "READY";
+pub(super) const CONNECTING: &str = "CONNECTING";
+pub(super) const FAILED: &str = "TRANSIENT_FAILURE";
+
+/// Opens the port of a source.
+pub(super) async fn serve(context: &Context, key: &Key) -> std::io::Result<()> {
+    if context.memories.with(key, |memory| memory.listener.is_some()) {
+        return Ok(());
+    }
+    let listener = Listener::open(&context.base.shutdown.token()).await?;
+    context
+        .memories
+        .with(key, |memory| memory.listener = Some(listener));
+    Ok(())
+}
+
+/// Serves content.
+pub(super) fn give(context: &Context, key: &Key, given: Given) {
+    let is_news = context.memories.with(key, |memory| {
+        if let Some(listener) = &memory.listener {
+            listener.slot.set(Some(Arc::clone(&given.content)));
+        }
+        let name = given.name.clone();
+        let before = memory.given.replace(given);
+        before.is_none_or(|before| before.name != name)
+    });
+    if is_news {
+        context.publish(key);
+    }
+}
+
+/// What a source has for its clients.
+struct Seen {
+    connection: &'static str,
+    fault: Option<String>,
+    polled: Option<Timestamp>,
+    port: Option<u16>,
+}
+
+impl Seen {
+    fn of(memory: &Memory) -> Self {
+        let (connection, fault) = match memory.remote.as_ref().map(|remote| remote.state()) {
+            Some(State::Ready(_)) => (READY, None),
+            Some(State::Connecting) => (CONNECTING, None),
+            Some(State::Failed(error)) => (FAILED, Some(error)),
+            None => {
+                let connection = match (&memory.given, &memory.fault) {
+                    (Some(_), _) => READY,
+                    (None, None) => CONNECTING,
+                    (None, Some(_)) => FAILED,
+                };
+                (connection, memory.fault.clone())
+            }
+        };
+        Self {
+            connection,
+            fault,
+            polled: memory.asked,
+            port: memory.listener.as_ref().map(|listener| listener.port),
+        }
+    }
+}
+
+/// Writes what leads to the registry, and the status.
+pub(super) async fn report(
+    context: &Context,
+    key: &Key,
+    source: &Source<'_>,
+    live: &Value,
+) -> Result<(), Failure> {
+    let seen = context.memories.with(key, |memory| Seen::of(memory));
+    let (connection, is_ready) = (seen.connection, seen.connection == READY);
+    let endpoint = seen
+        .port
+        .and_then(|port| Some(SocketAddr::new(context.address?, port)));
+    let served = Served {
+        endpoint,
+        is_ready,
+        connection,
+        fault: seen.fault.as_deref(),
+        polled: seen.polled,
+    };
+    let Listening {
+        written,
+        deleted,
+        status,
+    } = listen(source, &served, Timestamp::now());
+    let writer = context.writer();
+    for object in &deleted {
+        writer.delete(&Actor::Own, object).await?;
+    }
+    for object in &written {
+        writer.write(&Actor::Own, object).await?;
+    }
+    replace_status(context, key, source.object, live, status, connection).await
+}
+
+/// Writes the status where it is news. `object` is the source as the pass wants it, `live` as it is stored.
+pub(super) async fn replace_status(
+    context: &Context,
+    key: &Key,
+    object: &Value,
+    live: &Value,
+    status: Value,
+    connection: &str,
+) -> Result<(), Failure> {
+    context.metrics.ready(key, connection == READY);
+    let mut wanted = object.clone();
+    if let Some(fields) = wanted.as_object_mut() {
+        fields.insert("status".to_owned(), status);
+    }
+    if wanted != *live {
+        context.writer().write(&Actor::Own, &wanted).await?;
+    }
+    let is_news = context.memories.with(key, |memory| {
+        let before = std::mem::replace(&mut memory.connection, connection.to_owned());
+        before != connection
+    });
+    if is_news {
+        context.publish(key);
+    }
+    Ok(())
+}
+
+/// Has a pass over the source made.
+pub(super) fn waking(context: &Arc<Context>, key: &Key) -> impl Fn() + Send + Sync + use<> {
+    let (context, key) = (Arc::downgrade(context), key.clone());
+    move || {
+        if let Some(context) = context.upgrade() {
+            context.queue.add(key.clone());
+        }
+    }
+}
+
+/// Has a pass over the source made, and says that the connection to its registry changed.
+pub(super) fn dialled(context: &Arc<Context>, key: &Key) -> impl Fn() + Send + Sync + use<> {
+    let (wake, context, key) = (waking(context, key), Arc::downgrade(context), key.clone());
+    move || {
+        if let Some(context) = context.upgrade() {
+            context.publish(&key);
+        }
+        wake();
+    }
+}

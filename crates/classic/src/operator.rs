@@ -1,0 +1,338 @@
+//! Operators: the objects of one package in one namespace, found by a label that all of them carry.
+//!
+//! The label begins on a Subscription. Its ClusterServiceVersion and InstallPlan get it, and everything that this
+//! ClusterServiceVersion owns.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::cluster::{Cluster, items, label, text};
+use crate::csv::ClusterServiceVersion;
+use crate::{install, names};
+
+/// Kinds whose objects carry the labels of their ClusterServiceVersion.
+const OWNED: &[&str] = &[
+    names::DEPLOYMENT_KIND,
+    "Service",
+    names::API_SERVICE_KIND,
+    names::OPERATOR_CONDITION_KIND,
+    names::SECRET_KIND,
+    "ConfigMap",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];
+
+/// Kinds whose objects an Operator refers to.
+const REFERRED: &[&str] = &[
+    names::DEPLOYMENT_KIND,
+    "Service",
+    "Namespace",
+    names::API_SERVICE_KIND,
+    names::CRD_KIND,
+    names::SUBSCRIPTION_KIND,
+    "InstallPlan",
+    names::CSV_KIND,
+    names::OPERATOR_CONDITION_KIND,
+    names::SECRET_KIND,
+    "ConfigMap",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];
+
+/// The longest name in the key of a label.
+const MAX_NAME: usize = 63;
+const API_VERSION: &str = "operators.coreos.com/v1";
+/// The kind of Operators.
+pub const KIND: &str = "Operator";
+
+/// The name of the Operator of a package in a namespace: what follows the prefix of its label.
+pub fn operator_name(package: &str, namespace: &str) -> String {
+    let name = format!("{package}.{namespace}");
+    let end = name.floor_char_boundary(MAX_NAME);
+    let cut = name.get(..end).unwrap_or(&name);
+    cut.trim_end_matches(['.', '_', '-']).to_owned()
+}
+
+/// The Operators that the labels of an object name.
+pub fn named_by(object: &Value) -> BTreeSet<String> {
+    component_labels(object)
+        .filter_map(|key| key.strip_prefix(names::COMPONENT_LABEL_PREFIX))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn component_labels(object: &Value) -> impl Iterator<Item = &String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    labels
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|key| key.starts_with(names::COMPONENT_LABEL_PREFIX))
+}
+
+/// An object that lacks labels, and these.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unlabelled<'a> {
+    /// The object.
+    pub object: &'a Value,
+    /// The keys of the labels; their values are empty.
+    pub keys: BTreeSet<String>,
+}
+
+/// What lacks the label of a Subscription: itself, its ClusterServiceVersion, its InstallPlan.
+pub fn of_subscription<'a>(subscription: &'a Value, cluster: &'a Cluster) -> Vec<Unlabelled<'a>> {
+    let (place, package) = (
+        text(subscription, "/metadata/namespace"),
+        text(subscription, "/spec/name"),
+    );
+    if package.is_empty() {
+        return Vec::new();
+    }
+    let key = format!(
+        "{}{}",
+        names::COMPONENT_LABEL_PREFIX,
+        operator_name(package, place)
+    );
+    let installed = cluster.get(names::CSV_KIND, place, text(subscription, "/status/installedCSV"));
+    let plan = cluster.get(
+        "InstallPlan",
+        place,
+        text(subscription, "/status/installPlanRef/name"),
+    );
+    [Some(subscription), installed, plan]
+        .into_iter()
+        .flatten()
+        .filter_map(|object| lacking(object, &BTreeSet::from([key.clone()])))
+        .collect()
+}
+
+/// What lacks the labels of a ClusterServiceVersion on the wire: what it owns, and the CustomResourceDefinitions that it brings.
+pub fn of_csv<'a>(object: &Value, csv: &ClusterServiceVersion, cluster: &'a Cluster) -> Vec<Unlabelled<'a>> {
+    let keys: BTreeSet<String> = component_labels(object).cloned().collect();
+    if keys.is_empty() || csv.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let is_owned = |found: &&Value| {
+        items(found, "/metadata/ownerReferences").any(|owner| text(owner, "/uid") == csv.metadata.uid)
+            || install::is_of(found, csv)
+    };
+    let owned = OWNED
+        .iter()
+        .flat_map(|kind| cluster.of_kind(kind))
+        .filter(is_owned);
+    let definitions = csv.spec.custom_resource_definitions.owned.iter();
+    let definitions = definitions.filter_map(|owned| cluster.get(names::CRD_KIND, "", &owned.name));
+    owned
+        .chain(definitions)
+        .filter_map(|object| lacking(object, &keys))
+        .collect()
+}
+
+fn lacking<'a>(object: &'a Value, keys: &BTreeSet<String>) -> Option<Unlabelled<'a>> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let has = |key: &String| labels.is_some_and(|labels| labels.contains_key(key));
+    let keys: BTreeSet<String> = keys.iter().filter(|key| !has(key)).cloned().collect();
+    let is_going = !text(object, "/metadata/deletionTimestamp").is_empty();
+    (!keys.is_empty() && !is_going).then_some(Unlabelled { object, keys })
+}
+
+/// What is to be done with an Operator.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// It is as it should be.
+    Keep,
+    /// It is to be written, whole.
+    Write(Value),
+    /// It is to be deleted.
+    Delete,
+}
+
+/// What is to be done with the Operator of this name. One without other objects than CustomResourceDefinitions is deleted: these
+/// outlive their operator.
+pub fn decide(name: &str, cluster: &Cluster) -> Decision {
+    let key = format!("{}{name}", names::COMPONENT_LABEL_PREFIX);
+    let carries = |object: &&Value| {
+        object
+            .pointer("/metadata/labels")
+            .is_some_and(|labels| labels.get(&key).is_some())
+            && label(object, names::COPIED_FROM_LABEL).is_empty()
+    };
+    let components: Vec<&Value> = REFERRED
+        .iter()
+        .flat_map(|kind| cluster.of_kind(kind))
+        .filter(carries)
+        .collect();
+    let found = cluster.get(KIND, "", name);
+    let is_alive = components
+        .iter()
+        .any(|object| text(object, "/kind") != names::CRD_KIND);
+    match found {
+        None if !is_alive => return Decision::Keep,
+        Some(_) if !is_alive => return Decision::Delete,
+        _ => {}
+    }
+    let mut references: Vec<Value> = components.into_iter().map(reference).collect();
+    references.sort_by_key(|reference| {
+        ["/kind", "/apiVersion", "/namespace", "/name"].map(|key| text(reference, key).to_owned())
+    });
+    let components = json!({
+        "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]},
+        "refs": references,
+    });
+    if found.is_some_and(|found| found.pointer("/status/components") == Some(&components)) {
+        return Decision::Keep;
+    }
+    let mut wanted = found.cloned().unwrap_or_else(
+        || json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {}}),
+    );
+    if let Some(fields) = wanted.as_object_mut() {
+        fields.insert("status".to_owned(), json!({"components": components}));
+    }
+    Decision::Write(wanted)
+}
+
+fn reference(object: &Value) -> Value {
+    let mut reference = Map::new();
+    for (key, pointer) in [
+        ("kind", "/kind"),
+        ("apiVersion", "/apiVersion"),
+        ("namespace", "/metadata/namespace"),
+        ("name", "/metadata/name"),
+    ] {
+        let value = text(object, pointer);
+        if !value.is_empty() {
+            reference.insert(key.to_owned(), value.into());
+        }
+    }
+    let conditions = if text(object, "/kind") == names::CSV_KIND {
+        vec![phase_condition(object)]
+    } else {
+        items(object, "/status/conditions")
+            .filter_map(condition)
+            .collect()
+    };
+    if !conditions.is_empty() {
+        reference.insert("conditions".to_owned(), conditions.into());
+    }
+    Value::Object(reference)
+}
+
+/// The fields of a condition that references have.
+fn condition(found: &Value) -> Option<Value> {
+    let keys = [
+        "type",
+        "status",
+        "reason",
+        "message",
+        "lastUpdateTime",
+        "lastTransitionTime",
+    ];
+    let fields = keys
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), found.get(key)?.clone())))
+        .filter(|(_, value)| !value.is_null());
+    let fields: Map<String, Value> = fields.collect();
+    (fields.contains_key("type") && fields.contains_key("status")).then_some(Value::Object(fields))
+}
+
+/// The phase of a ClusterServiceVersion as a condition.
+fn phase_condition(csv: &Value) -> Value {
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), text(csv, "/status/phase").into());
+    fields.insert("status".to_owned(), "True".into());
+    for key in ["reason", "message", "lastUpdateTime", "lastTransitionTime"] {
+        if let Some(value) = csv
+            .pointer(&format!("/status/{key}"))
+            .filter(|value| !value.is_null())
+        {
+            fields.insert(key.to_owned(), value.clone());
+        }
+    }
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(kind: &str, name: &str, labels: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "n", "name": name, "labels": labels}})
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(operator_name("p", "n"), "p.n");
+        let name = operator_name(&"p".repeat(62), "n");
+        assert_eq!(name, "p".repeat(62));
+    }
+
+    #[test]
+    fn a_subscription_labels_itself_its_version_and_its_plan() {
+        let mut subscription = object(names::SUBSCRIPTION_KIND, "s", &json!({}));
+        subscription["spec"] = json!({"name": "p"});
+        subscription["status"] = json!({"installedCSV": "c.v1", "installPlanRef": {"name": "i"}});
+        let cluster: Cluster = [
+            object(names::CSV_KIND, "c.v1", &json!({"operators.coreos.com/p.n": ""})),
+            object("InstallPlan", "i", &json!({})),
+            subscription.clone(),
+        ]
+        .into_iter()
+        .collect();
+        let unlabelled = of_subscription(&subscription, &cluster);
+        let kinds: Vec<&str> = unlabelled
+            .iter()
+            .map(|found| text(found.object, "/kind"))
+            .collect();
+        assert_eq!(kinds, ["Subscription", "InstallPlan"]);
+    }
+
+    #[test]
+    fn what_a_version_owns_carries_its_labels() {
+        let mut csv = object(names::CSV_KIND, "c.v1", &json!({"operators.coreos.com/p.n": ""}));
+        csv["metadata"]["uid"] = json!("u");
+        csv["spec"] = json!({"customresourcedefinitions": {"owned": [{"name": "as.g"}]}});
+        let mut owned = object("Deployment", "d", &json!({}));
+        owned["metadata"]["ownerReferences"] = json!([{"uid": "u"}]);
+        let mut definition = object(names::CRD_KIND, "as.g", &json!({}));
+        definition["metadata"]["namespace"] = json!("");
+        let cluster: Cluster = [owned, object("Deployment", "e", &json!({})), definition]
+            .into_iter()
+            .collect();
+        let read = ClusterServiceVersion::read(&csv).unwrap();
+        let names: Vec<&str> = of_csv(&csv, &read, &cluster)
+            .iter()
+            .map(|found| text(found.object, "/metadata/name"))
+            .collect();
+        assert_eq!(names, ["d", "as.g"]);
+    }
+
+    #[test]
+    fn an_operator_refers_to_its_objects_and_ends_with_them() {
+        let labels = json!({"operators.coreos.com/p.n": ""});
+        let mut csv = object(names::CSV_KIND, "c.v1", &labels);
+        csv["status"] = json!({"phase": "Succeeded", "reason": "R"});
+        let definition = object(names::CRD_KIND, "as.g", &labels);
+        let cluster: Cluster = [csv.clone(), definition.clone()].into_iter().collect();
+        let Decision::Write(operator) = decide("p.n", &cluster) else {
+            panic!("it is missing");
+        };
+        let refs = &operator["status"]["components"]["refs"];
+        assert_eq!(
+            refs[0]["conditions"],
+            json!([{"type": "Succeeded", "status": "True", "reason": "R"}])
+        );
+        assert_eq!(refs[1]["kind"], "CustomResourceDefinition");
+        let settled: Cluster = [csv, definition.clone(), operator.clone()].into_iter().collect();
+        assert_eq!(decide("p.n", &settled), Decision::Keep);
+        let left: Cluster = [definition.clone(), operator].into_iter().collect();
+        assert_eq!(decide("p.n", &left), Decision::Delete);
+        let left: Cluster = [definition].into_iter().collect();
+        assert_eq!(decide("p.n", &left), Decision::Keep);
+    }
+}

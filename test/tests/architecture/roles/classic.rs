@@ -1,0 +1,176 @@
+//! What the programs of OLM classic may do by themselves.
+
+use super::{Secrets, Write, check, rendered, text};
+
+const ACCOUNTS: &[&str] = &["olm-operator", "catalog-operator", "packageserver"];
+/// The account under which content is written where no OperatorGroup names one. It may do everything.
+const INSTALLER: &str = "classic-installer";
+
+/// Every write that a program may make by itself.
+const WRITES: &[Write] = &[
+    (
+        "olm-operator",
+        "operators.coreos.com",
+        concat!(
+            "catalogsources,clusterserviceversions,installplans,olmconfigs,",
+            "operatorconditions,operatorgroups,operators,subscriptions"
+        ),
+        "create,delete,patch,update",
+        "our kinds",
+    ),
+    (
+        "olm-operator",
+        "operators.coreos.com",
+        concat!(
+            "clusterserviceversions/status,olmconfigs/status,operatorconditions/status,",
+            "operatorgroups/status,operators/status"
+        ),
+        "patch,update",
+        "our kinds",
+    ),
+    (
+        "olm-operator",
+        "operators.coreos.com",
+        "clusterserviceversions/finalizers,operatorconditions/finalizers,operatorgroups/finalizers",
+        "update",
+        "our kinds",
+    ),
+    (
+        "olm-operator",
+        "",
+        "namespaces",
+        "patch,update",
+        "labels of the namespaces that OperatorGroups select",
+    ),
+    (
+        "olm-operator",
+        "rbac.authorization.k8s.io",
+        "clusterroles",
+        "create,delete,escalate,patch,update",
+        "roles of OperatorGroups and of APIs; an admission policy refuses others",
+    ),
+    (
+        "olm-operator",
+        "rbac.authorization.k8s.io",
+        "roles,rolebindings",
+        "create,delete,patch,update",
+        "for OperatorConditions by name; an admission policy refuses others",
+    ),
+    (
+        "olm-operator",
+        "",
+        "serviceaccounts/token",
+        "create",
+        "acts as the accounts that OperatorGroups name",
+    ),
+    (
+        "olm-operator",
+        "events.k8s.io",
+        "events",
+        "create,patch",
+        "what happened",
+    ),
+    (
+        "olm-operator",
+        "authentication.k8s.io",
+        "tokenreviews",
+        "create",
+        "stores nothing",
+    ),
+    (
+        "olm-operator",
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "create",
+        "stores nothing",
+    ),
+    (
+        "catalog-operator",
+        "operators.coreos.com",
+        "catalogsources,clusterserviceversions,installplans,operatorgroups,subscriptions",
+        "create,delete,patch,update",
+        "our kinds",
+    ),
+    (
+        "catalog-operator",
+        "operators.coreos.com",
+        "catalogsources/status,installplans/status,subscriptions/status",
+        "patch,update",
+        "our kinds",
+    ),
+    (
+        "catalog-operator",
+        "operators.coreos.com",
+        "catalogsources/finalizers,subscriptions/finalizers",
+        "update",
+        "our kinds",
+    ),
+    (
+        "catalog-operator",
+        "",
+        "pods,serviceaccounts,services",
+        "create,delete,patch,update",
+        "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "discovery.k8s.io",
+        "endpointslices",
+        "create,delete,patch,update",
+        "registries of CatalogSources; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator",
+        "",
+        "serviceaccounts/token",
+        "create",
+        "acts as the accounts that OperatorGroups name",
+    ),
+    (
+        "catalog-operator",
+        "events.k8s.io",
+        "events",
+        "create,patch",
+        "what happened",
+    ),
+    (
+        "catalog-operator",
+        "authentication.k8s.io",
+        "tokenreviews",
+        "create",
+        "stores nothing",
+    ),
+    (
+        "catalog-operator",
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "create",
+        "stores nothing",
+    ),
+    (
+        "olm-leases",
+        "coordination.k8s.io",
+        "leases",
+        "create,delete,patch,update",
+        "who leads, in its namespace",
+    ),
+];
+
+#[test]
+fn the_programs_of_olm_classic_write_nothing_but_their_own_kinds() {
+    let objects = rendered("classic");
+    check("classic", &objects, ACCOUNTS, Secrets::Read, WRITES.iter());
+}
+
+/// Whoever takes the account away has no other object to look for.
+#[test]
+fn the_account_that_may_do_everything_is_bound_once() {
+    let objects = rendered("classic");
+    let bindings = objects.iter().filter(|object| {
+        super::members(object, "subjects").any(|subject| text(subject, "/name") == INSTALLER)
+    });
+    let found: Vec<_> = bindings
+        .map(|binding| (text(binding, "/kind"), text(binding, "/roleRef/name")))
+        .collect();
+    assert_eq!(found, [("ClusterRoleBinding", "cluster-admin")]);
+}

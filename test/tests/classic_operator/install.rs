@@ -1,0 +1,117 @@
+//! Installation: from a new ClusterServiceVersion to Succeeded.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::stage::{CLUSTER, SOON, csv, definition, deployment, named};
+use olm_test::world::eventually;
+
+#[test]
+fn a_csv_in_an_operator_group_is_installed() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("plain", json!({}))?;
+        stage.lab.apply(&[csv("plain", "plain.v1", &json!({}))])?;
+        let done = stage
+            .phase("plain", "plain.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        ensure!(done["status"]["message"] == "install strategy completed with no errors");
+        ensure!(done["metadata"]["finalizers"] == json!(["operators.coreos.com/csv-cleanup"]));
+        let annotations = &done["metadata"]["annotations"];
+        ensure!(annotations["olm.operatorGroup"] == "group" && annotations["olm.targetNamespaces"] == "");
+        let found = stage
+            .get(&named("apps/v1", "Deployment", "plain", "plain-operator"))
+            .await?;
+        let found = found.unwrap_or_default();
+        ensure!(found["metadata"]["labels"]["olm.owner"] == "plain.v1");
+        ensure!(found["metadata"]["ownerReferences"][0]["uid"] == done["metadata"]["uid"]);
+        let container = &found["spec"]["template"]["spec"]["containers"][0];
+        ensure!(container["env"] == json!([{"name": "OPERATOR_CONDITION_NAME", "value": "plain.v1"}]));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_missing_definition_is_named_and_its_arrival_goes_on_at_once() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("needy", json!({}))?;
+        let required = json!({"customresourcedefinitions": {"required": [
+            {"name": "cups.needy.example", "version": "v1", "kind": "Cup"},
+        ]}});
+        stage.lab.apply(&[csv("needy", "needy.v1", &required)])?;
+        let waiting = stage
+            .phase("needy", "needy.v1", "Pending", "RequirementsNotMet")
+            .await?;
+        let row = &waiting["status"]["requirementStatus"][0];
+        ensure!(
+            row["name"] == "cups.needy.example" && row["status"] == "NotPresent",
+            "{row}"
+        );
+        stage.lab.apply(&[definition("needy", "cups", "Cup")])?;
+        let begin = std::time::Instant::now();
+        stage
+            .phase("needy", "needy.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        ensure!(begin.elapsed().as_secs() < 20, "it took {:?}", begin.elapsed());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_deleted_or_unlabelled_deployment_is_installed_again() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("drift", json!({}))?;
+        stage.lab.apply(&[csv("drift", "drift.v1", &json!({}))])?;
+        stage.phase("drift", "drift.v1", "Succeeded", "InstallSucceeded").await?;
+        let live = named("apps/v1", "Deployment", "drift", "drift-operator");
+        let before = stage.get(&live).await?.unwrap_or_default();
+        stage.delete(&live).await?;
+        stage
+            .becomes("the Deployment is back", &live, |found| {
+                found["metadata"]["uid"] != before["metadata"]["uid"]
+            })
+            .await?;
+        stage.phase("drift", "drift.v1", "Succeeded", "InstallSucceeded").await?;
+        let patch = json!({
+            "metadata": {"labels": {"olm.deployment-spec-hash": null}},
+            "spec": {"template": {"spec": {"containers": [{"name": "operator", "image": "other.example/x:v1"}]}}},
+        });
+        stage.patch(&live, &patch).await?;
+        stage
+            .becomes("the image is that of the strategy", &live, |found| {
+                found["spec"]["template"]["spec"]["containers"][0]["image"] == "operator.example/operator:v1"
+                    && found["metadata"]["labels"]["olm.deployment-spec-hash"].is_string()
+            })
+            .await?;
+        stage.phase("drift", "drift.v1", "Succeeded", "InstallSucceeded").await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn deployments_that_the_strategy_no_longer_names_are_deleted() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("orphan", json!({}))?;
+        let strategy = |names: &[&str]| {
+            let deployments: Vec<_> = names.iter().map(|name| deployment(name)).collect();
+            json!({"install": {"strategy": "deployment", "spec": {"deployments": deployments}}})
+        };
+        stage
+            .lab
+            .apply(&[csv("orphan", "orphan.v1", &strategy(&["one", "two"]))])?;
+        stage
+            .phase("orphan", "orphan.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage
+            .lab
+            .apply(&[csv("orphan", "orphan.v1", &strategy(&["one", "three"]))])?;
+        stage
+            .goes(&named("apps/v1", "Deployment", "orphan", "two"))
+            .await?;
+        let three = named("apps/v1", "Deployment", "orphan", "three");
+        eventually("the new one is there", SOON, async || stage.get(&three).await).await?;
+        stage
+            .phase("orphan", "orphan.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        Ok(())
+    })
+}

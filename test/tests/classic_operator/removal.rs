@@ -1,0 +1,113 @@
+//! Removal: what goes with a ClusterServiceVersion, and that nothing holds it up.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::stage::{CLUSTER, csv, definition, group, named};
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+#[test]
+fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("leaving", json!({}))?;
+        stage.lab.apply(&[definition("leaving", "mugs", "Mug")])?;
+        let owned = json!({"customresourcedefinitions": {"owned": [
+            {"name": "mugs.leaving.example", "version": "v1", "kind": "Mug"},
+        ]}});
+        let version = csv("leaving", "leaving.v1", &owned);
+        stage.lab.apply(std::slice::from_ref(&version))?;
+        stage
+            .phase("leaving", "leaving.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        for suffix in ["admin", "edit", "view", "crdview"] {
+            let role = named(
+                RBAC,
+                "ClusterRole",
+                "",
+                &format!("mugs.leaving.example-v1-{suffix}"),
+            );
+            stage
+                .becomes("users get rights on the API", &role, |_| true)
+                .await?;
+        }
+        let group = group("leaving", "group", json!({}));
+        stage
+            .becomes("the group provides the API", &group, |found| {
+                found["metadata"]["annotations"]["olm.providedAPIs"] == "Mug.v1.leaving.example"
+            })
+            .await?;
+        let mut granted = named(RBAC, "ClusterRole", "", "leaving-granted");
+        granted["metadata"]["labels"] = json!({
+            "olm.managed": "true", "olm.owner": "leaving.v1", "olm.owner.namespace": "leaving",
+            "olm.owner.kind": "ClusterServiceVersion",
+        });
+        granted["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]}]);
+        stage.lab.apply(std::slice::from_ref(&granted))?;
+        stage.delete(&version).await?;
+        stage.goes(&version).await?;
+        stage.goes(&granted).await?;
+        stage
+            .goes(&named("apps/v1", "Deployment", "leaving", "leaving-operator"))
+            .await?;
+        stage
+            .goes(&named(
+                "operators.coreos.com/v2",
+                "OperatorCondition",
+                "leaving",
+                "leaving.v1",
+            ))
+            .await?;
+        ensure!(
+            stage.get(&definition("leaving", "mugs", "Mug")).await?.is_some(),
+            "a definition is gone"
+        );
+        stage
+            .becomes("the group provides nothing", &group, |found| {
+                found["metadata"]["annotations"]["olm.providedAPIs"] == ""
+            })
+            .await?;
+        // With the group its roles go.
+        let role = stage.lab.kubectl(&[
+            "get",
+            "clusterrole",
+            "-l",
+            "olm.owner=group,olm.owner.namespace=leaving",
+            "-o",
+            "name",
+        ])?;
+        ensure!(role.lines().count() == 3, "{role}");
+        stage.delete(&group).await?;
+        for name in role.lines() {
+            let name = name.rsplit('/').next().unwrap_or_default();
+            stage.goes(&named(RBAC, "ClusterRole", "", name)).await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_namespace_that_is_deleted_as_a_whole_does_not_hang() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        // Its account goes with it, maybe before the version.
+        stage.group("doomed", json!({"targetNamespaces": ["doomed"], "serviceAccountName": "doomed"}))?;
+        let account = named("v1", "ServiceAccount", "doomed", "doomed");
+        let mut binding = named(RBAC, "ClusterRoleBinding", "", "doomed");
+        binding["roleRef"] =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+        binding["subjects"] = json!([{"kind": "ServiceAccount", "namespace": "doomed", "name": "doomed"}]);
+        let webhook = json!({"webhookdefinitions": [{
+            "type": "MutatingAdmissionWebhook", "generateName": "mdoom.doomed.example", "deploymentName": "doomed-operator",
+            "containerPort": 443, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore", "webhookPath": "/mutate",
+            "rules": [{"apiGroups": ["doomed.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["x"]}],
+        }]});
+        let version = csv("doomed", "doomed.v1", &webhook);
+        stage.lab.apply(&[account, binding, version.clone()])?;
+        stage.phase("doomed", "doomed.v1", "Succeeded", "InstallSucceeded").await?;
+        let namespace = named("v1", "Namespace", "", "doomed");
+        stage.delete(&namespace).await?;
+        stage.goes(&version).await?;
+        stage.goes(&namespace).await
+    })
+}

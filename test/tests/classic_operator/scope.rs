@@ -1,0 +1,129 @@
+//! Which namespaces an operator watches, as its OperatorGroup says.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::stage::{CLUSTER, Stage, csv, group, named};
+
+async fn targets(stage: &Stage, namespace: &str, name: &str) -> Result<Value> {
+    let done = stage
+        .phase(namespace, name, "Succeeded", "InstallSucceeded")
+        .await?;
+    let package = name.split('.').next().unwrap_or_default();
+    let live = named("apps/v1", "Deployment", namespace, &format!("{package}-operator"));
+    let live = stage.get(&live).await?.unwrap_or_default();
+    let key = "olm.targetNamespaces";
+    let annotations = &live["spec"]["template"]["metadata"]["annotations"];
+    ensure!(annotations[key] == done["metadata"]["annotations"][key]);
+    Ok(annotations[key].clone())
+}
+
+#[test]
+fn operators_learn_the_namespaces_of_their_group() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        for (namespace, spec, expected) in [
+            ("own", json!({"targetNamespaces": ["own"]}), "own"),
+            ("single", json!({"targetNamespaces": ["own"]}), "own"),
+            (
+                "multi",
+                json!({"targetNamespaces": ["single", "own"]}),
+                "own,single",
+            ),
+            ("all", json!({}), ""),
+        ] {
+            stage.group(namespace, spec)?;
+            let name = format!("scope-{namespace}.v1");
+            stage.lab.apply(&[csv(namespace, &name, &json!({}))])?;
+            ensure!(targets(stage, namespace, &name).await? == expected, "{namespace}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_unsupported_mode_fails_until_the_group_changes() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("narrow", json!({}))?;
+        let modes = json!({"installModes": [{"type": "OwnNamespace", "supported": true}]});
+        stage.lab.apply(&[csv("narrow", "narrow.v1", &modes)])?;
+        let failed = stage
+            .phase("narrow", "narrow.v1", "Failed", "UnsupportedOperatorGroup")
+            .await?;
+        ensure!(
+            failed["status"]["message"]
+                == "AllNamespaces InstallModeType not supported, cannot configure to watch all namespaces"
+        );
+        stage
+            .lab
+            .apply(&[group("narrow", "group", json!({"targetNamespaces": ["narrow"]}))])?;
+        stage
+            .phase("narrow", "narrow.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn none_or_two_groups_fail_until_there_is_one() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("count")?;
+        stage.lab.apply(&[csv("count", "count.v1", &json!({}))])?;
+        stage
+            .phase("count", "count.v1", "Failed", "NoOperatorGroup")
+            .await?;
+        let (first, second) = (group("count", "one", json!({})), group("count", "two", json!({})));
+        stage.lab.apply(std::slice::from_ref(&first))?;
+        stage
+            .phase("count", "count.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage.lab.apply(std::slice::from_ref(&second))?;
+        stage
+            .phase("count", "count.v1", "Failed", "TooManyOperatorGroups")
+            .await?;
+        let marked = |found: &Value| {
+            found["status"]["conditions"][0]["type"] == "MultipleOperatorGroup"
+                && found["status"]["conditions"][0]["status"] == "True"
+        };
+        stage.becomes("the group is marked", &first, marked).await?;
+        stage.delete(&second).await?;
+        stage
+            .phase("count", "count.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage
+            .becomes("the mark is gone", &first, |found| !marked(found))
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_new_namespace_that_the_selector_matches_is_a_target_at_once() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group(
+            "selecting",
+            json!({"selector": {"matchLabels": {"team": "blue"}}}),
+        )?;
+        stage.lab.apply(&[csv("selecting", "selecting.v1", &json!({}))])?;
+        stage
+            .phase("selecting", "selecting.v1", "Failed", "NoTargetNamespaces")
+            .await?;
+        let mut namespace = named("v1", "Namespace", "", "blue");
+        namespace["metadata"]["labels"] = json!({"team": "blue"});
+        stage.lab.apply(std::slice::from_ref(&namespace))?;
+        ensure!(targets(stage, "selecting", "selecting.v1").await? == "blue");
+        let found = stage
+            .get(&group("selecting", "group", json!({})))
+            .await?
+            .unwrap_or_default();
+        let label = format!(
+            "olm.operatorgroup.uid/{}",
+            found["metadata"]["uid"].as_str().unwrap_or_default()
+        );
+        stage
+            .becomes("the namespace names the group", &namespace, |found| {
+                found["metadata"]["labels"][&label] == ""
+            })
+            .await?;
+        Ok(())
+    })
+}
