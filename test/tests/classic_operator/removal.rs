@@ -12,6 +12,14 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("leaving", json!({}))?;
         stage.lab.apply(&[definition("leaving", "mugs", "Mug")])?;
+        // As it comes with the plan that makes the version.
+        let mut granted = named(RBAC, "ClusterRole", "", "leaving-granted");
+        granted["metadata"]["labels"] = json!({
+            "olm.managed": "true", "olm.owner": "leaving.v1", "olm.owner.namespace": "leaving",
+            "olm.owner.kind": "ClusterServiceVersion",
+        });
+        granted["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]}]);
+        stage.lab.apply(std::slice::from_ref(&granted))?;
         let owned = json!({"customresourcedefinitions": {"owned": [
             {"name": "mugs.leaving.example", "version": "v1", "kind": "Mug"},
         ]}});
@@ -37,13 +45,6 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
                 found["metadata"]["annotations"]["olm.providedAPIs"] == "Mug.v1.leaving.example"
             })
             .await?;
-        let mut granted = named(RBAC, "ClusterRole", "", "leaving-granted");
-        granted["metadata"]["labels"] = json!({
-            "olm.managed": "true", "olm.owner": "leaving.v1", "olm.owner.namespace": "leaving",
-            "olm.owner.kind": "ClusterServiceVersion",
-        });
-        granted["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]}]);
-        stage.lab.apply(std::slice::from_ref(&granted))?;
         stage.delete(&version).await?;
         stage.goes(&version).await?;
         stage.goes(&granted).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use classic::registry::catalog::StoredCatalog;
-use classic::registry::server::listener::Listener;
+use classic::registry::server::Listener;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
