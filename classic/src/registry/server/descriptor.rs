@@ -2,8 +2,8 @@
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
-    DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto,
-    ServiceDescriptorProto,
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
+    FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
 };
 
 /// The file of `api.Registry` and its experimental part.
@@ -13,7 +13,8 @@ const HEALTH: &str = "grpc/health/v1/health.proto";
 /// The file of what the experimental call answers with.
 const STRUCT: &str = "google/protobuf/struct.proto";
 
-/// A field: its name, its number, whether it is repeated, and its type: `string`, `int32` or the full name of a message.
+/// A field: its name, its number, whether it is repeated, and its type: `string`, `bool`, `double`, or the
+/// full name of a message or an enumeration.
 type Field = (&'static str, i32, bool, &'static str);
 /// A message.
 type Fields = (&'static str, &'static [Field]);
@@ -172,7 +173,15 @@ const EXPERIMENTS: &[Call] = &[(
 
 const HEALTH_MESSAGES: &[Fields] = &[
     ("HealthCheckRequest", &[("service", 1, false, "string")]),
-    ("HealthCheckResponse", &[("status", 1, false, "int32")]),
+    (
+        "HealthCheckResponse",
+        &[(
+            "status",
+            1,
+            false,
+            "grpc.health.v1.HealthCheckResponse.ServingStatus",
+        )],
+    ),
 ];
 
 const HEALTH_CALLS: &[Call] = &[
@@ -200,12 +209,33 @@ pub(super) fn files() -> FileDescriptorSet {
         dependency: vec![STRUCT.to_owned()],
         ..file(REGISTRY, "api", MESSAGES)
     };
-    let health = FileDescriptorProto {
+    let mut health = FileDescriptorProto {
         service: vec![service("grpc.health.v1", "Health", HEALTH_CALLS)],
         ..file(HEALTH, "grpc.health.v1", HEALTH_MESSAGES)
     };
+    if let Some(answer) = health.message_type.last_mut() {
+        let states = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+        answer.enum_type.push(enumeration("ServingStatus", &states));
+    }
     FileDescriptorSet {
         file: vec![structures(), registry, health],
+    }
+}
+
+/// An enumeration whose values are numbered from 0.
+fn enumeration(name: &str, values: &[&str]) -> EnumDescriptorProto {
+    let values = values
+        .iter()
+        .zip(0..)
+        .map(|(value, number)| EnumValueDescriptorProto {
+            name: Some((*value).to_owned()),
+            number: Some(number),
+            options: None,
+        });
+    EnumDescriptorProto {
+        name: Some(name.to_owned()),
+        value: values.collect(),
+        ..EnumDescriptorProto::default()
     }
 }
 
@@ -230,10 +260,11 @@ fn message((name, fields): &Fields) -> DescriptorProto {
 fn field((name, number, is_repeated, kind): &Field) -> FieldDescriptorProto {
     let (kind, type_name) = match *kind {
         "string" => (Type::String, None),
-        "int32" => (Type::Int32, None),
         "bool" => (Type::Bool, None),
         "double" => (Type::Double, None),
-        "google.protobuf.NullValue" => (Type::Enum, Some(".google.protobuf.NullValue".to_owned())),
+        "google.protobuf.NullValue" | "grpc.health.v1.HealthCheckResponse.ServingStatus" => {
+            (Type::Enum, Some(format!(".{kind}")))
+        }
         message => (Type::Message, Some(format!(".{message}"))),
     };
     let label = if *is_repeated {
@@ -269,7 +300,7 @@ fn service(package: &str, name: &str, calls: &[Call]) -> ServiceDescriptorProto 
 
 /// JSON values as protobuf has them.
 fn structures() -> FileDescriptorProto {
-    use prost_types::{EnumDescriptorProto, EnumValueDescriptorProto, MessageOptions, OneofDescriptorProto};
+    use prost_types::{MessageOptions, OneofDescriptorProto};
     const VALUE: &[Field] = &[
         ("null_value", 1, false, "google.protobuf.NullValue"),
         ("number_value", 2, false, "double"),
@@ -303,18 +334,9 @@ fn structures() -> FileDescriptorProto {
         nested_type: vec![entry],
         ..message(&("Struct", FIELDS))
     };
-    let null = EnumDescriptorProto {
-        name: Some("NullValue".to_owned()),
-        value: vec![EnumValueDescriptorProto {
-            name: Some("NULL_VALUE".to_owned()),
-            number: Some(0),
-            options: None,
-        }],
-        ..EnumDescriptorProto::default()
-    };
     FileDescriptorProto {
         message_type: vec![structure, value, message(&("ListValue", LIST))],
-        enum_type: vec![null],
+        enum_type: vec![enumeration("NullValue", &["NULL_VALUE"])],
         ..file(STRUCT, "google.protobuf", &[])
     }
 }
