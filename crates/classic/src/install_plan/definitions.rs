@@ -1,6 +1,6 @@
 //! Steps that create or replace a CustomResourceDefinition.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 

@@ -78,7 +78,7 @@ impl Content {
     }
 
     /// The entries of a package, by their place in the catalog or by their properties.
-    pub(super) fn of_package<'a>(&'a self, package: &str) -> impl Iterator<Item = &'a Entry> {
+    pub fn of_package<'a>(&'a self, package: &str) -> impl Iterator<Item = &'a Entry> {
         let found = self.by_package.get(package).into_iter().flatten();
         found.filter_map(|index| self.entries.get(*index))
     }
