@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use olm_cluster::identity::AccountName;
+use olm_image::Bounds;
 use olm_platform::args::{CommonArgs, ImageLimitArgs};
 
 /// Runs one of the programs of OLM classic.
@@ -89,9 +90,55 @@ pub struct CatalogArgs {
     /// How catalogs are fetched and served.
     #[command(flatten)]
     pub registry: RegistryArgs,
+    /// How bundles are unpacked and InstallPlans carried out.
+    #[command(flatten)]
+    pub install: InstallArgs,
     /// Flags of all three programs.
     #[command(flatten)]
     pub classic: ClassicArgs,
+}
+
+impl CatalogArgs {
+    /// The namespace whose catalogs are visible everywhere; `own` is that of the program.
+    pub fn global_namespace<'a>(&'a self, own: &'a str) -> &'a str {
+        let named = [&self.install.global_catalog_namespace, &self.classic.namespace];
+        let named = named.into_iter().find(|name| !name.is_empty());
+        named.map_or(own, String::as_str)
+    }
+}
+
+/// How bundles are unpacked and InstallPlans carried out.
+#[derive(Debug, Clone, clap::Args)]
+pub struct InstallArgs {
+    /// Namespace whose catalogs are visible everywhere; empty: `--namespace`.
+    #[arg(long, env = "GLOBAL_CATALOG_NAMESPACE", default_value = "")]
+    pub global_catalog_namespace: String,
+    /// Time after which a bundle that is not unpacked is reported as failed; 0: never. An annotation of the OperatorGroup
+    /// overrides it.
+    #[arg(long, env = "OLM_BUNDLE_UNPACK_TIMEOUT", default_value = "10m")]
+    pub bundle_unpack_timeout: String,
+    /// Time for which a failing InstallPlan is tried again. What others can end, such as missing rights, is tried until then.
+    #[arg(long, env = "OLM_INSTALL_PLAN_RETRY_TIMEOUT", default_value = "1m")]
+    pub install_plan_retry_timeout: String,
+    /// Writes CustomResourceDefinitions under `--classic-account` where the OperatorGroup names an account, too.
+    #[arg(long, env = "OLM_CLASSIC_CRDS_AS_INSTALLER", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub classic_crds_as_installer: bool,
+    /// How many images of bundles are pulled at once.
+    #[arg(long, env = "OLM_PULLS", default_value_t = 16)]
+    pub pulls: usize,
+    /// How many of these may come from one registry.
+    #[arg(long, env = "OLM_PULLS_PER_REGISTRY", default_value_t = 4)]
+    pub pulls_per_registry: usize,
+}
+
+impl InstallArgs {
+    /// How many images are pulled at once.
+    pub fn pull_bounds(&self) -> Bounds {
+        Bounds {
+            total: self.pulls,
+            each: self.pulls_per_registry,
+        }
+    }
 }
 
 /// How catalogs are fetched and served.

@@ -1,13 +1,141 @@
 //! `catalog-operator`: serves CatalogSources, resolves Subscriptions, carries out InstallPlans.
+//!
+//! ```text
+//! wake ─► namespace: Subscriptions ─► resolution ─► unpack ─► InstallPlan
+//!    └──► plan: InstallPlan ─► gather ─► steps ─► write
+//! ```
+
+pub mod context;
+pub mod health;
+pub mod metrics;
+pub mod namespace;
+pub mod plan;
+pub mod resolution;
+pub mod unpack;
+pub mod wake;
+pub mod write;
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+use olm_platform::queue::{Queue, on_its_own};
+use serde_json::Value;
+
+use self::context::Context;
+use self::metrics::CatalogMetrics;
+use self::unpack::Unpacker;
+use self::unpack::images::BundleImages;
 use crate::args::CatalogArgs;
 use crate::base::Base;
+use crate::objects::kinds::{self, Kind};
 use crate::registry::sources::{self, Sources};
+
+/// The kinds whose changes the controllers wait for, beside those of [`sources`]. Of rights and accounts only their names are kept.
+const KINDS: &[Kind] = &[
+    kinds::SUBSCRIPTION,
+    kinds::INSTALL_PLAN,
+    kinds::OPERATOR_GROUP,
+    kinds::CSV,
+    kinds::CRD,
+    named(kinds::ROLE),
+    named(kinds::ROLE_BINDING),
+    named(kinds::CLUSTER_ROLE),
+    named(kinds::CLUSTER_ROLE_BINDING),
+    named(kinds::SERVICE_ACCOUNT),
+];
+
+const fn named(kind: Kind) -> Kind {
+    Kind {
+        strip: strip_content,
+        ..kind
+    }
+}
+
+/// Leaves what names an object, and its version.
+fn strip_content(object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.retain(|key, _| ["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|key, _| ["namespace", "name", "uid", "resourceVersion"].contains(&key.as_str()));
+    }
+}
 
 /// Runs the controllers until the process ends.
 pub async fn run(base: Arc<Base>, args: CatalogArgs) {
-    base.follow(sources::KINDS).await;
-    Sources::new(base, &args).run().await;
+    let images = match BundleImages::new(base.writer.own().clone(), &args) {
+        Ok(images) => images,
+        Err(error) => {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "cannot read the flags; the program ends"
+            );
+            base.shutdown.stop();
+            return;
+        }
+    };
+    let changes = base.store.subscribe();
+    tokio::join!(base.follow(sources::KINDS), base.follow(KINDS));
+    let sources = Sources::new(Arc::clone(&base), &args);
+    let news = sources.subscribe();
+    let (namespaces, plans) = (Queue::default(), Queue::default());
+    let context = Arc::new(Context {
+        global: args.global_namespace(&base.namespace).to_owned(),
+        unpacker: Unpacker::new(images, args.install.pull_bounds(), namespaces.clone()),
+        unpack_timeout: duration(&args.install.bundle_unpack_timeout, SignedDuration::from_mins(10)),
+        retry_for: duration(
+            &args.install.install_plan_retry_timeout,
+            SignedDuration::from_mins(1),
+        ),
+        definitions: base
+            .account
+            .clone()
+            .filter(|_| args.install.classic_crds_as_installer),
+        resolutions: resolution::Resolutions::default(),
+        metrics: CatalogMetrics::default(),
+        namespaces,
+        plans,
+        sources,
+        base,
+    });
+    let base = &context.base;
+    context.metrics.register(&base.metrics, Arc::clone(&base.store));
+    context.namespaces.report_to(&base.metrics, "subscription");
+    context.plans.report_to(&base.metrics, "installplan");
+    let stop = base.shutdown.token();
+    let serving = Arc::clone(&context.sources).run();
+    spawn(&context, "catalogs", serving);
+    wake::everything(&context);
+    spawn(
+        &context,
+        "wake",
+        wake::follow(Arc::clone(&context), changes, news),
+    );
+    let working = context.plans.run(base.concurrency, stop.clone(), |key| {
+        on_its_own(plan::work(Arc::clone(&context), key))
+    });
+    let resolving = context.namespaces.run(base.concurrency, stop, |namespace| {
+        on_its_own(namespace::work(Arc::clone(&context), namespace))
+    });
+    tokio::join!(working, resolving);
+}
+
+fn spawn(context: &Context, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    let shutdown = &context.base.shutdown;
+    let stop = shutdown.token();
+    shutdown.spawn(name, async move {
+        tokio::select! { () = stop.cancelled() => {}, () = task => {} }
+    });
+}
+
+/// A duration as Go writes it; `default` where it is none.
+fn duration(text: &str, default: SignedDuration) -> SignedDuration {
+    if text == "0" {
+        return SignedDuration::ZERO;
+    }
+    text.parse().unwrap_or_else(|_| {
+        tracing::warn!(text, ?default, "not a duration; the default is used");
+        default
+    })
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use olm_api::names;
+use olm_image::Bounds;
 use olm_platform::args::{CommonArgs, ImageLimitArgs};
 use olm_platform::features::FeatureGates;
 
-use crate::bundles::pulls::Bounds;
 use crate::catalogs::Token;
 use crate::extension::context::Gates;
 use olm_cluster::identity::AccountName;

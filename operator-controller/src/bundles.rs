@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use olm_image::{
-    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, ReferenceError, Selection,
-    SettingsError,
+    Access, Bounds, Digest, Images, Limits, Options, Pinned, Places, PullError, Reference, ReferenceError,
+    Selection, SettingsError,
 };
 use parking_lot::Mutex;
 
 use credentials::{CredentialsError, PullSecrets};
 use olm_platform::queue::Queue;
-use pulls::{Bounds, Pending, Places, Pulled, Pulls};
+use pulls::{Pending, Pulled, Pulls};
 
 /// Why a bundle could not be fetched.
 #[derive(Debug, thiserror::Error)]

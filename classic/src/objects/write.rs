@@ -170,12 +170,92 @@ impl Writer {
         Ok(written)
     }
 
+    /// Creates an object, or returns the one that is there already.
+    ///
+    /// # Errors
+    /// The object was not created, or it is not known whether it was.
+    pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+        let (api_version, kind) = (text(wanted, "/apiVersion"), text(wanted, "/kind"));
+        let (client, resource) = (self.client(actor).await?, self.resource(api_version, kind).await?);
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(wanted, "/metadata/namespace"),
+            name: text(wanted, "/metadata/name"),
+        };
+        let mut body = new(wanted);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("status");
+        }
+        let created = match target.create(&body).await {
+            Err(failure) if failure.kind == FailureKind::Conflict => target.read().await?.ok_or(failure)?,
+            created => created?,
+        };
+        self.take(&created);
+        Ok(created)
+    }
+
+    /// Replaces the status of an object of our API group, and nothing else of it. It insists on the resourceVersion of
+    /// `wanted`.
+    ///
+    /// # Errors
+    /// [`FailureKind::Conflict`] when the object is not as the pass has read it, [`FailureKind::MissingNamespace`] when it is
+    /// gone; others as the server says.
+    pub async fn write_status(&self, wanted: &Value) -> Result<(), Failure> {
+        let snapshot = self.store.snapshot();
+        let (kind, name) = (text(wanted, "/kind"), text(wanted, "/metadata/name"));
+        let namespace = text(wanted, "/metadata/namespace");
+        let known = snapshot.get(kind, namespace, name);
+        if known.is_some_and(|known| known.get("status") == wanted.get("status")) {
+            return Ok(());
+        }
+        let resource = self.resource(text(wanted, "/apiVersion"), kind).await?;
+        let target = Target {
+            client: &self.own,
+            resource: &resource,
+            namespace,
+            name,
+        };
+        let written = target.replace_status(wanted).await?;
+        self.take(&written);
+        Ok(())
+    }
+
     /// Applies content of a bundle on the server's side: fields of other managers stay.
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
     pub async fn apply(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
         self.apply_as(names::FIELD_MANAGER, actor, wanted).await
+    }
+
+    /// The same, with what the server warns about.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn apply_hearing(
+        &self,
+        actor: &Actor,
+        wanted: &Value,
+    ) -> Result<(Value, Vec<String>), Failure> {
+        let (client, resource) = (
+            self.client(actor).await?,
+            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
+                .await?,
+        );
+        let target = Target {
+            client: &client,
+            resource: &resource,
+            namespace: text(wanted, "/metadata/namespace"),
+            name: text(wanted, "/metadata/name"),
+        };
+        let mut body = new(wanted);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("status");
+        }
+        let (applied, warnings) = target.apply_hearing(names::FIELD_MANAGER, &body).await?;
+        self.take(&applied);
+        Ok((applied, warnings))
     }
 
     /// The same by another field manager, for a part of an object.

@@ -9,6 +9,7 @@ use olm_classic::registry::{
     BundleMessage, ChannelEntryMessage, PackageMessage, Registry, RegistryError, SchemaQueryError,
     custom_schemas,
 };
+use olm_classic::resolve::Content;
 use olm_fbc::index::Filter;
 use olm_fbc::{Catalog, Gvk, SCHEMA_BUNDLE, SCHEMA_PACKAGE, property};
 use olm_serve::Snapshot;
@@ -33,21 +34,12 @@ pub enum CallError {
     Read(#[from] io::Error),
 }
 
-/// What a resolution needs of a catalog.
-#[derive(Debug, Clone)]
-pub struct Listing {
-    /// The answer of `ListBundles`, without manifests.
-    pub bundles: Arc<[BundleMessage]>,
-    /// The answers of `GetPackage`.
-    pub packages: Arc<BTreeMap<String, PackageMessage>>,
-}
-
 /// A stored catalog. All functions block.
 #[derive(Debug)]
 pub struct StoredCatalog {
     snapshot: Arc<Snapshot>,
     /// What resolutions have asked for lately, and when the last one did.
-    listing: Mutex<Option<(Listing, Instant)>>,
+    listing: Mutex<Option<(Arc<Content>, Instant)>>,
 }
 
 /// Which bundles are read with their manifests.
@@ -205,11 +197,11 @@ impl StoredCatalog {
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn listing(&self) -> Result<Listing, CallError> {
+    pub fn listing(&self) -> Result<Arc<Content>, CallError> {
         let mut known = self.listing.lock();
         if let Some((listing, used)) = known.as_mut() {
             *used = Instant::now();
-            return Ok(listing.clone());
+            return Ok(Arc::clone(listing));
         }
         let (mut bundles, mut packages) = (Vec::new(), BTreeMap::new());
         for name in self.packages() {
@@ -218,11 +210,8 @@ impl StoredCatalog {
             packages.insert(name.clone(), registry.get_package(&name)?);
             bundles.extend(registry.list_bundles().into_iter().map(without_manifests));
         }
-        let listing = Listing {
-            bundles: bundles.into(),
-            packages: Arc::new(packages),
-        };
-        *known = Some((listing.clone(), Instant::now()));
+        let listing = Arc::new(Content::new(bundles, &packages));
+        *known = Some((Arc::clone(&listing), Instant::now()));
         Ok(listing)
     }
 
@@ -353,6 +342,7 @@ impl Read for Pieces<'_> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use olm_classic::resolve::Entry;
     use olm_serve::{Commit, Findings, Origin, Store, StoreLimits};
     use serde_json::json;
 
@@ -402,8 +392,10 @@ mod tests {
             "{listed:?}"
         );
         let listing = catalog.listing().unwrap();
-        assert_eq!(sizes(&listing.bundles), [0, 0]);
-        assert_eq!(listing.packages["db"].default_channel_name, "a");
+        let inline = |entry: &Entry| entry.inline.as_ref().map(|bundle| bundle.csv_json.len());
+        let inline: Vec<Option<usize>> = listing.entries().iter().map(inline).collect();
+        assert_eq!(inline, [None, Some(0)]);
+        assert!(listing.entries().iter().all(|entry| entry.is_default_channel));
         for name in ["db.v1", "db.v2"] {
             let whole = catalog.get_bundle("db", "a", name).unwrap();
             assert!(
@@ -418,11 +410,11 @@ mod tests {
     fn what_resolutions_read_is_kept_until_none_asks_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = stored(folder.path());
-        let first = catalog.listing().unwrap().bundles;
-        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
+        let first = catalog.listing().unwrap();
+        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap()));
         catalog.forget_listing(Instant::now() - std::time::Duration::from_mins(1));
-        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
+        assert!(Arc::ptr_eq(&first, &catalog.listing().unwrap()));
         catalog.forget_listing(Instant::now());
-        assert!(!Arc::ptr_eq(&first, &catalog.listing().unwrap().bundles));
+        assert!(!Arc::ptr_eq(&first, &catalog.listing().unwrap()));
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use olm_classic::catalog_source::Source;
 use olm_classic::cluster::{items, label, text};
 use olm_classic::names;
 use olm_classic::registry::BundleMessage;
-use olm_classic::resolve::CatalogContent;
+use olm_classic::resolve::{self, CatalogContent};
 use olm_platform::log::chain;
 use olm_platform::queue::on_its_own;
 use serde_json::Value;
@@ -15,7 +16,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use super::Key;
-use super::catalog::Listing;
 use super::controller::{Content, Context, pass};
 use super::pull::Contents;
 use crate::args::CatalogArgs;
@@ -113,7 +113,8 @@ impl Sources {
             };
             source.source_kind().is_ok() && text(object, "/metadata/deletionTimestamp").is_empty()
         });
-        let reading = visible.into_iter().map(|source| self.catalog(source));
+        // Boxed: the compiler does not see that the joined future may move between threads.
+        let reading = visible.into_iter().map(|source| self.catalog(source).boxed());
         futures::future::join_all(reading).await
     }
 
@@ -149,7 +150,7 @@ impl Sources {
     async fn catalog(&self, source: &Value) -> CatalogContent {
         let key = key(source);
         let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
-        let listing = match self.context.content(&key) {
+        let content = match self.context.content(&key) {
             Ok(content) => {
                 self.context.metrics.snapshot(&key);
                 let listing = listing(content).await;
@@ -157,16 +158,11 @@ impl Sources {
             }
             Err(error) => Err(error),
         };
-        let (bundles, packages) = match listing {
-            Ok(listing) => (Ok(listing.bundles), listing.packages),
-            Err(error) => (Err(error), Arc::default()),
-        };
         CatalogContent {
             name: key.1,
             namespace: key.0,
             priority: priority.unwrap_or_default(),
-            bundles,
-            packages,
+            content,
         }
     }
 
@@ -242,7 +238,7 @@ impl Sources {
 }
 
 /// What a resolution needs of content.
-async fn listing(content: Content) -> Result<Listing, String> {
+async fn listing(content: Content) -> Result<Arc<resolve::Content>, String> {
     match content {
         Content::Remote(remote) => remote.listing().await,
         Content::Stored(content) => {

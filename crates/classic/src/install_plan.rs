@@ -7,15 +7,22 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, items, put, text};
 
+mod account;
 mod definitions;
 mod execute;
 mod failure;
+mod files;
 mod objects;
 mod reference;
 mod schema;
 mod steps;
 
+pub use account::{Standing, standing};
+pub use definitions::Replacement;
+pub use execute::{pending, wanted_definitions};
+pub use files::{FilesError, read_bundle};
 pub use objects::is_supported;
+pub use reference::{BundleReference, UnpackedBundles, bundle_name, references, referring_steps};
 pub use steps::{BundleContent, Origin, Step, StepsError, bundle_steps, subscription_step};
 
 /// The kinds that the API server serves, and whether their objects are in namespaces, by `group/version`.
@@ -38,9 +45,11 @@ impl Served {
 /// What a pass over a plan reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and the
-    /// ConfigMaps with unpacked bundles.
+    /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and ConfigMaps
+    /// with unpacked bundles.
     pub cluster: &'a Cluster,
+    /// Unpacked bundles that stand in no ConfigMap.
+    pub bundles: &'a UnpackedBundles,
     /// What the API server serves.
     pub served: &'a Served,
     /// The namespace from which pull Secrets are copied.
@@ -49,15 +58,33 @@ pub struct Facts<'a> {
     pub retry_for: SignedDuration,
 }
 
+/// An object that a step writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// The position of the step in the plan.
+    pub step: usize,
+    /// The object, whole.
+    pub object: Value,
+}
+
+/// How long a failure is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as the plan may fail.
+    Limited,
+    /// Until the failure ends: others can end it.
+    Endless,
+}
+
 /// What a pass over a plan wants done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller writes
-    /// them first.
+    /// them first, and passes a failure to [`interrupted`].
     pub plan: Value,
-    /// The objects to write, whole, in this order. The UID of an owner that the pass itself creates is empty: it is filled in
-    /// when the object is written.
-    pub written: Vec<Value>,
+    /// The objects to write, in this order: CustomResourceDefinitions first. The UID of an owner that the pass itself creates
+    /// is empty: it is filled in when the object is written.
+    pub written: Vec<Write>,
     /// Warning events on the plan, as reason and message.
     pub events: Vec<(String, String)>,
     /// Why the plan could not be carried out.
@@ -85,8 +112,7 @@ pub fn pass(plan: &Value, facts: &Facts<'_>, now: Timestamp) -> Outcome {
 }
 
 fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
-    let started = text(&outcome.plan, "/status/startTime").parse::<Timestamp>().ok();
-    if started.is_none() {
+    if started(&outcome.plan).is_none() {
         put(&mut outcome.plan, &["status"], "startTime", format!("{now:.0}"));
     }
     let done = execute::execute(&outcome.plan, facts);
@@ -94,19 +120,11 @@ fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
     outcome.events = done.events;
     set_statuses(&mut outcome.plan, &done.statuses);
     if let Some(error) = done.error {
-        let is_over = now.duration_since(started.unwrap_or(now)) >= facts.retry_for;
-        if is_over {
-            put(&mut outcome.plan, &["status"], "phase", "Failed");
-            put(&mut outcome.plan, &["status"], "message", error.as_str());
-            condition(&mut outcome.plan, "False", "InstallComponentFailed", &error, now);
-        } else {
-            let message = format!("retrying execution due to error: {error}");
-            put(&mut outcome.plan, &["status"], "message", message);
-        }
-        outcome.error = Some(error);
+        fail(outcome, &error, Patience::Limited, facts.retry_for, now);
         return;
     }
-    outcome.is_waiting = done.statuses.iter().any(|status| status == WAITING);
+    let mut statuses = done.statuses.iter().map(String::as_str);
+    outcome.is_waiting = statuses.any(|status| [WAITING, MISSING].contains(&status));
     if !outcome.is_waiting {
         put(&mut outcome.plan, &["status"], "phase", "Complete");
         put(&mut outcome.plan, &["status"], "message", "");
@@ -114,8 +132,87 @@ fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
     }
 }
 
+/// The outcome of a pass over `plan` of which the write at this position failed: the steps before it are done, and the later
+/// ones are as before.
+pub fn interrupted(
+    plan: &Value,
+    outcome: &Outcome,
+    position: usize,
+    error: &str,
+    patience: Patience,
+    retry_for: SignedDuration,
+    now: Timestamp,
+) -> Outcome {
+    let (done, rest) = outcome
+        .written
+        .split_at_checked(position)
+        .unwrap_or((&outcome.written, &[]));
+    let failed = rest.first().map(|write| write.step);
+    let mut interrupted = Outcome {
+        plan: plan.clone(),
+        written: done.to_vec(),
+        events: outcome.events.clone(),
+        ..Outcome::default()
+    };
+    if started(plan).is_none() {
+        put(
+            &mut interrupted.plan,
+            &["status"],
+            "startTime",
+            format!("{now:.0}"),
+        );
+    }
+    let order = execute::order(plan);
+    let reached = order.iter().take_while(|step| Some(**step) != failed);
+    let after: Vec<&Value> = items(&outcome.plan, "/status/plan").collect();
+    let mut statuses: Vec<String> = items(plan, "/status/plan")
+        .map(|step| text(step, "/status").to_owned())
+        .collect();
+    for step in reached {
+        if let (Some(status), Some(after)) = (statuses.get_mut(*step), after.get(*step)) {
+            text(after, "/status").clone_into(status);
+        }
+    }
+    set_statuses(&mut interrupted.plan, &statuses);
+    let step = failed.and_then(|step| after.get(step));
+    let error = step.map_or_else(
+        || error.to_owned(),
+        |step| {
+            let doing = if text(step, "/status") == "Present" {
+                "updating"
+            } else {
+                "creating"
+            };
+            let kind = text(step, "/resource/kind").to_lowercase();
+            format!("error {doing} {kind} {}: {error}", text(step, "/resource/name"))
+        },
+    );
+    fail(&mut interrupted, &error, patience, retry_for, now);
+    interrupted
+}
+
+/// When the plan was first carried out.
+fn started(plan: &Value) -> Option<Timestamp> {
+    text(plan, "/status/startTime").parse().ok()
+}
+
+fn fail(outcome: &mut Outcome, error: &str, patience: Patience, retry_for: SignedDuration, now: Timestamp) {
+    let lasted = now.duration_since(started(&outcome.plan).unwrap_or(now));
+    if patience == Patience::Limited && lasted >= retry_for {
+        put(&mut outcome.plan, &["status"], "phase", "Failed");
+        put(&mut outcome.plan, &["status"], "message", error);
+        condition(&mut outcome.plan, "False", "InstallComponentFailed", error, now);
+    } else {
+        let message = format!("retrying execution due to error: {error}");
+        put(&mut outcome.plan, &["status"], "message", message);
+    }
+    outcome.error = Some(error.to_owned());
+}
+
 /// The status of a step whose CRD is not served yet.
 const WAITING: &str = "WaitingForApi";
+/// The status of a step whose CRD is gone.
+const MISSING: &str = "NotPresent";
 
 fn set_statuses(plan: &mut Value, statuses: &[String]) {
     let steps = plan.pointer_mut("/status/plan").and_then(Value::as_array_mut);
@@ -149,6 +246,16 @@ fn condition(plan: &mut Value, status: &str, reason: &str, message: &str, now: T
         None => conditions.push(new),
     }
     put(plan, &["status"], "conditions", conditions);
+}
+
+/// Removes the condition `Installed` where it has this reason.
+fn without_condition(plan: &mut Value, reason: &str) {
+    let conditions = plan
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut);
+    if let Some(conditions) = conditions {
+        conditions.retain(|found| text(found, "/type") != "Installed" || text(found, "/reason") != reason);
+    }
 }
 
 #[cfg(test)]

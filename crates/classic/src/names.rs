@@ -125,3 +125,7 @@ pub const PACKAGE_API_VERSION: &str = "packages.operators.coreos.com/v1";
 pub const PACKAGE_MANIFEST_KIND: &str = "PackageManifest";
 /// The plural of PackageManifests.
 pub const PACKAGE_MANIFESTS: &str = "packagemanifests";
+/// The annotation of an InstallPlan with the images of its bundles by digest: a JSON object, by the references of its lookups.
+pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
+/// The annotation of a Subscription that says whether a deleted ClusterServiceVersion is installed again: `false` keeps it away.
+pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";

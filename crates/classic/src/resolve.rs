@@ -1,27 +1,30 @@
 //! The resolution of a namespace: the operators that its Subscriptions install.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::cluster::text;
-use crate::registry::{BundleMessage, PackageMessage};
 use crate::subscription::{Resolution, ResolveError};
 
 mod chain;
+mod content;
 mod entry;
+mod passed_over;
 mod predicate;
 mod snapshot;
 mod solver;
 mod steps;
+mod unpacked;
 mod variables;
 
 pub use chain::ends_in_failure;
+pub use content::Content;
 pub use entry::{EXISTING, Entry};
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
+pub use unpacked::{Bundle, take_bundles};
 
-/// What a catalog answers. A clone shares it.
+/// A catalog. A clone shares the content.
 #[derive(Debug, Clone)]
 pub struct CatalogContent {
     /// The name of the CatalogSource.
@@ -30,10 +33,8 @@ pub struct CatalogContent {
     pub namespace: String,
     /// Its priority; higher ones are preferred.
     pub priority: i64,
-    /// The answer of `ListBundles`, or why there is none.
-    pub bundles: Result<Arc<[BundleMessage]>, String>,
-    /// The answers of `GetPackage`.
-    pub packages: Arc<BTreeMap<String, PackageMessage>>,
+    /// What it offers, or why that is not known.
+    pub content: Result<Arc<Content>, String>,
 }
 
 /// What a resolution looks at.
@@ -83,7 +84,44 @@ pub fn resolve(request: &Request<'_>) -> Result<Resolved, ResolveError> {
         Err(SolveError::NotSatisfiable(texts)) => return Err(ResolveError::NotSatisfiable(texts)),
         Err(error) => return Err(ResolveError::Other(error.to_string())),
     };
+    let blocked = passed_over::passed_over(&variables, &chosen);
     let chosen = chosen.iter().filter_map(|id| variables.entries.get(id));
     let operators: Vec<Entry> = chosen.filter(|entry| !entry.is_existing()).cloned().collect();
-    steps::resolved(request.namespace, operators, &subscriptions, &request.csvs).map_err(ResolveError::Other)
+    let resolved = steps::resolved(request.namespace, operators, &subscriptions, &request.csvs);
+    let mut resolved = resolved.map_err(ResolveError::Other)?;
+    resolved.resolution.blocked = blocked;
+    Ok(resolved)
+}
+
+/// Resolves a namespace although catalogs cannot be read, where these could not have changed the answer: each Subscription gets
+/// the version that it prefers, and all that is new comes from the catalogs that Subscriptions name.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError> {
+    let whole = resolve(request);
+    let is_readable = |catalog: &&CatalogContent| catalog.content.is_ok();
+    let readable: Vec<CatalogContent> = request.catalogs.iter().filter(is_readable).cloned().collect();
+    if whole.is_ok() || readable.len() == request.catalogs.len() {
+        return whole;
+    }
+    let reduced = Request {
+        catalogs: &readable,
+        ..request.clone()
+    };
+    match resolve(&reduced) {
+        Ok(resolved) if is_certain(&resolved, request) => Ok(resolved),
+        _ => whole,
+    }
+}
+
+/// Whether more catalogs would not have changed the answer.
+fn is_certain(resolved: &Resolved, request: &Request<'_>) -> bool {
+    let is_named = |entry: &Entry| {
+        request.subscriptions.iter().any(|subscription| {
+            text(subscription, "/spec/source") == entry.catalog
+                && text(subscription, "/spec/sourceNamespace") == entry.catalog_namespace
+        })
+    };
+    resolved.resolution.blocked.is_empty() && resolved.operators.iter().all(is_named)
 }

@@ -13,11 +13,14 @@ mod deprecations;
 mod namespace;
 mod plan;
 mod plan_state;
+mod restart;
 mod status;
 
 pub use catalogs::Health;
 pub use deprecations::Entry;
-pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, conclude, prepare};
+pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
+pub use plan::{point_to_created, settle_plan};
+pub use restart::restarted;
 pub use status::{Outcome, pass};
 
 /// What the resolver found.
@@ -29,6 +32,10 @@ pub struct Resolution {
     pub bundle_lookups: Vec<Value>,
     /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
     pub updated: BTreeMap<String, String>,
+    /// Why Subscriptions do not move to the version that they prefer, by name.
+    pub blocked: BTreeMap<String, String>,
+    /// The images of the unpacked bundles by digest, by the references of their lookups.
+    pub images: BTreeMap<String, String>,
 }
 
 /// A condition that holds; without a time, which is set when it changes.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use kube::{
     Client,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    client::Body,
     core::Request,
+    core::Status,
 };
 use olm_api::names;
 use olm_preflight::dry_run;
@@ -49,15 +51,8 @@ impl Target<'_> {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, Failure> {
-        let request = request.map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))?;
-        match tokio::time::timeout(TIMEOUT, self.client.request::<Value>(request)).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(classify(&error)),
-            Err(_) => Err(Failure::new(
-                FailureKind::Transient,
-                format!("no answer within {} s", TIMEOUT.as_secs()),
-            )),
-        }
+        let answer = in_time(self.client.request::<Value>(well_formed(request)?));
+        answer.await
     }
 
     /// The object, or `None` when it does not exist.
@@ -97,6 +92,34 @@ impl Target<'_> {
         };
         let applied = self.send(self.request().patch(self.name, &params, &Patch::Apply(body)));
         applied.await.map_err(misfit)
+    }
+
+    /// The same, with what the server warns about.
+    ///
+    /// # Errors
+    /// The object was not applied, or it is not known whether it was.
+    pub async fn apply_hearing(&self, manager: &str, body: &Value) -> Result<(Value, Vec<String>), Failure> {
+        let params = PatchParams {
+            force: true,
+            field_manager: Some(manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let request = well_formed(self.request().patch(self.name, &params, &Patch::Apply(body)))?;
+        let asking = async {
+            let answer = self.client.send(request.map(Body::from)).await?;
+            let (status, warnings) = (answer.status(), warnings(answer.headers()));
+            let body = answer.into_body().collect_bytes().await?;
+            if status.is_success() {
+                let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+                return Ok((object, warnings));
+            }
+            let said = serde_json::from_slice::<Status>(&body);
+            let said = said.unwrap_or_else(|_| {
+                Status::failure(&String::from_utf8_lossy(&body), "").with_code(status.as_u16())
+            });
+            Err(kube::Error::Api(said.boxed()))
+        };
+        in_time(asking).await.map_err(misfit)
     }
 
     /// Creates the object. Where the body has `metadata.generateName` and no name, the server chooses the name.
@@ -171,6 +194,31 @@ impl Target<'_> {
             Err(failure) => Err(failure),
         }
     }
+}
+
+fn well_formed<T>(request: Result<T, kube::core::request::Error>) -> Result<T, Failure> {
+    request.map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))
+}
+
+async fn in_time<T>(asking: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
+    match tokio::time::timeout(TIMEOUT, asking).await {
+        Ok(answer) => answer.map_err(|error| classify(&error)),
+        Err(_) => Err(Failure::new(
+            FailureKind::Transient,
+            format!("no answer within {} s", TIMEOUT.as_secs()),
+        )),
+    }
+}
+
+/// The texts of the headers `Warning: 299 - "TEXT"`.
+fn warnings(headers: &http::HeaderMap) -> Vec<String> {
+    let values = headers.get_all(http::header::WARNING).iter();
+    let texts = values.filter_map(|value| {
+        let (_, quoted) = value.to_str().ok()?.split_once('"')?;
+        let text = quoted.rsplit_once('"').map_or(quoted, |(text, _)| text);
+        Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+    });
+    texts.collect()
 }
 
 fn written(body: &Value) -> Result<Vec<u8>, Failure> {
@@ -255,6 +303,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn warnings_are_read_from_their_headers() {
+        let mut headers = http::HeaderMap::new();
+        for value in [
+            r#"299 - "spec.x: unknown field \"y\"""#,
+            "299",
+            r#"299 kube "a\\b""#,
+        ] {
+            headers.append(http::header::WARNING, value.parse().unwrap());
+        }
+        assert_eq!(warnings(&headers), ["spec.x: unknown field \"y\"", "a\\b"]);
+    }
 
     #[test]
     fn answers_to_a_deletion_tell_whether_the_object_is_gone() {

@@ -42,6 +42,7 @@ pub use mirror::layout::{Layout, LayoutEntry};
 pub use mirror::{Copied, MirrorError, Origin, Outline, Target};
 pub use platform::Platform;
 pub use pull::contents::{Contents, LostLink};
+pub use pull::places::{Bounds, Place, Places};
 pub use pull::{Image, Images, Options, PullError};
 pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};

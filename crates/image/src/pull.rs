@@ -3,6 +3,7 @@
 pub(crate) mod contents;
 mod error;
 mod flight;
+pub(crate) mod places;
 mod signatures;
 
 use std::collections::{BTreeMap, BTreeSet};

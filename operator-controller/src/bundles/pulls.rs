@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use olm_image::Places;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -15,50 +16,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const MOMENT: Duration = Duration::from_millis(500);
 /// How long an answer is kept for its extension.
 const KEPT: Duration = Duration::from_mins(10);
-
-/// The most requests for images at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// To all registries.
-    pub total: usize,
-    /// To each registry.
-    pub each: usize,
-}
-
-/// Semaphores for requests under way.
-#[derive(Debug)]
-pub struct Places {
-    all: Arc<Semaphore>,
-    each: usize,
-    registries: Mutex<HashMap<String, Arc<Semaphore>>>,
-}
-
-/// A permit for a request, until it is dropped.
-type Place = (OwnedSemaphorePermit, OwnedSemaphorePermit);
-
-impl Places {
-    /// At least one permit of each kind.
-    pub fn new(bounds: Bounds) -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(bounds.total.max(1))),
-            each: bounds.each.max(1),
-            registries: Mutex::default(),
-        }
-    }
-
-    /// Waits for a permit. A pull that waits for one registry holds no permit that others need.
-    async fn take(&self, registry: &str) -> Option<Place> {
-        let registry = {
-            let mut registries = self.registries.lock();
-            registries.retain(|_, places| Arc::strong_count(places) > 1);
-            let places = registries.entry(registry.to_owned());
-            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
-        };
-        let first = registry.acquire_owned().await.ok()?;
-        let second = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some((first, second))
-    }
-}
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,6 +201,8 @@ fn take<T>(jobs: &mut HashMap<String, Job<T>>, extension: &str, number: u64) -> 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+
+    use olm_image::Bounds;
 
     use super::*;
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use olm_classic::registry::BundleMessage;
+use olm_classic::resolve::Content;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::registry::catalog::{Listing, without_manifests};
+use crate::registry::catalog::without_manifests;
 use crate::registry::client::{ClientError, RegistryClient};
 
 /// The pause after the first failure to connect, and after many.
@@ -52,7 +53,7 @@ pub(in crate::registry) struct Remote {
 
 /// What was read of a registry.
 struct Read {
-    listing: Listing,
+    listing: Arc<Content>,
     client: RegistryClient,
     at: Instant,
     used: Instant,
@@ -95,7 +96,7 @@ impl Remote {
     ///
     /// # Errors
     /// The registry does not answer.
-    pub(in crate::registry) async fn listing(&self) -> Result<Listing, String> {
+    pub(in crate::registry) async fn listing(&self) -> Result<Arc<Content>, String> {
         let client = self.client()?;
         let mut known = self.listing.lock().await;
         let now = Instant::now();
@@ -104,7 +105,7 @@ impl Remote {
             && now.duration_since(read.at) < LISTING_TIME
         {
             read.used = now;
-            return Ok(read.listing.clone());
+            return Ok(Arc::clone(&read.listing));
         }
         *known = None;
         let reading = tokio::time::timeout(LIST_TIME, list(&client)).await;
@@ -112,7 +113,7 @@ impl Remote {
             .map_err(|_| format!("not listed within {} s", LIST_TIME.as_secs()))?
             .map_err(|error| error.to_string())?;
         *known = Some(Read {
-            listing: listing.clone(),
+            listing: Arc::clone(&listing),
             client,
             at: now,
             used: now,
@@ -172,7 +173,7 @@ fn size(bundle: &BundleMessage) -> usize {
     size_of::<BundleMessage>() + values + skips
 }
 
-async fn list(client: &RegistryClient) -> Result<Listing, ClientError> {
+async fn list(client: &RegistryClient) -> Result<Arc<Content>, ClientError> {
     let mut answers = client.list_bundles().await?;
     let (mut bundles, mut bytes) = (Vec::new(), 0);
     while let Some(bundle) = answers.try_next().await? {
@@ -183,17 +184,15 @@ async fn list(client: &RegistryClient) -> Result<Listing, ClientError> {
         }
         bundles.push(bundle);
     }
-    let names: BTreeSet<&str> = bundles
-        .iter()
-        .map(|bundle| bundle.package_name.as_str())
-        .collect();
-    let asking = futures::stream::iter(names).map(|name| async move {
-        let package = client.get_package(name).await?;
-        Ok::<_, ClientError>((name.to_owned(), package))
+    let names: BTreeSet<String> = bundles.iter().map(|bundle| bundle.package_name.clone()).collect();
+    // Boxed: the compiler does not see that the future of the stream may move between threads.
+    let asking = futures::stream::iter(names).map(|name| {
+        let asking = async move {
+            let package = client.get_package(&name).await?;
+            Ok::<_, ClientError>((name, package))
+        };
+        asking.boxed()
     });
     let packages: BTreeMap<_, _> = asking.buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(Listing {
-        packages: Arc::new(packages),
-        bundles: bundles.into(),
-    })
+    Ok(Arc::new(Content::new(bundles, &packages)))
 }

@@ -1,6 +1,6 @@
 //! Steps that create or replace a CustomResourceDefinition.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -13,10 +13,10 @@ use crate::csv::ClusterServiceVersion;
 use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
 
-/// The status of a step whose CRD is waited for. One that is not established yet is applied again.
+/// The status of a step whose CRD is waited for. One that is gone is created again.
 pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
     let Some(found) = facts.cluster.get(names::CRD_KIND, "", name) else {
-        return "NotPresent";
+        return super::MISSING;
     };
     let holds = |kind: &str| {
         items(found, "/status/conditions")
@@ -25,17 +25,12 @@ pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
     if holds("Established") && holds("NamesAccepted") {
         "Created"
     } else {
-        "Unknown"
+        super::WAITING
     }
 }
 
-/// Creates the CRD of a step, or replaces the one on the cluster where this loses no data.
-pub(super) fn apply(
-    step: &Value,
-    plan: &Value,
-    objects: &mut Objects<'_>,
-    events: &mut Vec<(String, String)>,
-) -> Applied {
+/// The CRD of a step.
+pub(super) fn wanted(step: &Value, objects: &mut Objects<'_>) -> Result<Value, Failure> {
     let manifest = objects.manifest(step)?;
     let mut wanted = if manifest.trim_start().starts_with('{') {
         serde_json::from_str(&manifest).map_err(|error| json_fault(&error, UNEXPECTED_EOF))?
@@ -45,6 +40,17 @@ pub(super) fn apply(
     if let Some(fields) = Value::as_object_mut(&mut wanted) {
         fields.remove("status");
     }
+    Ok(wanted)
+}
+
+/// Creates the CRD of a step, or replaces the one on the cluster where this loses no data.
+pub(super) fn apply(
+    step: &Value,
+    plan: &Value,
+    objects: &mut Objects<'_>,
+    events: &mut Vec<(String, String)>,
+) -> Applied {
+    let mut wanted = wanted(step, objects)?;
     let found = objects
         .get(names::CRD_KIND, "", text(&wanted, "/metadata/name"))
         .cloned();
@@ -155,32 +161,72 @@ fn served(definition: &Value) -> Vec<(&str, Option<&Value>)> {
         .collect()
 }
 
+/// A CustomResourceDefinition and the one that replaces it.
+#[derive(Debug, Clone)]
+pub struct Replacement {
+    group: String,
+    kind: String,
+    /// The versions that are served before and after, with the schemas before and after.
+    versions: Vec<(String, Value, Value)>,
+}
+
+impl Replacement {
+    /// `found` is replaced by `wanted`.
+    pub fn new(found: &Value, wanted: &Value) -> Self {
+        let before: BTreeMap<&str, Option<&Value>> = served(found).into_iter().collect();
+        let versions = served(wanted).into_iter().filter_map(|(name, after)| {
+            let before = before.get(name)?.cloned().unwrap_or_default();
+            Some((name.to_owned(), before, after?.clone()))
+        });
+        Self {
+            group: text(found, "/spec/group").to_owned(),
+            kind: text(found, "/spec/names/kind").to_owned(),
+            versions: versions.collect(),
+        }
+    }
+
+    /// The kind of the objects.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The versions, as `group/version`, of which objects may not fit afterwards: those with another schema.
+    pub fn doubtful(&self) -> impl Iterator<Item = String> {
+        let versions = self.versions.iter().filter(|(_, before, after)| before != after);
+        versions.map(|(name, ..)| format!("{}/{name}", self.group))
+    }
+
+    /// Why an object of a version does not fit afterwards.
+    pub fn misfit(&self, object: &Value) -> Option<String> {
+        let mut versions = self.versions.iter();
+        let (name, _, schema) =
+            versions.find(|(name, ..)| text(object, "/apiVersion") == format!("{}/{name}", self.group))?;
+        let faults = faults(object, schema);
+        let detail = match faults.as_slice() {
+            [] => return None,
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let place = match text(object, "/metadata/namespace") {
+            "" => text(object, "/metadata/name").to_owned(),
+            namespace => format!("{namespace}/{}", text(object, "/metadata/name")),
+        };
+        let Self { group, kind, .. } = self;
+        Some(format!(
+            "error validating {group}/{name}, Kind={kind} \"{place}\": updated validation is too restrictive: {detail}"
+        ))
+    }
+}
+
 /// Checks the objects of each version that is served before and after.
 fn check_objects(found: &Value, wanted: &Value, facts: &Facts<'_>) -> Result<(), String> {
-    let (group, kind) = (text(wanted, "/spec/group"), text(wanted, "/spec/names/kind"));
-    let before: BTreeSet<&str> = served(found).into_iter().map(|(name, _)| name).collect();
-    for (name, schema) in served(wanted) {
-        let Some(schema) = schema.filter(|_| before.contains(name)) else {
-            continue;
-        };
-        let api_version = format!("{group}/{name}");
-        for object in facts.cluster.of_kind(kind) {
-            if text(object, "/apiVersion") != api_version {
-                continue;
-            }
-            let faults = faults(object, schema);
-            let detail = match faults.as_slice() {
-                [] => continue,
-                [one] => one.clone(),
-                several => format!("[{}]", several.join(", ")),
-            };
-            let place = match text(object, "/metadata/namespace") {
-                "" => text(object, "/metadata/name").to_owned(),
-                namespace => format!("{namespace}/{}", text(object, "/metadata/name")),
-            };
-            return Err(format!(
-                "error validating {api_version}, Kind={kind} \"{place}\": updated validation is too restrictive: {detail}"
-            ));
+    let replacement = Replacement::new(found, wanted);
+    for (version, ..) in &replacement.versions {
+        let api_version = format!("{}/{version}", replacement.group);
+        let objects = facts.cluster.of_kind(&replacement.kind);
+        let mut objects = objects.filter(|object| text(object, "/apiVersion") == api_version);
+        if let Some(misfit) = objects.find_map(|object| replacement.misfit(object)) {
+            return Err(misfit);
         }
     }
     Ok(())

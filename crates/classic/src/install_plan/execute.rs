@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::objects::{Objects, group_version};
-use super::{Facts, WAITING, definitions};
+use super::{Facts, MISSING, WAITING, Write, definitions};
 use crate::cluster::{items, text};
 use crate::names;
 
 /// The result of carrying out a plan.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    pub(super) written: Vec<Value>,
+    pub(super) written: Vec<Write>,
     pub(super) events: Vec<(String, String)>,
     /// The status of each step.
     pub(super) statuses: Vec<String>,
@@ -21,6 +21,31 @@ pub(super) struct Done {
 /// The error of a plan with a step of an unknown kind or status.
 const INVALID: &str = "the InstallPlan contains invalid data";
 const UNSUPPORTED: &str = "UnsupportedResource";
+
+/// The positions of the steps in the order in which they are carried out: CustomResourceDefinitions first.
+pub(super) fn order(plan: &Value) -> Vec<usize> {
+    let steps = items(plan, "/status/plan").enumerate();
+    let mut order: Vec<(bool, usize)> = steps
+        .map(|(index, step)| (text(step, "/resource/kind") != names::CRD_KIND, index))
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, index)| index).collect()
+}
+
+/// The steps that are not carried out yet.
+pub fn pending(plan: &Value) -> impl Iterator<Item = &Value> {
+    items(plan, "/status/plan").filter(|step| matches!(text(step, "/status"), "Unknown" | MISSING | WAITING))
+}
+
+/// The CustomResourceDefinitions that the plan is to create or replace, as far as they can be read.
+pub fn wanted_definitions(plan: &Value, facts: &Facts<'_>) -> Vec<Value> {
+    let mut objects = Objects::new(plan, facts);
+    let steps = pending(plan).filter(|step| text(step, "/resource/kind") == names::CRD_KIND);
+    let steps = steps.filter(|step| text(step, "/status") != WAITING);
+    steps
+        .filter_map(|step| definitions::wanted(step, &mut objects).ok())
+        .collect()
+}
 
 pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
     let steps: Vec<&Value> = items(plan, "/status/plan").collect();
@@ -32,17 +57,21 @@ pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
         ..Done::default()
     };
     let mut objects = Objects::new(plan, facts);
-    for (step, status) in steps.into_iter().zip(&mut done.statuses) {
+    for index in order(plan) {
+        let (Some(step), Some(status)) = (steps.get(index), done.statuses.get_mut(index)) else {
+            continue;
+        };
+        objects.step = index;
         let result = match (text(step, "/resource/kind"), status.as_str()) {
             (names::CRD_KIND, WAITING) => {
                 *status = definitions::awaited(text(step, "/resource/name"), facts).to_owned();
                 continue;
             }
             (_, "Present" | "Created" | WAITING) => continue,
-            (names::CRD_KIND, "Unknown" | "NotPresent") => {
+            (names::CRD_KIND, "Unknown" | MISSING) => {
                 definitions::apply(step, plan, &mut objects, &mut done.events)
             }
-            (_, "Unknown" | "NotPresent") => objects.apply(step),
+            (_, "Unknown" | MISSING) => objects.apply(step),
             _ => Err(INVALID.to_owned().into()),
         };
         match result {

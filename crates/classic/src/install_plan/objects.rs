@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Facts;
 use super::failure::Failure;
 use super::reference::Bundles;
 use super::steps::BUNDLE_SECRET;
+use super::{Facts, Write};
 use crate::cluster::{items, object_at, put, text};
 use crate::install::owner_reference;
 use crate::names;
@@ -43,7 +43,9 @@ pub(super) type Applied = Result<Option<&'static str>, Failure>;
 pub(super) struct Objects<'a> {
     plan: &'a Value,
     pub(super) facts: &'a Facts<'a>,
-    written: Vec<Value>,
+    /// The position of the step that is carried out.
+    pub(super) step: usize,
+    written: Vec<Write>,
     bundles: Bundles,
 }
 
@@ -52,12 +54,13 @@ impl<'a> Objects<'a> {
         Self {
             plan,
             facts,
+            step: 0,
             written: Vec::new(),
             bundles: Bundles::default(),
         }
     }
 
-    pub(super) fn into_written(self) -> Vec<Value> {
+    pub(super) fn into_written(self) -> Vec<Write> {
         self.written
     }
 
@@ -72,19 +75,20 @@ impl<'a> Objects<'a> {
                 && text(object, "/metadata/namespace") == namespace
                 && text(object, "/metadata/name") == name
         };
-        let written = self.written.iter().rev().find(is_it);
+        let written = self.written.iter().rev().map(|write| &write.object).find(is_it);
         written.or_else(|| self.facts.cluster.get(kind, namespace, name))
     }
 
     pub(super) fn write(&mut self, mut object: Value) {
         put(&mut object, &["metadata", "labels"], names::MANAGED_LABEL, "true");
-        self.written.push(object);
+        let step = self.step;
+        self.written.push(Write { step, object });
     }
 
     /// The manifest of a step as JSON or YAML.
     pub(super) fn manifest(&mut self, step: &Value) -> Result<String, Failure> {
         let namespace = self.namespace();
-        self.bundles.manifest(step, namespace, self.facts.cluster)
+        self.bundles.manifest(step, namespace, self.facts)
     }
 
     /// Carries out a step of any kind but CustomResourceDefinition.

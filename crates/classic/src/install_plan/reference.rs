@@ -1,18 +1,20 @@
 //! Steps that name the unpacked bundle that holds their object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
+use super::Facts;
 use super::failure::Failure;
 use super::steps::{BundleContent, Origin, Step, StepsError, bundle_steps};
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, put, text};
 use crate::names;
 use crate::properties::read_annotation;
 
@@ -20,7 +22,7 @@ use crate::properties::read_annotation;
 const MAX_FILE: u64 = 16 << 20;
 
 /// The manifest of a step whose object stands in a ConfigMap.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Reference {
     kind: String,
@@ -31,6 +33,79 @@ struct Reference {
     replaces: String,
     properties: String,
 }
+
+/// Unpacked bundles by the namespace and the name that references to them give. Their properties do not count: each reference
+/// has its own.
+pub type UnpackedBundles = BTreeMap<(String, String), BundleContent>;
+
+/// A reference to an unpacked bundle.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BundleReference {
+    /// The namespace of its ConfigMap.
+    pub namespace: String,
+    /// The name of its ConfigMap.
+    pub name: String,
+    /// The name of the CatalogSource.
+    pub catalog: String,
+    /// The namespace of the CatalogSource.
+    pub catalog_namespace: String,
+}
+
+/// The unpacked bundles that steps refer to.
+pub fn references<'a>(steps: impl IntoIterator<Item = &'a Value>) -> BTreeSet<BundleReference> {
+    let manifests: BTreeSet<&str> = steps
+        .into_iter()
+        .map(|step| text(step, "/resource/manifest"))
+        .collect();
+    let references = manifests.into_iter().filter_map(Reference::read);
+    references
+        .map(|reference| BundleReference {
+            namespace: reference.namespace,
+            name: reference.name,
+            catalog: reference.catalog_source_name,
+            catalog_namespace: reference.catalog_source_namespace,
+        })
+        .collect()
+}
+
+/// The name of the ConfigMap for the bundle with this image.
+pub fn bundle_name(image: &str) -> String {
+    let mut name = hex::encode(Sha256::digest(image));
+    name.pop();
+    name
+}
+
+/// The steps of the bundle of a lookup. In place of the objects they hold a reference to the unpacked bundle.
+///
+/// # Errors
+/// When an object or a property cannot be read, or the ClusterServiceVersion lacks what a plan needs.
+pub fn referring_steps(
+    bundle: &BundleContent,
+    lookup: &Value,
+    namespace: &str,
+) -> Result<Vec<Value>, StepsError> {
+    let of = |pointer: &str| text(lookup, pointer).to_owned();
+    let reference = Reference {
+        kind: CONFIG_MAP.to_owned(),
+        name: bundle_name(text(lookup, "/path")),
+        namespace: of("/catalogSourceRef/namespace"),
+        catalog_source_name: of("/catalogSourceRef/name"),
+        catalog_source_namespace: of("/catalogSourceRef/namespace"),
+        replaces: of("/replaces"),
+        properties: of("/properties"),
+    };
+    let origin = reference.origin(namespace);
+    let steps = bundle_steps(bundle, &origin)?;
+    let reference = serde_json::to_string(&reference).unwrap_or_default();
+    let steps = steps.iter().map(|step| {
+        let mut step = step.to_value();
+        put(&mut step, &["resource"], "manifest", reference.as_str());
+        step
+    });
+    Ok(steps.collect())
+}
+
+const CONFIG_MAP: &str = "ConfigMap";
 
 /// The unpacked bundles that steps refer to, each read once.
 #[derive(Debug, Default)]
@@ -48,16 +123,15 @@ impl Bundles {
         &mut self,
         step: &Value,
         namespace: &str,
-        cluster: &Cluster,
+        facts: &Facts<'_>,
     ) -> Result<String, Failure> {
         let manifest = text(step, "/resource/manifest");
-        let reference: Reference = serde_json::from_str(manifest).unwrap_or_default();
-        if !reference.is_complete() {
+        let Some(reference) = Reference::read(manifest) else {
             return Ok(manifest.to_owned());
-        }
+        };
         let csv = text(step, "/resolving");
         if !self.steps.contains_key(manifest) {
-            let steps = unpacked(&reference, csv, namespace, cluster)?;
+            let steps = unpacked(&reference, csv, namespace, facts)?;
             self.steps.insert(manifest.to_owned(), steps);
         }
         let field = |name: &str| text(step, &format!("/resource/{name}"));
@@ -83,6 +157,12 @@ impl Bundles {
 }
 
 impl Reference {
+    /// The reference in a manifest; nothing where it is an object.
+    fn read(manifest: &str) -> Option<Self> {
+        let reference: Self = serde_json::from_str(manifest).ok()?;
+        reference.is_complete().then_some(reference)
+    }
+
     fn is_complete(&self) -> bool {
         let parts = [
             &self.name,
@@ -90,7 +170,7 @@ impl Reference {
             &self.catalog_source_name,
             &self.catalog_source_namespace,
         ];
-        self.kind == "ConfigMap" && parts.iter().all(|part| !part.is_empty())
+        self.kind == CONFIG_MAP && parts.iter().all(|part| !part.is_empty())
     }
 
     fn origin(&self, namespace: &str) -> Origin {
@@ -123,16 +203,13 @@ fn unpacked(
     reference: &Reference,
     csv: &str,
     namespace: &str,
-    cluster: &Cluster,
+    facts: &Facts<'_>,
 ) -> Result<Vec<Step>, Failure> {
-    let map = cluster
-        .get("ConfigMap", &reference.namespace, &reference.name)
-        .ok_or_else(|| {
-            Failure::NotFound(format!(
-                "error finding unpacked bundle configmap for ref {reference}: configmap \"{}\" not found",
-                reference.name
-            ))
-        })?;
+    let key = (reference.namespace.clone(), reference.name.clone());
+    let content = match facts.bundles.get(&key) {
+        Some(bundle) => bundle.clone(),
+        None => in_config_map(reference, facts.cluster)?,
+    };
     let properties = match reference.properties.as_str() {
         "" => Vec::new(),
         properties => read_annotation(properties)
@@ -140,12 +217,23 @@ fn unpacked(
     };
     let bundle = BundleContent {
         properties,
-        ..content(map)?
+        ..content
     };
     let wrong =
         |error: StepsError| Failure::Other(format!("error calculating steps for ref {reference}: {error}"));
     let origin = reference.origin(namespace);
     bundle_steps(&bundle, &origin).map_err(wrong)
+}
+
+fn in_config_map(reference: &Reference, cluster: &Cluster) -> Result<BundleContent, Failure> {
+    let map = cluster.get(CONFIG_MAP, &reference.namespace, &reference.name);
+    let map = map.ok_or_else(|| {
+        Failure::NotFound(format!(
+            "error finding unpacked bundle configmap for ref {reference}: configmap \"{}\" not found",
+            reference.name
+        ))
+    })?;
+    Ok(content(map)?)
 }
 
 /// The objects of an unpacked bundle: the files in `data` and `binaryData`.

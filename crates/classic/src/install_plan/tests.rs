@@ -14,6 +14,7 @@ fn run(plan: &Value, seconds: i64) -> Outcome {
     let (cluster, served) = (Cluster::default(), Served::default());
     let facts = Facts {
         cluster: &cluster,
+        bundles: &UnpackedBundles::new(),
         served: &served,
         global_namespace: "olm",
         retry_for: SignedDuration::from_mins(1),
@@ -34,7 +35,7 @@ fn an_approved_plan_is_installed_in_the_next_pass() {
     let outcome = run(&plan("RequiresApproval", &unreadable()), 0);
     assert_eq!(text(&outcome.plan, "/status/phase"), "Installing");
     assert_eq!(text(&outcome.plan, "/status/message"), "");
-    assert_eq!(outcome.written, Vec::<Value>::new());
+    assert_eq!(outcome.written, Vec::<Write>::new());
 }
 
 #[test]

@@ -7,16 +7,29 @@ use serde_json::Value;
 use super::entry::Entry;
 use crate::cluster::text;
 
-/// The entries of one channel, from its head along `replaces`. Entries that another one skips are left out.
+/// A member of a channel.
+pub(super) trait Member: Copy {
+    /// Its entry.
+    fn entry(&self) -> &Entry;
+}
+
+impl Member for &Entry {
+    fn entry(&self) -> &Entry {
+        self
+    }
+}
+
+/// The members of one channel, from its head along `replaces`. Those that another one skips are left out.
 ///
 /// # Errors
 /// When there is not exactly one chain.
-pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String> {
+pub(super) fn sorted<M: Member>(members: &[M]) -> Result<Vec<M>, String> {
+    let entries: Vec<&Entry> = members.iter().map(Member::entry).collect();
     let Some(first) = entries.first() else {
         return Ok(Vec::new());
     };
     let place = format!("in channel {:?} of package {:?}", first.channel, first.package);
-    let edges = Edges::new(entries);
+    let edges = Edges::new(&entries);
     let mut chains = Vec::new();
     let skipped: BTreeSet<&str> = entries
         .iter()
@@ -34,8 +47,8 @@ pub(super) fn sorted<'a>(entries: &[&'a Entry]) -> Result<Vec<&'a Entry>, String
                     head.name
                 ));
             }
-            let entry = entries.get(index).copied();
-            chain.extend(entry.filter(|entry| !skipped.contains(entry.name.as_str())));
+            let member = members.get(index).copied();
+            chain.extend(member.filter(|member| !skipped.contains(member.entry().name.as_str())));
             next = edges.replaces.get(&index).copied();
         }
         chains.push(chain);
@@ -83,11 +96,11 @@ impl Edges {
     }
 }
 
-fn ends(chain: &[&Entry]) -> String {
+fn ends<M: Member>(chain: &[M]) -> String {
     match chain {
-        [first, .., last] => format!("{}...{}", first.name, last.name),
+        [first, .., last] => format!("{}...{}", first.entry().name, last.entry().name),
         [] => "[]".to_owned(),
-        _ => chain.iter().map(|entry| entry.name.as_str()).collect(),
+        _ => chain.iter().map(|member| member.entry().name.as_str()).collect(),
     }
 }
 

@@ -184,10 +184,7 @@ impl Entry {
 
     /// The name of its variable.
     pub fn id(&self) -> String {
-        format!(
-            "{}/{}/{}/{}",
-            self.catalog, self.catalog_namespace, self.channel, self.name
-        )
+        id(&self.catalog, &self.catalog_namespace, self)
     }
 
     /// The APIs that its properties provide.
@@ -239,6 +236,11 @@ impl Parsed {
         }
         parsed
     }
+}
+
+/// The name of the variable of an entry of a catalog.
+pub(super) fn id(catalog: &str, namespace: &str, entry: &Entry) -> String {
+    format!("{catalog}/{namespace}/{}/{}", entry.channel, entry.name)
 }
 
 /// The API in a value of a property.

@@ -35,7 +35,8 @@ pub(super) fn resolved(
             catalog: entry.catalog.clone(),
             catalog_namespace: entry.catalog_namespace.clone(),
         };
-        if let Some(bundle) = &entry.inline {
+        // A bundle without an image whose manifests are not here is looked up, too.
+        if let Some(bundle) = entry.inline.as_ref().filter(|bundle| !bundle.csv_json.is_empty()) {
             let content = BundleContent {
                 csv: bundle.csv_json.clone(),
                 objects: bundle.object.clone(),

@@ -8,15 +8,19 @@ use serde_json::Value;
 use super::chain;
 use super::entry::Entry;
 use super::predicate::requirements;
-use super::snapshot::{Snapshot, aggregate};
+use super::snapshot::{Offer, Snapshot, aggregate};
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
 
 /// The variables, and the entries by the ids of their variables.
 pub(super) struct Variables {
+    /// Those of Subscriptions first.
     pub(super) all: Vec<Variable>,
     pub(super) entries: BTreeMap<String, Entry>,
 }
+
+/// What the names of the variables of Subscriptions begin with.
+pub(super) const SUBSCRIPTION: &str = "subscription:";
 
 /// The bundles that are found so far.
 #[derive(Default)]
@@ -27,7 +31,7 @@ struct Found {
     starting: BTreeSet<String>,
 }
 
-pub(super) fn variables(snapshot: &Snapshot, subscriptions: &[&Value]) -> Result<Variables, String> {
+pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Result<Variables, String> {
     let (mut found, mut heads, mut errors) = (Found::default(), Vec::new(), Vec::new());
     found
         .add(snapshot, snapshot.existing().collect())
@@ -61,14 +65,14 @@ pub(super) fn variables(snapshot: &Snapshot, subscriptions: &[&Value]) -> Result
 
 impl Found {
     /// Adds bundles, and those that they may require.
-    fn add<'a>(&mut self, snapshot: &'a Snapshot, mut waiting: Vec<&'a Entry>) -> Result<(), Vec<String>> {
+    fn add<'a>(&mut self, snapshot: &'a Snapshot<'_>, mut waiting: Vec<Offer<'a>>) -> Result<(), Vec<String>> {
         let mut errors = Vec::new();
-        while let Some(entry) = waiting.pop() {
-            let id = entry.id();
+        while let Some(offer) = waiting.pop() {
+            let id = offer.id();
             if self.entries.contains_key(&id) {
                 continue;
             }
-            self.entries.insert(id.clone(), entry.clone());
+            let entry = offer.to_entry();
             let mut constraints = Vec::new();
             if entry.is_existing() && entry.subscription.is_none() {
                 constraints.push(constraint(
@@ -83,14 +87,14 @@ impl Found {
             if kinds.any(|kind| kind == "olm.deprecated") {
                 constraints.push(constraint(Rule::Prohibited, format!("bundle {id} is deprecated")));
             }
-            let wanted = requirements(entry).unwrap_or_else(|error| {
+            let wanted = requirements(&entry).unwrap_or_else(|error| {
                 errors.push(error);
                 Vec::new()
             });
             for wanted in wanted {
-                match snapshot.providers(entry, &wanted) {
+                match snapshot.providers(&entry, &wanted) {
                     Ok(providers) => {
-                        let ids = providers.iter().map(|provider| provider.id()).collect();
+                        let ids = providers.iter().map(Offer::id).collect();
                         constraints.push(constraint(
                             Rule::Dependency(ids),
                             format!("bundle {} requires an operator {}", entry.name, wanted.text()),
@@ -100,6 +104,7 @@ impl Found {
                     Err(error) => errors.push(error),
                 }
             }
+            self.entries.insert(id.clone(), entry);
             self.bundles.insert(id.clone(), Variable { id, constraints });
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
@@ -126,18 +131,19 @@ fn constraint(rule: Rule, text: String) -> Constraint {
 
 /// The variable of a Subscription. The entries that it may choose from are added to the bundles.
 fn of_subscription(
-    snapshot: &Snapshot,
+    snapshot: &Snapshot<'_>,
     subscription: &Value,
     bundles: &mut Found,
 ) -> Result<Variable, Vec<String>> {
     let name = text(subscription, "/metadata/name");
     let exists = constraint(Rule::Mandatory, format!("subscription {name} exists"));
     let mut variable = Variable {
-        id: format!("subscription:{name}"),
+        id: format!("{SUBSCRIPTION}{name}"),
         constraints: vec![exists],
     };
     let installed = text(subscription, "/status/installedCSV");
-    let current = snapshot.existing().find(|entry| entry.name == installed);
+    let mut existing = snapshot.existing().map(|offer| offer.entry);
+    let current = existing.find(|entry| entry.name == installed);
     let starting = text(subscription, "/spec/startingCSV");
     let starting = if current.is_some() { "" } else { starting };
     if !starting.is_empty() {
@@ -151,15 +157,15 @@ fn of_subscription(
         }
     };
     let mut found = found;
-    found.sort_by_key(|entry| (!entry.is_default_channel, entry.channel.as_str()));
+    found.sort_by_key(|offer| (!offer.entry.is_default_channel, offer.entry.channel.as_str()));
     let mut ids = Vec::new();
-    for members in found.chunk_by(|left, right| left.channel == right.channel) {
-        for entry in chain::sorted(members).map_err(|error| vec![error])? {
-            if current.is_some_and(|current| !follows(entry, current)) {
+    for members in found.chunk_by(|left, right| left.entry.channel == right.entry.channel) {
+        for offer in chain::sorted(members).map_err(|error| vec![error])? {
+            if current.is_some_and(|current| !follows(offer.entry, current)) {
                 continue;
             }
-            bundles.add(snapshot, vec![entry])?;
-            ids.push(entry.id());
+            bundles.add(snapshot, vec![offer])?;
+            ids.push(offer.id());
         }
     }
     if let Some(current) = current {
@@ -184,31 +190,35 @@ fn of_subscription(
 
 /// The entries that the spec of a Subscription names.
 fn selected<'a>(
-    snapshot: &'a Snapshot,
+    snapshot: &'a Snapshot<'_>,
     subscription: &'a Value,
     starting: &str,
-) -> Result<Vec<&'a Entry>, String> {
+) -> Result<Vec<Offer<'a>>, String> {
     let of = |pointer| text(subscription, pointer);
     let (name, package, channel) = (of("/metadata/name"), of("/spec/name"), of("/spec/channel"));
     let (source, source_namespace) = (of("/spec/source"), of("/spec/sourceNamespace"));
     let end = format!("in the catalog referenced by subscription {name}");
-    let mut found: Vec<&Entry> = snapshot.of_catalog(source_namespace, source).collect();
-    if found.is_empty() {
+    let catalogs = snapshot.of_catalog(source_namespace, source);
+    if catalogs.is_empty() {
         return Err(format!(
             "no operators found from catalog {source} in namespace {source_namespace} referenced by subscription {name}"
         ));
     }
-    found.retain(|entry| entry.is_of(package));
+    let found = catalogs.into_iter().flat_map(|(catalog, content)| {
+        let entries = content.of_package(package);
+        entries.map(move |entry| Offer { entry, catalog })
+    });
+    let mut found: Vec<Offer<'_>> = found.collect();
     if found.is_empty() {
         return Err(format!("no operators found in package {package} {end}"));
     }
-    found.retain(|entry| channel.is_empty() || entry.channel == channel);
+    found.retain(|offer| channel.is_empty() || offer.entry.channel == channel);
     if found.is_empty() {
         return Err(format!(
             "no operators found in channel {channel} of package {package} {end}"
         ));
     }
-    found.retain(|entry| starting.is_empty() || entry.name == starting);
+    found.retain(|offer| starting.is_empty() || offer.entry.name == starting);
     if found.is_empty() {
         return Err(format!(
             "no operators found with name {starting} in channel {channel} of package {package} {end}"

@@ -9,13 +9,16 @@ use crate::cluster::{Cluster, object_at, put, text};
 use crate::names;
 use crate::wire::duration;
 
-const GENERATED_BY: &str = "olm.generated-by";
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 const RESOLUTION_FAILED: &str = "ResolutionFailed";
 const UNPACKING: &str = "BundleUnpacking";
 const UNPACK_FAILED: &str = "BundleUnpackFailed";
-/// What an admin can do about a bundle that cannot be unpacked.
+/// The condition of Subscriptions whose preferred version is passed over. The Go implementation does not have it.
+const BLOCKED: &str = "UpgradeBlocked";
+/// The field of a lookup's condition that says what an admin can do. It is not part of the status.
+const HINT: &str = "/hint";
+/// What an admin can do about a bundle that a Job cannot unpack.
 const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
                         failure, invalid image. Manual retry: in the CatalogSource namespace, run `kubectl get jobs -l \
                         operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
@@ -50,7 +53,7 @@ pub enum ResolveError {
 /// What became of the unpacking of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unpacked {
-    /// The conditions of the lookup; none when it is done.
+    /// The conditions of the lookup; none when it is done. Their field `hint` says what an admin can do.
     Conditions(Vec<Value>),
     /// It could not be tried.
     Error(String),
@@ -58,13 +61,24 @@ pub enum Unpacked {
     Fatal(String),
 }
 
+/// A warning event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The name of the Subscription that it is about; nothing where it is about the namespace.
+    pub subscription: Option<String>,
+    /// One word in camel case.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
 /// What a resolution comes to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Concluded {
     /// InstallPlans to create and Subscriptions whose status must be written, whole.
     pub written: Vec<Value>,
-    /// Events, as `TYPE REASON MESSAGE`.
-    pub events: Vec<String>,
+    /// Warning events.
+    pub events: Vec<Warning>,
     /// Why the pass is retried.
     pub error: Option<String>,
 }
@@ -98,13 +112,7 @@ pub fn prepare(namespace: &str, cluster: &Cluster, now: Timestamp) -> Prepared {
     let mut settled = Vec::new();
     for subscription in subscriptions {
         let mut subscription = subscription.clone();
-        match adopt_plan(&mut subscription, cluster, fails_forward) {
-            Ok(is_adopted) => is_changed |= is_adopted,
-            Err(error) => {
-                prepared.error = Some(error);
-                return prepared;
-            }
-        }
+        is_changed |= adopt_plan(&mut subscription, cluster, fails_forward);
         if settle_version(&mut subscription, cluster, fails_forward) {
             stamp(&mut subscription, &time);
             prepared.written.push(subscription.clone());
@@ -140,8 +148,8 @@ fn unpack_times(group: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Points a Subscription that a plan has made to that plan; whether it had no reference.
-fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> Result<bool, String> {
+/// Points a Subscription that a plan has made to that plan; whether it had no reference. A plan that is gone counts as none.
+fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> bool {
     let has_plan = ["installPlanRef", "installplan"].iter().any(|key| {
         subscription
             .pointer(&format!("/status/{key}"))
@@ -149,14 +157,15 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
     });
     let maker = subscription
         .pointer("/metadata/annotations")
-        .and_then(|annotations| annotations.get(GENERATED_BY))
+        .and_then(|annotations| annotations.get(names::GENERATED_BY_ANNOTATION))
         .and_then(Value::as_str);
     let Some(maker) = maker.filter(|_| !has_plan).map(str::to_owned) else {
-        return Ok(false);
+        return false;
     };
     let place = text(subscription, "/metadata/namespace").to_owned();
-    let plan = cluster.get(INSTALL_PLAN_KIND, &place, &maker);
-    let plan = plan.ok_or_else(|| format!("installplans.operators.coreos.com {maker:?} not found"))?;
+    let Some(plan) = cluster.get(INSTALL_PLAN_KIND, &place, &maker) else {
+        return false;
+    };
     let state = if fails_forward && text(plan, "/status/phase") == "Failed" {
         "UpgradeFailed"
     } else {
@@ -169,7 +178,7 @@ fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) 
         status.insert("state".to_owned(), state.into());
         status.insert("currentCSV".to_owned(), version.into());
     }
-    Ok(true)
+    true
 }
 
 /// Sets the state by whether the current version is there; whether it is another.
@@ -256,9 +265,11 @@ impl Conclusion<'_> {
     }
 
     fn resolution_failed(&mut self, reason: &str, message: &str) {
-        self.concluded
-            .events
-            .push(format!("Warning {RESOLUTION_FAILED} {message}"));
+        self.concluded.events.push(Warning {
+            subscription: None,
+            reason: RESOLUTION_FAILED,
+            message: message.to_owned(),
+        });
         self.mark(&condition(RESOLUTION_FAILED, reason, message), &[]);
     }
 
@@ -294,18 +305,19 @@ impl Conclusion<'_> {
             self.unpack_failed(failed);
             return false;
         }
-        let is_pull = |pending: &Value| {
-            let message = text(pending, "/message");
-            text(pending, "/reason") == "JobIncomplete"
-                && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"))
-        };
-        let mut pending = holding("BundleLookupPending").map(is_pull).peekable();
-        let is_unpacked = pending.peek().is_none();
+        let pending: Vec<&Value> = holding("BundleLookupPending").collect();
+        let is_unpacked = pending.is_empty();
         if !is_unpacked {
-            let hint = if pending.any(|is_pull| is_pull) {
-                PULL_GUIDANCE
-            } else {
-                ""
+            let is_pull = |pending: &Value| {
+                let message = text(pending, "/message");
+                text(pending, "/reason") == "JobIncomplete"
+                    && (message.contains("ImagePullBackOff") || message.contains("ErrImagePull"))
+            };
+            let mut hints = pending.iter().map(|pending| text(pending, HINT));
+            let hint = match hints.find(|hint| !hint.is_empty()) {
+                Some(hint) => hint,
+                None if pending.iter().any(|pending| is_pull(pending)) => PULL_GUIDANCE,
+                None => "",
             };
             self.mark(&condition(UNPACKING, "UnpackingInProgress", hint), &[]);
         }
@@ -318,11 +330,17 @@ impl Conclusion<'_> {
             text(failed, "/reason"),
             text(failed, "/message")
         );
-        let long = format!("{short}. {GUIDANCE}");
-        for _ in self.subscriptions {
-            self.concluded
-                .events
-                .push(format!("Warning {UNPACK_FAILED} {long}"));
+        let hint = match text(failed, HINT) {
+            "" => GUIDANCE,
+            hint => hint,
+        };
+        let long = format!("{short}. {hint}");
+        for subscription in self.subscriptions {
+            self.concluded.events.push(Warning {
+                subscription: Some(text(subscription, "/metadata/name").to_owned()),
+                reason: UNPACK_FAILED,
+                message: long.clone(),
+            });
         }
         let own = text(failed, "/message");
         let is_guided = own.contains("Auto-retry") || own.contains("Common causes");
@@ -339,10 +357,19 @@ impl Conclusion<'_> {
         }
         for subscription in self.subscriptions {
             let mut subscription = subscription.clone();
-            let version = resolution.updated.get(text(&subscription, "/metadata/name"));
+            let name = text(&subscription, "/metadata/name").to_owned();
+            let is_explained = match resolution.blocked.get(&name) {
+                Some(why) => set(
+                    &mut subscription,
+                    condition(BLOCKED, "DependencyUnsatisfied", why),
+                    &self.now,
+                ),
+                None => unset(&mut subscription, &[BLOCKED]),
+            };
+            let version = resolution.updated.get(&name);
             let is_changed = match (version, &planned) {
                 (Some(version), planned) => {
-                    unset(&mut subscription, &[RESOLUTION_FAILED]);
+                    unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]);
                     put(&mut subscription, &["status"], "currentCSV", version.as_str());
                     if let Some(planned) = planned {
                         point(&mut subscription, planned);
@@ -351,7 +378,7 @@ impl Conclusion<'_> {
                 }
                 (None, _) => unset(&mut subscription, &[RESOLUTION_FAILED, UNPACKING, UNPACK_FAILED]),
             };
-            if is_changed {
+            if is_changed || is_explained {
                 stamp(&mut subscription, &self.now);
                 self.concluded.written.push(subscription);
             }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::collection::generation;
 use super::{INSTALL_PLAN_KIND, Resolution, reference};
-use crate::cluster::{Cluster, put, text};
+use crate::cluster::{Cluster, items, put, text};
 use crate::names;
 
 /// What is to be done so that a resolution has its plan.
@@ -61,7 +62,7 @@ pub(super) fn planned(
             json!(resolution.bundle_lookups),
         );
     }
-    Some(Planned {
+    let mut planned = Planned {
         generation,
         plan: json!({
             "apiVersion": names::CSV_API_VERSION, "kind": INSTALL_PLAN_KIND,
@@ -72,7 +73,82 @@ pub(super) fn planned(
             },
             "status": status,
         }),
-    })
+    };
+    if !resolution.images.is_empty() {
+        let images = json!(resolution.images).to_string();
+        let path = ["metadata", "annotations"];
+        put(&mut planned.plan, &path, names::BUNDLE_IMAGES_ANNOTATION, images);
+    }
+    Some(planned)
+}
+
+/// What names of plans end with.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Names the new plan among objects to write. A plan that no Subscription has noted yet, with the same Subscriptions and steps,
+/// is taken for it: the Subscriptions could not be written after it was created.
+pub fn settle_plan(written: &mut [Value], cluster: &Cluster) {
+    let is_new = |object: &&mut Value| {
+        text(object, "/kind") == INSTALL_PLAN_KIND && text(object, "/metadata/name").is_empty()
+    };
+    let Some(plan) = written.iter_mut().find(is_new) else {
+        return;
+    };
+    let namespace = text(plan, "/metadata/namespace").to_owned();
+    let noted = cluster
+        .in_namespace(names::SUBSCRIPTION_KIND, &namespace)
+        .filter_map(|found| found.pointer("/status/installPlanGeneration")?.as_i64())
+        .max()
+        .unwrap_or_default();
+    let plans = cluster.in_namespace(INSTALL_PLAN_KIND, &namespace);
+    let mut later = plans.filter(|found| generation(found) > noted);
+    let earlier = later.find_map(|found| {
+        let mut same = plan.clone();
+        put(&mut same, &["spec"], "generation", generation(found));
+        (plan_name(&same) == text(found, "/metadata/name")).then_some(same)
+    });
+    let before = generation(plan);
+    if let Some(earlier) = earlier {
+        *plan = earlier;
+    }
+    let (name, generation) = (plan_name(plan), generation(plan));
+    put(plan, &["metadata"], "name", name);
+    let noting = written.iter_mut().filter(|object| {
+        let noted = object.pointer("/status/installPlanGeneration");
+        noted.and_then(Value::as_i64) == Some(before)
+    });
+    for subscription in noting {
+        put(subscription, &["status"], "installPlanGeneration", generation);
+    }
+}
+
+/// The name of a plan that has none. It follows from the Subscriptions, the generation and the steps, so that a plan is
+/// created once.
+fn plan_name(plan: &Value) -> String {
+    let mut hash = Sha256::new();
+    for owner in items(plan, "/metadata/ownerReferences") {
+        hash.update(text(owner, "/uid"));
+    }
+    hash.update(generation(plan).to_le_bytes());
+    for step in items(plan, "/status/plan") {
+        hash.update(step.to_string());
+    }
+    let letters = hash.finalize().into_iter().take(5).map(usize::from);
+    let letters = letters.filter_map(|byte| LETTERS.get(byte % LETTERS.len()));
+    let end: String = letters.map(|letter| char::from(*letter)).collect();
+    format!("{}{end}", text(plan, "/metadata/generateName"))
+}
+
+/// Fills the name and the UID of a created plan into a Subscription that points to it.
+pub fn point_to_created(subscription: &mut Value, plan: &Value) {
+    for (key, uid) in [("installPlanRef", "uid"), ("installplan", "uuid")] {
+        let reference = subscription.pointer(&format!("/status/{key}"));
+        if reference.is_some_and(|reference| text(reference, "/name").is_empty()) {
+            for (field, pointer) in [("name", "/metadata/name"), (uid, "/metadata/uid")] {
+                put(subscription, &["status", key], field, text(plan, pointer));
+            }
+        }
+    }
 }
 
 fn owner(subscription: &Value) -> Value {

@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::Cluster;
 use olm_classic::install_plan::{
-    BundleContent, Facts, Origin, Served, Step, bundle_steps, is_supported, pass, subscription_step,
+    BundleContent, Facts, Origin, Served, Step, UnpackedBundles, bundle_steps, is_supported, pass,
+    subscription_step,
 };
 use olm_classic::registry::TypedValue;
 use serde_json::{Map, Value, json};
@@ -127,14 +128,17 @@ fn execute(case: &Value) -> Outcome {
         let cluster: Cluster = objects.iter().cloned().collect();
         let facts = Facts {
             cluster: &cluster,
+            bundles: &UnpackedBundles::new(),
             served: &served,
             global_namespace: "olm",
             retry_for: SignedDuration::from_secs(seconds),
         };
         let outcome = pass(&plan, &facts, now);
         plan = outcome.plan;
-        objects.extend(outcome.written.iter().cloned());
-        written.extend(outcome.written);
+        for write in outcome.written {
+            objects.push(write.object.clone());
+            written.push(write.object);
+        }
         events.extend(outcome.events);
         failed = outcome.error;
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use olm_classic::properties::{read_annotation, write_annotation};
 use olm_classic::registry::{BundleMessage, PackageMessage, Registry, TypedValue};
 use olm_classic::resolve::{
-    CatalogContent, Constraint, Entry, Request, Rule, SolveError, Variable, ends_in_failure, resolve, solve,
+    CatalogContent, Constraint, Content, Entry, Request, Rule, SolveError, Variable, ends_in_failure,
+    resolve, solve,
 };
 use olm_classic::subscription::ResolveError;
 use serde::Deserialize;
@@ -110,40 +111,45 @@ fn resolution(case: &Value) -> Value {
 
 fn catalog(found: &Value) -> Result<CatalogContent, String> {
     let (name, namespace) = (text(found, "name"), text(found, "namespace"));
-    let mut content = CatalogContent {
+    let content = if found["noClient"] == true {
+        Err(format!(
+            "no registry client established for catalogsource {namespace}/{name}"
+        ))
+    } else if text(found, "listError").is_empty() {
+        let (bundles, packages) = answers(found)?;
+        Ok(Arc::new(Content::new(bundles, &packages)))
+    } else {
+        Err(format!("failed to list bundles: {}", text(found, "listError")))
+    };
+    Ok(CatalogContent {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
         priority: found["priority"].as_i64().unwrap_or_default(),
-        bundles: Ok(Arc::default()),
-        packages: Arc::default(),
-    };
+        content,
+    })
+}
+
+/// What the registry of a catalog answers.
+fn answers(found: &Value) -> Result<(Vec<BundleMessage>, BTreeMap<String, PackageMessage>), String> {
     let mut packages = BTreeMap::new();
-    if found["noClient"] == true {
-        let error = format!("no registry client established for catalogsource {namespace}/{name}");
-        content.bundles = Err(error);
-    } else if !text(found, "listError").is_empty() {
-        content.bundles = Err(format!("failed to list bundles: {}", text(found, "listError")));
-    } else if found.get("fbc").is_some() {
+    if found.get("fbc").is_some() {
         let catalog = registry_grpc::unchecked(found)?;
         let registry = Registry::new(&catalog);
         for name in registry.list_packages() {
             let package = registry.get_package(name).map_err(|error| error.to_string())?;
             packages.insert(name.to_owned(), package);
         }
-        content.bundles = Ok(registry.list_bundles().into());
-    } else {
-        let rows: Result<Vec<BundleMessage>, _> = list(found, "bundles")
-            .into_iter()
-            .map(BundleMessage::deserialize)
-            .collect();
-        content.bundles = Ok(rows.map_err(|error| error.to_string())?.into());
-        for (name, package) in found["packages"].as_object().into_iter().flatten() {
-            let package = PackageMessage::deserialize(package).map_err(|error| error.to_string())?;
-            packages.insert(name.clone(), package);
-        }
+        return Ok((registry.list_bundles(), packages));
     }
-    content.packages = Arc::new(packages);
-    Ok(content)
+    let rows: Result<Vec<BundleMessage>, _> = list(found, "bundles")
+        .into_iter()
+        .map(BundleMessage::deserialize)
+        .collect();
+    for (name, package) in found["packages"].as_object().into_iter().flatten() {
+        let package = PackageMessage::deserialize(package).map_err(|error| error.to_string())?;
+        packages.insert(name.clone(), package);
+    }
+    Ok((rows.map_err(|error| error.to_string())?, packages))
 }
 
 fn operator(entry: &Entry) -> Value {

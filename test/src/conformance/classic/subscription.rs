@@ -130,11 +130,16 @@ fn namespace(case: &Value, cluster: &Cluster, now: Timestamp) -> Outcome {
     let expected = sorted(recorded("objects_written").iter().map(untimed).collect());
     let actual = sorted(written.iter().map(untimed).collect());
     compare(case, "resolver_called", &json!(is_resolved))
-        .and(|| compare(case, "error", &json!(error)))
+        .and(|| {
+            let error = error.unwrap_or_default();
+            Outcome::compare("error", &text(&case["expect"], "error"), &error.as_str())
+        })
         .and(|| Outcome::compare("objects_deleted", &recorded("objects_deleted"), &deleted))
         .and(|| Outcome::compare("objects_written", &expected, &actual))
         .and(|| {
-            let events = sorted(events.into_iter().map(Value::String).collect());
+            let events = events.iter();
+            let events = events.map(|found| json!(format!("Warning {} {}", found.reason, found.message)));
+            let events = sorted(events.collect());
             Outcome::compare("events", &sorted(recorded("events_unordered")), &events)
         })
 }
@@ -176,6 +181,7 @@ fn resolved(case: &Value) -> Result<Resolution, ResolveError> {
         steps: all("steps"),
         bundle_lookups: all("bundle_lookups"),
         updated: serde_json::from_value(updated).unwrap_or_default(),
+        ..Resolution::default()
     })
 }
 

@@ -1,0 +1,97 @@
+//! What the controllers of Subscriptions and InstallPlans share.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use olm_classic::cluster::{Cluster, items, text};
+use olm_cluster::identity::AccountName;
+use olm_platform::events::Notice;
+use olm_platform::queue::Queue;
+use serde_json::Value;
+
+use super::metrics::CatalogMetrics;
+use super::resolution::Resolutions;
+use super::unpack::Unpacker;
+use crate::registry::sources::Sources;
+use crate::run::Base;
+
+/// What the controllers share.
+pub struct Context {
+    /// What the program stands on.
+    pub base: Arc<Base>,
+    /// The catalogs.
+    pub sources: Arc<Sources>,
+    /// The namespace whose catalogs are visible everywhere.
+    pub global: String,
+    /// Unpacks bundles.
+    pub unpacker: Unpacker,
+    /// How long unpacking may take where the OperatorGroup does not say.
+    pub unpack_timeout: SignedDuration,
+    /// How long a failing plan is tried again.
+    pub retry_for: SignedDuration,
+    /// The account that CustomResourceDefinitions are written under; nothing: that of the other content.
+    pub definitions: Option<AccountName>,
+    /// Earlier resolutions.
+    pub resolutions: Resolutions,
+    /// What is counted.
+    pub metrics: CatalogMetrics,
+    /// Namespaces to work on.
+    pub namespaces: Queue<String>,
+    /// InstallPlans to work on, by namespace and name.
+    pub plans: Queue<(String, String)>,
+}
+
+impl Context {
+    /// Records warning events of an object, as reason and message.
+    pub fn warn(&self, object: &Value, warnings: impl IntoIterator<Item = (String, String)>) {
+        let notices = warnings.into_iter().map(|(reason, note)| Notice {
+            is_fault: true,
+            reason,
+            note,
+        });
+        self.base.events.publish(reference(object), notices.collect());
+    }
+}
+
+fn reference(object: &Value) -> ObjectReference {
+    let of = |pointer: &str| Some(text(object, pointer).to_owned()).filter(|text| !text.is_empty());
+    ObjectReference {
+        api_version: of("/apiVersion"),
+        kind: of("/kind"),
+        namespace: of("/metadata/namespace"),
+        name: of("/metadata/name"),
+        uid: of("/metadata/uid"),
+        ..ObjectReference::default()
+    }
+}
+
+/// The one OperatorGroup of a namespace.
+///
+/// # Errors
+/// Their names, where there is not exactly one.
+pub fn operator_group<'a>(cluster: &'a Cluster, namespace: &'a str) -> Result<&'a Value, Vec<&'a str>> {
+    let groups: Vec<&Value> = cluster
+        .in_namespace(olm_classic::names::OPERATOR_GROUP_KIND, namespace)
+        .collect();
+    match groups[..] {
+        [group] => Ok(group),
+        _ => Err(groups.iter().map(|group| text(group, "/metadata/name")).collect()),
+    }
+}
+
+/// An annotation; empty where there is none.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+    object
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The names in a list of Subscriptions' conditions that hold, for logs.
+pub fn holding(object: &Value) -> Vec<&str> {
+    let conditions = items(object, "/status/conditions");
+    let conditions = conditions.filter(|found| text(found, "/status") == "True");
+    conditions.map(|found| text(found, "/type")).collect()
+}

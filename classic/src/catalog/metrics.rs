@@ -1,0 +1,151 @@
+//! What is counted of Subscriptions and InstallPlans, under the names of the Go implementation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use olm_classic::cluster::text;
+use olm_classic::names;
+use olm_platform::metrics::Metrics;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use serde_json::Value;
+
+use crate::objects::store::Store;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Synced {
+    name: String,
+    installed: String,
+    channel: String,
+    package: String,
+    approval: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    outcome: &'static str,
+}
+
+/// What is counted; clones share it.
+#[derive(Clone)]
+pub struct CatalogMetrics {
+    synced: Family<Synced, Counter>,
+    /// The labels under which each Subscription is counted, by namespace and name.
+    labels: Arc<Mutex<BTreeMap<(String, String), Synced>>>,
+    resolutions: Family<Ended, Histogram, fn() -> Histogram>,
+    warnings: Counter,
+}
+
+impl Default for CatalogMetrics {
+    fn default() -> Self {
+        Self {
+            synced: Family::default(),
+            labels: Arc::default(),
+            resolutions: Family::new_with_constructor(buckets),
+            warnings: Counter::default(),
+        }
+    }
+}
+
+fn buckets() -> Histogram {
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    ])
+}
+
+impl CatalogMetrics {
+    /// Shows the metrics, and how many objects the store has.
+    pub fn register(&self, metrics: &Metrics, store: Arc<Store>) {
+        metrics.register(|registry| {
+            registry.register(
+                "subscription_sync",
+                "Passes over Subscriptions",
+                self.synced.clone(),
+            );
+            registry.register(
+                "olm_resolution_duration_seconds",
+                "Time that the resolution of a namespace took",
+                self.resolutions.clone(),
+            );
+            registry.register(
+                "installplan_warnings",
+                "Warnings of the API server about objects of InstallPlans",
+                self.warnings.clone(),
+            );
+            registry.register_collector(Box::new(Objects(store)));
+        });
+    }
+
+    /// Counts a pass over a Subscription. One whose labels change is counted anew.
+    pub fn synced(&self, subscription: &Value) {
+        let of = |pointer: &str| text(subscription, pointer).to_owned();
+        let labels = Synced {
+            name: of("/metadata/name"),
+            installed: of("/status/installedCSV"),
+            channel: of("/spec/channel"),
+            package: of("/spec/name"),
+            approval: of("/spec/installPlanApproval"),
+        };
+        let before = self.labels.lock().insert(key(subscription), labels.clone());
+        if let Some(before) = before.filter(|before| *before != labels) {
+            self.synced.remove(&before);
+        }
+        self.synced.get_or_create(&labels).inc();
+    }
+
+    /// Forgets a Subscription that is gone.
+    pub fn forgotten(&self, subscription: &Value) {
+        if let Some(labels) = self.labels.lock().remove(&key(subscription)) {
+            self.synced.remove(&labels);
+        }
+    }
+
+    /// Counts a resolution.
+    pub fn resolved(&self, is_found: bool, took: Duration) {
+        let outcome = if is_found { "succeeded" } else { "failed" };
+        self.resolutions
+            .get_or_create(&Ended { outcome })
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts warnings of the API server.
+    pub fn warned(&self, warnings: usize) {
+        self.warnings.inc_by(u64::try_from(warnings).unwrap_or(u64::MAX));
+    }
+}
+
+fn key(subscription: &Value) -> (String, String) {
+    let of = |pointer: &str| text(subscription, pointer).to_owned();
+    (of("/metadata/namespace"), of("/metadata/name"))
+}
+
+/// How many objects there are.
+struct Objects(Arc<Store>);
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Objects {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let cluster = self.0.snapshot();
+        for (name, help, kind) in [
+            ("subscription_count", "Subscriptions", names::SUBSCRIPTION_KIND),
+            ("install_plan_count", "InstallPlans", names::INSTALL_PLAN_KIND),
+        ] {
+            let count = i64::try_from(cluster.of_kind(kind).count()).unwrap_or(i64::MAX);
+            let gauge = ConstGauge::new(count);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

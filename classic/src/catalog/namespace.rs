@@ -1,0 +1,381 @@
+//! One pass over a namespace: its Subscriptions one by one, then all of them together.
+//!
+//! ```text
+//! each Subscription ─► prepare ─► resolve ─► unpack ─► conclude ─► InstallPlan, statuses
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use olm_classic::cluster::{Cluster, text};
+use olm_classic::install_plan::BundleContent;
+use olm_classic::names;
+use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
+use olm_classic::subscription::{
+    Concluded, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created, prepare, restarted,
+    settle_plan,
+};
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::{Value, json};
+
+use super::context::{Context, annotation, holding, operator_group};
+use super::health::{entries, health, is_coming};
+use super::unpack::images::Puller;
+use super::unpack::{Answer, Times};
+use super::write::write_status;
+use crate::objects::write::Actor;
+
+/// After how long a pass whose objects changed meanwhile is made again.
+const SOON: Duration = Duration::from_millis(200);
+/// The annotation of an OperatorGroup with the time that unpacking may take.
+const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
+/// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
+const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
+
+/// Works on a namespace.
+pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
+    let outcome = match pass_over(&context, &namespace).await {
+        Ok(None) => Outcome::Done,
+        Ok(Some(delay)) => Outcome::After(delay),
+        // The watch shows what has changed.
+        Err(Problem::Write(failure)) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
+        Err(problem) => {
+            tracing::warn!(namespace, error = %problem, "cannot work on the Subscriptions of a namespace; it is tried again");
+            Outcome::Failed
+        }
+    };
+    tracing::debug!(namespace, ?outcome, "worked on the Subscriptions of a namespace");
+    outcome
+}
+
+/// Why a pass is made again.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("cannot write a Subscription or an InstallPlan: {}", .0.message)]
+    Write(Failure),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self::Write(failure)
+    }
+}
+
+/// A pass over a namespace; with the time after which another one is due.
+async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, Problem> {
+    let now = Timestamp::now();
+    let cluster = context.base.store.snapshot();
+    let mut catalogs = Vec::new();
+    if cluster
+        .in_namespace(names::SUBSCRIPTION_KIND, namespace)
+        .next()
+        .is_some()
+    {
+        catalogs = context.sources.catalogs(namespace, &context.global).await;
+    } else {
+        context.resolutions.forget(namespace);
+    }
+    let catalogs = Arc::new(catalogs);
+    one_by_one(context, namespace, &cluster, &catalogs, now).await?;
+
+    let cluster = context.base.store.snapshot();
+    for subscription in restarted(namespace, &cluster, now) {
+        let name = text(&subscription, "/metadata/name");
+        tracing::info!(
+            namespace,
+            name,
+            "the version of a Subscription is gone; it is resolved anew"
+        );
+        write_status(&context.base, &subscription).await?;
+    }
+    let cluster = context.base.store.snapshot();
+    let prepared = prepare(namespace, &cluster, now);
+    for name in &prepared.deleted {
+        if let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, namespace, name) {
+            context.base.writer.delete(&Actor::Own, plan).await?;
+        }
+    }
+    for subscription in &prepared.written {
+        write_status(&context.base, subscription).await?;
+    }
+    if let Some(error) = prepared.error {
+        // A change of the OperatorGroups wakes the namespace.
+        refuse(context, namespace, &cluster, error, now).await?;
+        return Ok(None);
+    }
+    let Some(subscriptions) = prepared.subscriptions else {
+        return Ok(None);
+    };
+    together(context, namespace, &cluster, &subscriptions, catalogs, now).await
+}
+
+/// Settles what each Subscription says of its InstallPlan, its catalogs and deprecations.
+async fn one_by_one(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    catalogs: &[CatalogContent],
+    now: Timestamp,
+) -> Result<(), Problem> {
+    for subscription in cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
+        context.metrics.synced(subscription);
+        let known = entries(subscription, catalogs);
+        let outcome = pass(subscription, cluster, &context.global, &health, &known, now);
+        if outcome.is_changed {
+            write_status(&context.base, &outcome.subscription).await?;
+        }
+        if let Some(error) = outcome.error {
+            return Err(Problem::Other(error));
+        }
+    }
+    Ok(())
+}
+
+/// Says in all Subscriptions why the namespace is not resolved.
+async fn refuse(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    error: String,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let error = match operator_group(cluster, namespace) {
+        Err(names) if !names.is_empty() => format!("{error}: {}", names.join(", ")),
+        _ => error,
+    };
+    let subscriptions: Vec<Value> = cluster
+        .in_namespace(names::SUBSCRIPTION_KIND, namespace)
+        .cloned()
+        .collect();
+    let refused = ResolveError::Other(error);
+    let concluded = conclude(namespace, &subscriptions, cluster, Err(&refused), &[], now);
+    write(context, namespace, cluster, concluded).await
+}
+
+/// Resolves the Subscriptions, unpacks what they move to, and makes the plan.
+async fn together(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    subscriptions: &[Value],
+    catalogs: Arc<Vec<CatalogContent>>,
+    now: Timestamp,
+) -> Result<Option<Duration>, Problem> {
+    let visible = Arc::clone(&catalogs);
+    let resolved = context
+        .resolutions
+        .resolve(
+            namespace,
+            &context.global,
+            cluster,
+            subscriptions,
+            catalogs,
+            &context.metrics,
+        )
+        .await;
+    if matches!(resolved.as_ref(), Err(ResolveError::Other(_))) && are_coming(cluster, &visible) {
+        // Nothing is wrong yet, and the namespace is woken when they are here or fail.
+        return Ok(None);
+    }
+    let (resolution, unpacked, due) = match resolved.as_ref() {
+        Ok(resolved) => {
+            let (resolution, unpacked, due) = unpack(context, namespace, cluster, resolved).await;
+            (Ok(resolution), unpacked, due)
+        }
+        Err(error) => (Err(error.clone()), Vec::new(), None),
+    };
+    let concluded = conclude(
+        namespace,
+        subscriptions,
+        cluster,
+        resolution.as_ref(),
+        &unpacked,
+        now,
+    );
+    let error = concluded.error.clone();
+    write(context, namespace, cluster, concluded).await?;
+    match error {
+        // A change of a catalog, an OperatorGroup or a ClusterServiceVersion wakes the namespace.
+        Some(_) if resolution.is_err() => Ok(None),
+        Some(error) => Err(Problem::Other(error)),
+        None => Ok(due),
+    }
+}
+
+/// Whether the content of catalogs is not known yet, and no CatalogSource says why.
+fn are_coming(cluster: &Cluster, catalogs: &[CatalogContent]) -> bool {
+    let mut missing = catalogs
+        .iter()
+        .filter(|catalog| catalog.content.is_err())
+        .peekable();
+    missing.peek().is_some()
+        && missing.all(|catalog| {
+            let source = cluster.get(names::CATALOG_SOURCE_KIND, &catalog.namespace, &catalog.name);
+            source.is_some_and(is_coming)
+        })
+}
+
+/// The resolution with the steps of its bundles, what became of each bundle, and after what time that changes.
+async fn unpack(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    resolved: &Resolved,
+) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
+    let mut resolution = resolved.resolution.clone();
+    if resolution.updated.is_empty() {
+        // No plan is made: nothing has to be here.
+        let unpacked = resolution
+            .bundle_lookups
+            .iter()
+            .map(|_| Unpacked::Conditions(Vec::new()));
+        let unpacked = unpacked.collect();
+        return (resolution, unpacked, None);
+    }
+    let times = times(context, cluster, namespace);
+    let mut images = BTreeMap::new();
+    let (mut bundles, mut due): (Vec<Bundle>, Option<Duration>) = (Vec::new(), None);
+    for lookup in &resolution.bundle_lookups {
+        let of = |pointer: &str| text(lookup, pointer);
+        let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
+        let image = of("/path");
+        let Some(found) = cluster.get(names::CATALOG_SOURCE_KIND, place, source) else {
+            bundles.push(Bundle::Condition(super::unpack::catalog_missing()));
+            continue;
+        };
+        if image.is_empty() {
+            bundles.push(inline(context, resolved, lookup).await);
+            continue;
+        }
+        match context
+            .unpacker
+            .ask(namespace, image, &Puller::of(found), times)
+            .await
+        {
+            Answer::Unpacked(bundle) => {
+                images.insert(image.to_owned(), bundle.image.clone());
+                bundles.push(Bundle::Content(bundle.content.clone()));
+            }
+            Answer::Not(condition, after) => {
+                due = due.into_iter().chain(after).min();
+                bundles.push(Bundle::Condition(condition));
+            }
+        }
+    }
+    let unpacked = take_bundles(&mut resolution, bundles, namespace);
+    resolution.images = images;
+    (resolution, unpacked, due)
+}
+
+/// The bundle of a lookup that the catalog holds itself.
+async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundle {
+    let of = |pointer: &str| text(lookup, pointer);
+    let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
+    let name = of("/identifier");
+    let operator = resolved
+        .operators
+        .iter()
+        .find(|entry| entry.name == name && entry.catalog == source && entry.catalog_namespace == place);
+    let Some(entry) = operator else {
+        return Bundle::Error(format!(
+            "bundle {name} is not in catalogsource {place}/{source} any more"
+        ));
+    };
+    let found = context
+        .sources
+        .bundle(place, source, &entry.package, &entry.channel, name)
+        .await;
+    match found {
+        Ok(bundle) => Bundle::Content(BundleContent {
+            csv: bundle.csv_json,
+            objects: bundle.object,
+            properties: entry.properties.clone(),
+        }),
+        Err(error) => Bundle::Error(format!(
+            "cannot read bundle {name} of catalogsource {place}/{source}: {error}"
+        )),
+    }
+}
+
+/// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go implementation
+/// gives them: none, and not set.
+fn times(context: &Context, cluster: &Cluster, namespace: &str) -> Times {
+    let group = operator_group(cluster, namespace).ok();
+    let duration = |key: &str| -> Option<SignedDuration> {
+        let value = annotation(group?, key);
+        let parsed = if value == "0" {
+            Some(SignedDuration::ZERO)
+        } else {
+            value.parse().ok()
+        };
+        parsed.filter(|duration| !duration.is_negative())
+    };
+    let timeout = duration(TIMEOUT).unwrap_or(context.unpack_timeout);
+    let positive =
+        |duration: SignedDuration| Duration::try_from(duration).ok().filter(|found| !found.is_zero());
+    Times {
+        timeout: positive(timeout),
+        retry: duration(RETRY).and_then(positive),
+    }
+}
+
+/// Creates the plan, then writes the Subscriptions, which point to it.
+async fn write(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    mut concluded: Concluded,
+) -> Result<(), Problem> {
+    settle_plan(&mut concluded.written, cluster);
+    let is_changed = !concluded.written.is_empty();
+    let (plans, subscriptions): (Vec<Value>, Vec<Value>) = concluded
+        .written
+        .into_iter()
+        .partition(|object| text(object, "/kind") == names::INSTALL_PLAN_KIND);
+    let mut created = None;
+    for plan in plans {
+        let known = cluster.get(names::INSTALL_PLAN_KIND, namespace, text(&plan, "/metadata/name"));
+        let known = known.filter(|known| !text(known, "/status/phase").is_empty());
+        if let Some(known) = known {
+            created = Some(known.clone());
+            continue;
+        }
+        let name = text(&plan, "/metadata/name");
+        tracing::info!(namespace, name, "creates an InstallPlan");
+        created = Some(context.base.writer.write(&Actor::Own, &plan).await?);
+    }
+    for mut subscription in subscriptions.iter().cloned() {
+        if let Some(plan) = &created {
+            point_to_created(&mut subscription, plan);
+        }
+        tracing::debug!(
+            namespace,
+            name = text(&subscription, "/metadata/name"),
+            conditions = ?holding(&subscription),
+            "writes a Subscription"
+        );
+        write_status(&context.base, &subscription).await?;
+    }
+    if is_changed {
+        for warning in concluded.events {
+            let object = match &warning.subscription {
+                Some(name) => subscriptions
+                    .iter()
+                    .find(|found| text(found, "/metadata/name") == name)
+                    .cloned(),
+                None => {
+                    Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+                }
+            };
+            if let Some(object) = object {
+                context.warn(&object, [(warning.reason.to_owned(), warning.message)]);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! One pass over an InstallPlan: its account, its approval, then its steps.
+
+mod gather;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::install_plan::{Facts, Outcome as Planned, Patience, interrupted, pass, standing};
+use olm_classic::names;
+use olm_platform::queue::Outcome;
+use olm_rollout::failure::{Failure, FailureKind};
+use serde_json::Value;
+
+use self::gather::gather;
+use super::context::Context;
+use super::write::write_status;
+use crate::objects::account::account;
+use crate::objects::write::Actor;
+
+/// After how long a pass that moved a plan forward is followed by the next one.
+const AT_ONCE: Duration = Duration::ZERO;
+
+/// Works on an InstallPlan.
+pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) -> Outcome {
+    let cluster = context.base.store.snapshot();
+    let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, &namespace, &name) else {
+        return Outcome::Done;
+    };
+    if !matches!(text(plan, "/status/phase"), "RequiresApproval" | "Installing") {
+        return Outcome::Done;
+    }
+    match pass_over(&context, plan, &cluster).await {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            tracing::warn!(
+                namespace,
+                name,
+                error = failure.message,
+                "cannot work on an InstallPlan; it is tried again"
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+async fn pass_over(context: &Context, plan: &Value, cluster: &Cluster) -> Result<Outcome, Failure> {
+    let now = Timestamp::now();
+    let namespace = text(plan, "/metadata/namespace");
+    let groups: Vec<&Value> = cluster
+        .in_namespace(names::OPERATOR_GROUP_KIND, namespace)
+        .collect();
+    let standing = standing(plan, &groups, cluster, now);
+    if standing.error.is_some() {
+        // A change of the OperatorGroups or of the account wakes the plan.
+        write_status(&context.base, &standing.plan).await?;
+        return Ok(Outcome::Done);
+    }
+    let plan = &standing.plan;
+    if text(plan, "/status/phase") == "RequiresApproval" {
+        let approved = pass(plan, &Gathered::default().facts(context), now);
+        write_status(&context.base, &approved.plan).await?;
+        let is_approved = text(&approved.plan, "/status/phase") == "Installing";
+        return Ok(if is_approved {
+            Outcome::After(AT_ONCE)
+        } else {
+            Outcome::Done
+        });
+    }
+    let outcome = install(context, plan, cluster, now).await;
+    write_status(&context.base, &outcome.plan).await?;
+    context.warn(&outcome.plan, outcome.events);
+    match text(&outcome.plan, "/status/phase") {
+        "Installing" if outcome.error.is_none() => {
+            // A definition that is served wakes the plan; one that is gone is created again.
+            let is_gone = |step: &Value| text(step, "/status") == "NotPresent";
+            let is_gone = items(&outcome.plan, "/status/plan").any(is_gone);
+            Ok(if is_gone {
+                Outcome::After(AT_ONCE)
+            } else {
+                Outcome::Done
+            })
+        }
+        "Installing" => Ok(Outcome::Failed),
+        phase => {
+            tracing::info!(
+                namespace,
+                name = text(plan, "/metadata/name"),
+                phase,
+                "an InstallPlan ended"
+            );
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+/// Who writes what a plan brings.
+pub(super) struct Actors {
+    /// CustomResourceDefinitions.
+    definitions: Actor,
+    /// The other content.
+    content: Actor,
+}
+
+impl Actors {
+    fn of(&self, kind: &str) -> &Actor {
+        match kind {
+            names::CSV_KIND | names::SUBSCRIPTION_KIND => &Actor::Own,
+            names::CRD_KIND => &self.definitions,
+            _ => &self.content,
+        }
+    }
+}
+
+/// What a pass reads, owned.
+#[derive(Default)]
+pub(super) struct Gathered {
+    cluster: Cluster,
+    bundles: olm_classic::install_plan::UnpackedBundles,
+    served: olm_classic::install_plan::Served,
+}
+
+impl Gathered {
+    fn facts<'a>(&'a self, context: &'a Context) -> Facts<'a> {
+        Facts {
+            cluster: &self.cluster,
+            bundles: &self.bundles,
+            served: &self.served,
+            global_namespace: &context.global,
+            retry_for: context.retry_for,
+        }
+    }
+}
+
+/// Carries out the steps as far as it gets.
+async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timestamp) -> Planned {
+    let unchanged = || Planned {
+        plan: plan.clone(),
+        ..Planned::default()
+    };
+    let stop = |planned: &Planned, position: usize, error: &str, patience: Patience| {
+        interrupted(plan, planned, position, error, patience, context.retry_for, now)
+    };
+    let namespace = text(plan, "/metadata/namespace");
+    let installer = match account(cluster, namespace, context.base.account.as_ref()) {
+        Ok(installer) => installer,
+        Err(error) => return stop(&unchanged(), 0, &error.to_string(), Patience::Endless),
+    };
+    let definitions = context
+        .definitions
+        .clone()
+        .map_or_else(|| installer.clone(), Actor::Account);
+    let actors = Actors {
+        definitions,
+        content: installer,
+    };
+    let gathered = match gather(context, plan, cluster, &actors).await {
+        Ok(gathered) => gathered,
+        Err(failure) => return stop(&unchanged(), 0, &failure.message, patience(&failure)),
+    };
+    let planned = pass(plan, &gathered.facts(context), now);
+    match write::write(context, plan, &planned, &actors).await {
+        Ok(()) => planned,
+        Err((position, failure)) => stop(&planned, position, &failure.message, patience(&failure)),
+    }
+}
+
+/// How long a failure is tried again: what others can end, until they do.
+fn patience(failure: &Failure) -> Patience {
+    match failure.kind {
+        FailureKind::Forbidden | FailureKind::Transient | FailureKind::Conflict => Patience::Endless,
+        _ => Patience::Limited,
+    }
+}

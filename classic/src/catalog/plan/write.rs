@@ -1,0 +1,90 @@
+//! Writes the objects of a pass over an InstallPlan.
+
+use std::collections::BTreeMap;
+
+use olm_classic::cluster::{items, text};
+use olm_classic::install_plan::Outcome;
+use olm_classic::names;
+use olm_rollout::failure::Failure;
+use serde_json::Value;
+
+use super::Actors;
+use crate::catalog::context::Context;
+use crate::objects::write::Actor;
+
+/// Writes the objects in their order.
+///
+/// # Errors
+/// The position of the object that was not written, and why.
+pub(super) async fn write(
+    context: &Context,
+    plan: &Value,
+    planned: &Outcome,
+    actors: &Actors,
+) -> Result<(), (usize, Failure)> {
+    let mut uids: BTreeMap<String, String> = BTreeMap::new();
+    for (position, write) in planned.written.iter().enumerate() {
+        let mut object = write.object.clone();
+        fill_owners(&mut object, &uids);
+        let actor = actors.of(text(&object, "/kind"));
+        let writer = &context.base.writer;
+        let written = match actor {
+            Actor::Own => writer
+                .create(actor, &object)
+                .await
+                .map(|created| (created, Vec::new())),
+            Actor::Account(_) => writer.apply_hearing(actor, &object).await,
+        };
+        let (written, warnings) = written.map_err(|failure| (position, failure))?;
+        warn(context, plan, write.step, &warnings);
+        tracing::debug!(
+            plan = text(plan, "/metadata/name"),
+            kind = text(&object, "/kind"),
+            name = text(&object, "/metadata/name"),
+            "wrote an object of an InstallPlan"
+        );
+        if text(&written, "/kind") == names::CSV_KIND {
+            let part = |pointer: &str| text(&written, pointer).to_owned();
+            uids.insert(part("/metadata/name"), part("/metadata/uid"));
+        }
+    }
+    Ok(())
+}
+
+/// Tells of the warnings of the API server about the object of a step.
+fn warn(context: &Context, plan: &Value, step: usize, warnings: &[String]) {
+    if warnings.is_empty() {
+        return;
+    }
+    context.metrics.warned(warnings.len());
+    let step = items(plan, "/status/plan").nth(step).unwrap_or(&Value::Null);
+    let of = |pointer: &str| text(step, pointer);
+    let during = match of("/resolving") {
+        "" => "during operator installation".to_owned(),
+        version => format!("during installation of operator \"{version}\""),
+    };
+    let note = format!(
+        "{} warning(s) generated {during} ({} \"{}\"): {}",
+        warnings.len(),
+        of("/resource/kind"),
+        of("/resource/name"),
+        warnings.join(", ")
+    );
+    context.warn(plan, [("AppliedWithWarnings".to_owned(), note)]);
+}
+
+/// Fills in the UIDs of ClusterServiceVersions that this pass has created.
+fn fill_owners(object: &mut Value, uids: &BTreeMap<String, String>) {
+    let owners = object
+        .pointer_mut("/metadata/ownerReferences")
+        .and_then(Value::as_array_mut);
+    for owner in owners.into_iter().flatten() {
+        if text(owner, "/kind") != names::CSV_KIND || !text(owner, "/uid").is_empty() {
+            continue;
+        }
+        let uid = uids.get(text(owner, "/name"));
+        if let (Some(uid), Some(owner)) = (uid, owner.as_object_mut()) {
+            owner.insert("uid".to_owned(), uid.as_str().into());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Unpacks bundles in the process: no Job, no ConfigMap. A bundle is unpacked once however many namespaces ask for it, and
+//! no namespace waits longer than a moment for it: it is woken when the bundle is here. A failure is tried again.
+
+mod conditions;
+pub mod images;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use olm_image::{Bounds, Places, Reference};
+use olm_platform::log;
+use olm_platform::queue::Queue;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::conditions::Fault;
+use self::images::{BundleImages, Puller, UnpackError, UnpackedBundle};
+
+/// How long a namespace waits for a bundle; most are here within that.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How long an unpacked bundle is held for those who ask for it, too. Its files stay on disk.
+const HELD: Duration = Duration::from_mins(1);
+/// The first and the longest delay after a failure.
+const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
+
+/// The bundles of a catalog: the namespace of the CatalogSource and the image.
+type Key = (String, String);
+
+/// How long unpacking may take, as the OperatorGroup says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// After which time it counts as failed; nothing: never.
+    pub timeout: Option<Duration>,
+    /// After which time a failed one is tried again, where the OperatorGroup says so.
+    pub retry: Option<Duration>,
+}
+
+/// What is known of a bundle.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// It is unpacked.
+    Unpacked(Arc<UnpackedBundle>),
+    /// Why it is not, as a condition of its lookup; with the time after which that changes by itself.
+    Not(Value, Option<Duration>),
+}
+
+/// The condition of a lookup whose CatalogSource is gone.
+pub fn catalog_missing() -> Value {
+    conditions::catalog_missing()
+}
+
+/// Unpacks bundles.
+pub struct Unpacker {
+    images: Arc<BundleImages>,
+    places: Arc<Places>,
+    jobs: Arc<Mutex<BTreeMap<Key, Job>>>,
+    wake: Queue<String>,
+}
+
+/// The unpacking of one bundle.
+struct Job {
+    puller: Puller,
+    began: Instant,
+    attempts: u32,
+    state: State,
+    /// Why the last attempt failed.
+    fault: Option<Fault>,
+    /// The namespaces that ask for it.
+    asked: BTreeSet<String>,
+    changed: watch::Sender<()>,
+}
+
+enum State {
+    Running,
+    Failed {
+        at: Instant,
+        /// How long until the next attempt, where the OperatorGroup does not say.
+        delay: Duration,
+    },
+    Done {
+        bundle: Arc<UnpackedBundle>,
+        until: Instant,
+    },
+}
+
+impl Unpacker {
+    /// `wake` is the queue of namespaces.
+    pub fn new(images: BundleImages, bounds: Bounds, wake: Queue<String>) -> Self {
+        Self {
+            images: Arc::new(images),
+            places: Arc::new(Places::new(bounds)),
+            jobs: Arc::default(),
+            wake,
+        }
+    }
+
+    /// The bundle with this image for a namespace, which is woken when the answer changes.
+    pub async fn ask(&self, namespace: &str, image: &str, puller: &Puller, times: Times) -> Answer {
+        let key = (puller.namespace.clone(), image.to_owned());
+        let mut changed = {
+            let mut jobs = self.jobs.lock();
+            let now = Instant::now();
+            jobs.retain(|_, job| !matches!(&job.state, State::Done { until, .. } if *until <= now));
+            if jobs.get(&key).is_some_and(|job| job.puller != *puller) {
+                jobs.remove(&key);
+            }
+            let job = jobs.entry(key.clone()).or_insert_with(|| {
+                self.start(&key, puller);
+                Job::new(puller, now)
+            });
+            job.asked.insert(namespace.to_owned());
+            if job.next(times).is_some_and(|next| next <= now) {
+                job.state = State::Running;
+                self.start(&key, puller);
+            }
+            if !matches!(job.state, State::Running) || job.attempts > 0 {
+                return answer(job, image, times);
+            }
+            job.changed.subscribe()
+        };
+        // It may be too late for this pass, never for the next.
+        let _ = tokio::time::timeout(MOMENT, changed.changed()).await;
+        match self.jobs.lock().get(&key) {
+            Some(job) => answer(job, image, times),
+            None => Answer::Not(conditions::running(None), Some(MOMENT)),
+        }
+    }
+
+    /// The bundle with this image, once more, for a plan that is carried out.
+    ///
+    /// # Errors
+    /// When it cannot be pulled, or is no bundle.
+    pub async fn fetch(&self, image: &str, puller: &Puller) -> Result<Arc<UnpackedBundle>, Arc<UnpackError>> {
+        let held = |(key, job): (&Key, &Job)| match &job.state {
+            State::Done { bundle, .. }
+                if key.0 == puller.namespace && (key.1 == image || bundle.image == image) =>
+            {
+                Some(Arc::clone(bundle))
+            }
+            _ => None,
+        };
+        if let Some(bundle) = self.jobs.lock().iter().find_map(held) {
+            return Ok(bundle);
+        }
+        let _place = self.places.take(&registry(image)).await;
+        let bundle = self.images.unpack(image, puller).await;
+        bundle.map(Arc::new).map_err(Arc::new)
+    }
+
+    /// Has failed bundles of a catalog's namespace tried again at once: pull secrets may have changed.
+    pub fn retry(&self, namespace: &str) {
+        let mut jobs = self.jobs.lock();
+        for (key, job) in jobs.iter_mut().filter(|(key, _)| key.0 == namespace) {
+            if matches!(job.state, State::Failed { .. }) {
+                job.state = State::Running;
+                self.start(key, &job.puller);
+            }
+        }
+    }
+
+    /// Begins an attempt.
+    fn start(&self, key: &Key, puller: &Puller) {
+        let (images, places, jobs) = (
+            Arc::clone(&self.images),
+            Arc::clone(&self.places),
+            Arc::clone(&self.jobs),
+        );
+        let (key, puller, wake) = (key.clone(), puller.clone(), self.wake.clone());
+        tokio::spawn(async move {
+            let place = places.take(&registry(&key.1)).await;
+            // A panic must not leave the bundle in work for ever.
+            let work = tokio::spawn(async move {
+                let image = key.1.clone();
+                (images.unpack(&image, &puller).await, key)
+            });
+            let Ok((outcome, key)) = work.await else { return };
+            drop(place);
+            let mut jobs = jobs.lock();
+            if let Some(job) = jobs.get_mut(&key) {
+                job.finish(outcome, &key.1);
+                job.wake(&wake);
+            }
+        });
+    }
+}
+
+impl Job {
+    fn new(puller: &Puller, now: Instant) -> Self {
+        Self {
+            puller: puller.clone(),
+            began: now,
+            attempts: 0,
+            state: State::Running,
+            fault: None,
+            asked: BTreeSet::new(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    fn finish(&mut self, outcome: Result<UnpackedBundle, UnpackError>, image: &str) {
+        let now = Instant::now();
+        self.attempts = self.attempts.saturating_add(1);
+        self.state = match outcome {
+            Ok(bundle) => State::Done {
+                bundle: Arc::new(bundle),
+                until: now + HELD,
+            },
+            Err(error) => {
+                let (first, longest) = DELAYS;
+                let delay = first
+                    .saturating_mul(2u32.saturating_pow(self.attempts - 1))
+                    .min(longest);
+                let message = log::chain(&error);
+                tracing::warn!(
+                    image,
+                    error = message,
+                    "a bundle cannot be unpacked; it is tried again"
+                );
+                self.fault = Some(Fault {
+                    message,
+                    is_final: !error.is_retryable(),
+                });
+                State::Failed { at: now, delay }
+            }
+        };
+        self.changed.send_replace(());
+    }
+
+    /// When the next attempt is due, where the last one has failed.
+    fn next(&self, times: Times) -> Option<Instant> {
+        let State::Failed { at, delay } = &self.state else {
+            return None;
+        };
+        let is_final = self.fault.as_ref().is_some_and(|fault| fault.is_final);
+        let is_over = is_final
+            || times
+                .timeout
+                .is_some_and(|timeout| self.began.elapsed() >= timeout);
+        let delay = times.retry.filter(|_| is_over).unwrap_or(*delay);
+        Some(*at + delay)
+    }
+
+    /// Wakes those who ask for it.
+    fn wake(&self, queue: &Queue<String>) {
+        for namespace in &self.asked {
+            queue.add(namespace.clone());
+        }
+    }
+}
+
+/// What the job says now.
+fn answer(job: &Job, image: &str, times: Times) -> Answer {
+    if let State::Done { bundle, .. } = &job.state {
+        return Answer::Unpacked(Arc::clone(bundle));
+    }
+    let lasted = job.began.elapsed();
+    let left = times.timeout.map(|timeout| timeout.saturating_sub(lasted));
+    let is_over = left.is_some_and(|left| left.is_zero());
+    let until_next = job
+        .next(times)
+        .map(|next| next.saturating_duration_since(Instant::now()));
+    let until_over = left.filter(|left| !left.is_zero());
+    let condition = match &job.fault {
+        Some(fault) if fault.is_final || is_over => conditions::failed(fault, image),
+        Some(fault) => conditions::pulling(fault, image),
+        None => conditions::running(is_over.then_some(image)),
+    };
+    Answer::Not(condition, until_next.into_iter().chain(until_over).min())
+}
+
+/// The registry of an image; the whole text where it is no reference.
+fn registry(image: &str) -> String {
+    Reference::parse(image).map_or_else(|_| image.to_owned(), |parsed| parsed.registry().to_owned())
+}

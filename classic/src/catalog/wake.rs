@@ -1,0 +1,142 @@
+//! Which namespaces and InstallPlans a change wakes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::names;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::context::Context;
+use crate::objects::store::Change;
+
+/// Wakes what objects that are known already concern.
+pub fn everything(context: &Context) {
+    let cluster = context.base.store.snapshot();
+    for kind in [names::SUBSCRIPTION_KIND, names::INSTALL_PLAN_KIND] {
+        for object in cluster.of_kind(kind) {
+            context
+                .namespaces
+                .add(text(object, "/metadata/namespace").to_owned());
+        }
+    }
+    for plan in cluster.of_kind(names::INSTALL_PLAN_KIND) {
+        context.plans.add(key(plan));
+    }
+}
+
+/// Wakes what each change concerns. Never returns while changes may come.
+pub async fn follow(
+    context: Arc<Context>,
+    mut changes: UnboundedReceiver<Change>,
+    mut sources: UnboundedReceiver<(String, String)>,
+) {
+    loop {
+        tokio::select! {
+            change = changes.recv() => match change {
+                Some(change) => react(&context, &change),
+                None => return,
+            },
+            source = sources.recv() => match source {
+                Some((namespace, _)) => catalog(&context, &namespace),
+                None => return,
+            },
+        }
+    }
+}
+
+fn react(context: &Context, change: &Change) {
+    let object = change.object();
+    let namespace = text(object, "/metadata/namespace");
+    match change.kind {
+        names::SUBSCRIPTION_KIND => {
+            if change.now.is_none() {
+                context.metrics.forgotten(object);
+            }
+            context.namespaces.add(namespace.to_owned());
+        }
+        names::INSTALL_PLAN_KIND => {
+            context.namespaces.add(namespace.to_owned());
+            context.plans.add_patiently(key(object));
+        }
+        names::CSV_KIND if counts(change) => context.namespaces.add(namespace.to_owned()),
+        names::OPERATOR_GROUP_KIND => {
+            context.namespaces.add(namespace.to_owned());
+            plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
+        }
+        names::CATALOG_SOURCE_KIND => {
+            if is_edited(change) {
+                context.unpacker.retry(namespace);
+            }
+            catalog(context, namespace);
+        }
+        "Role" | "RoleBinding" | "ServiceAccount" => {
+            plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
+        }
+        "ClusterRole" | "ClusterRoleBinding" => plans(context, |_| true),
+        names::CRD_KIND => {
+            let name = text(object, "/metadata/name");
+            plans(context, |plan| {
+                items(plan, "/status/plan").any(|step| {
+                    text(step, "/resource/name") == name && text(step, "/resource/kind") == names::CRD_KIND
+                })
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Whether the spec of a CatalogSource changed: it may name other pull secrets.
+fn is_edited(change: &Change) -> bool {
+    let spec = |object: &Option<Arc<Value>>| object.as_ref().and_then(|object| object.get("spec").cloned());
+    spec(&change.before) != spec(&change.now)
+}
+
+/// Whether a change of a ClusterServiceVersion counts for Subscriptions: not one of its conditions alone.
+fn counts(change: &Change) -> bool {
+    let (Some(before), Some(now)) = (&change.before, &change.now) else {
+        return true;
+    };
+    let sight = |csv: &Value| {
+        let parts = ["/metadata/uid", "/status/phase", "/metadata/deletionTimestamp"];
+        let parts = parts.map(|pointer| text(csv, pointer).to_owned());
+        let generation = csv.pointer("/metadata/generation").cloned();
+        (parts, generation, csv.pointer("/metadata/annotations").cloned())
+    };
+    sight(before) != sight(now)
+}
+
+/// Wakes the namespaces that see the catalogs of a namespace.
+fn catalog(context: &Context, namespace: &str) {
+    let cluster = context.base.store.snapshot();
+    for place in subscribed(&cluster) {
+        if namespace == context.global || place == namespace {
+            context.namespaces.add(place);
+        }
+    }
+}
+
+/// The namespaces with Subscriptions.
+fn subscribed(cluster: &Cluster) -> BTreeSet<String> {
+    let subscriptions = cluster.of_kind(names::SUBSCRIPTION_KIND);
+    subscriptions
+        .map(|subscription| text(subscription, "/metadata/namespace").to_owned())
+        .collect()
+}
+
+/// Wakes plans that are carried out, or wait for their account.
+fn plans(context: &Context, concerns: impl Fn(&Value) -> bool) {
+    let cluster = context.base.store.snapshot();
+    let unfinished = cluster
+        .of_kind(names::INSTALL_PLAN_KIND)
+        .filter(|plan| matches!(text(plan, "/status/phase"), "Installing" | "RequiresApproval"));
+    for plan in unfinished.filter(|plan| concerns(plan)) {
+        context.plans.add(key(plan));
+    }
+}
+
+fn key(plan: &Value) -> (String, String) {
+    let part = |pointer: &str| text(plan, pointer).to_owned();
+    (part("/metadata/namespace"), part("/metadata/name"))
+}

@@ -1,0 +1,77 @@
+//! Whether the account that a plan is carried out under is known.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{condition, without_condition};
+use crate::cluster::{Cluster, put, text};
+
+/// The reason of the condition `Installed` while the account is not known.
+const REASON: &str = "InstallCheckFailed";
+
+/// What the OperatorGroups of a plan's namespace say about its account.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// The plan with what its status says of the account.
+    pub plan: Value,
+    /// Why it is not carried out.
+    pub error: Option<String>,
+}
+
+/// Looks up the account of a plan. `groups` are the OperatorGroups of its namespace, and `cluster` has its service accounts.
+pub fn standing(plan: &Value, groups: &[&Value], cluster: &Cluster, now: Timestamp) -> Standing {
+    let mut standing = Standing {
+        plan: plan.clone(),
+        error: None,
+    };
+    match account(groups, cluster) {
+        Ok(account) => {
+            if let Some(account) = account {
+                put(&mut standing.plan, &["status"], REFERENCE, account);
+            } else if let Some(status) = standing
+                .plan
+                .pointer_mut("/status")
+                .and_then(Value::as_object_mut)
+            {
+                status.remove(REFERENCE);
+            }
+            without_condition(&mut standing.plan, REASON);
+        }
+        Err(error) => {
+            condition(&mut standing.plan, "False", REASON, &error, now);
+            standing.error = Some(error);
+        }
+    }
+    standing
+}
+
+const REFERENCE: &str = "attenuatedServiceAccountRef";
+
+/// The reference to the account that the OperatorGroup names.
+fn account(groups: &[&Value], cluster: &Cluster) -> Result<Option<Value>, String> {
+    let group = match groups {
+        [] => return Err("no operator group found that is managing this namespace".to_owned()),
+        [group] => group,
+        several => {
+            let count = several.len();
+            return Err(format!(
+                "more than one operator group(s) are managing this namespace count={count}"
+            ));
+        }
+    };
+    let name = text(group, "/spec/serviceAccountName");
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let namespace = text(group, "/metadata/namespace");
+    let Some(account) = cluster.get("ServiceAccount", namespace, name) else {
+        return Err(format!(
+            "please make sure the service account exists. sa={name} operatorgroup={namespace}/{}",
+            text(group, "/metadata/name")
+        ));
+    };
+    Ok(Some(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "namespace": namespace, "name": name,
+        "uid": text(account, "/metadata/uid"),
+    })))
+}

@@ -1,0 +1,51 @@
+//! How many images are pulled at once, in all and from each registry.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many requests for images are under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of all registries.
+    pub total: usize,
+    /// Of each registry.
+    pub each: usize,
+}
+
+/// The places for what is under way.
+#[derive(Debug)]
+pub struct Places {
+    all: Arc<Semaphore>,
+    each: usize,
+    registries: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A place, until it is dropped.
+pub type Place = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Places {
+    /// At least one of each kind.
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(bounds.total.max(1))),
+            each: bounds.each.max(1),
+            registries: Mutex::default(),
+        }
+    }
+
+    /// Waits for a place. A pull that waits for one registry takes no place from the others. There is always one in the end.
+    pub async fn take(&self, registry: &str) -> Option<Place> {
+        let registry = {
+            let mut registries = self.registries.lock();
+            registries.retain(|_, places| Arc::strong_count(places) > 1);
+            let places = registries.entry(registry.to_owned());
+            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
+        };
+        let first = registry.acquire_owned().await.ok()?;
+        let second = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        Some((first, second))
+    }
+}

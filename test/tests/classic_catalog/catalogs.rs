@@ -1,0 +1,124 @@
+//! What Subscriptions say of their catalogs and of resolutions.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::stage::{CLUSTER, V1ALPHA1, condition, named, subscription};
+
+#[test]
+fn a_package_that_no_catalog_has_is_named_until_it_comes() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.offer("absent", &["1.0.0"]).await?;
+        stage.subscribe("absent", &json!({"name": "nowhere"}))?;
+        let why = stage
+            .says("absent", "ResolutionFailed", "True", "ConstraintsNotSatisfiable")
+            .await?;
+        let expected = "constraints not satisfiable: no operators found in package nowhere in the catalog referenced by \
+                        subscription absent, subscription absent exists";
+        ensure!(why == expected, "{why}");
+        stage.subscribe("absent", &json!({}))?;
+        let installed = stage.installs("absent", "1.0.0").await?;
+        ensure!(condition(&installed, "ResolutionFailed").is_none(), "{installed}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_missing_catalog_and_a_missing_operator_group_are_named() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.lab.apply(&[named("v1", "Namespace", "", "bare")])?;
+        stage.subscribe("bare", &json!({}))?;
+        let why = stage
+            .says("bare", "CatalogSourcesUnhealthy", "True", "NoCatalogSourcesFound")
+            .await?;
+        ensure!(
+            why == "dependency resolution requires at least one catalogsource",
+            "{why}"
+        );
+        let why = stage
+            .says("bare", "ResolutionFailed", "True", "ErrorPreventedResolution")
+            .await?;
+        ensure!(why == "found 0 operatorGroups, expected 1", "{why}");
+        stage.offer("bare", &["1.0.0"]).await?;
+        stage.installs("bare", "1.0.0").await?;
+        stage
+            .says(
+                "bare",
+                "CatalogSourcesUnhealthy",
+                "False",
+                "AllCatalogSourcesHealthy",
+            )
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_dependency_brings_its_own_subscription() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let needed = stage.lab.push_bundles("needed", &["1.0.0"], crate::stage::OPERATOR).await?;
+        let needing = stage.lab.push_bundles("needing", &["1.0.0"], crate::stage::OPERATOR).await?;
+        let plain = r#"{"type":"olm.package","value":{"packageName":"needing","version":"1.0.0"}}"#;
+        ensure!(needing.contains(plain), "{needing}");
+        let requires = format!(
+            r#"{plain},{{"type":"olm.gvk.required","value":{{"group":"needed.olm.example","version":"v1","kind":"Greeting"}}}}"#
+        );
+        let blobs = format!("{}{needed}", needing.replace(plain, &requires));
+        let image = stage.lab.push_catalog("needing-catalog:latest", &blobs).await?;
+        stage.group("needing", json!({}))?;
+        stage.lab.apply(&[crate::stage::catalog_source("needing", &image)])?;
+        stage.subscribe("needing", &json!({}))?;
+        stage.installs("needing", "1.0.0").await?;
+        let generated = named(V1ALPHA1, "Subscription", "needing", "needed-stable-catalog-needing");
+        let found = stage
+            .becomes("the dependency is installed", &generated, |found| {
+                found["status"]["installedCSV"] == "needed.v1.0.0"
+            })
+            .await?;
+        let plan = stage.phase("needing", "Complete").await?;
+        ensure!(found["metadata"]["annotations"]["olm.generated-by"] == plan["metadata"]["name"]);
+        ensure!(found["spec"]["startingCSV"] == "needed.v1.0.0" && found["spec"]["source"] == "catalog");
+        let plans = stage.list(&named(V1ALPHA1, "InstallPlan", "needing", "")).await?;
+        ensure!(plans.len() == 1, "{} plans", plans.len());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_deprecated_version_is_reported() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let blobs = stage
+            .lab
+            .push_bundles("fading", &["1.0.0"], crate::stage::OPERATOR)
+            .await?;
+        let deprecations = json!({"schema": "olm.deprecations", "package": "fading", "entries": [
+            {"reference": {"schema": "olm.package"}, "message": "fading ends"},
+            {"reference": {"schema": "olm.bundle", "name": "fading.v1.0.0"}, "message": "too old"},
+        ]});
+        let image = stage
+            .lab
+            .push_catalog("fading-catalog:latest", &format!("{blobs}{deprecations}\n"))
+            .await?;
+        stage.group("fading", json!({}))?;
+        stage
+            .lab
+            .apply(&[crate::stage::catalog_source("fading", &image)])?;
+        stage.subscribe("fading", &json!({}))?;
+        stage.installs("fading", "1.0.0").await?;
+        let object = subscription("fading", &json!({}));
+        let is_told = |found: &serde_json::Value| condition(found, "Deprecated").is_some();
+        let found = stage
+            .becomes("the deprecation is reported", &object, is_told)
+            .await?;
+        let message = |kind: &str| condition(&found, kind).map(|found| found["message"].clone());
+        ensure!(message("PackageDeprecated") == Some(json!("olm.package/fading: fading ends")));
+        ensure!(message("BundleDeprecated") == Some(json!("olm.bundle/fading.v1.0.0: too old")));
+        ensure!(
+            message("Deprecated")
+                == Some(json!(
+                    "olm.package/fading: fading ends; olm.bundle/fading.v1.0.0: too old"
+                ))
+        );
+        Ok(())
+    })
+}

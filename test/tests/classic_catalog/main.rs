@@ -1,0 +1,9 @@
+//! `catalog-operator` on a real API server with a real registry: from Subscriptions to installed ClusterServiceVersions.
+
+mod bundles;
+mod catalogs;
+mod install;
+mod plans;
+mod rights;
+mod stage;
+mod upgrade;

@@ -1,0 +1,116 @@
+//! Upgrades along a channel.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use olm_test::samples;
+use serde_json::json;
+
+use crate::stage::{CLUSTER, OPERATOR, catalog_source, csv, subscription};
+
+#[test]
+fn a_newer_catalog_upgrades_what_is_installed() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.offer("rising", &["1.0.0"]).await?;
+        stage.subscribe("rising", &json!({}))?;
+        stage.installs("rising", "1.0.0").await?;
+        let blobs = stage
+            .lab
+            .push_bundles("rising", &["1.0.0", "1.0.1"], OPERATOR)
+            .await?;
+        let image = stage.lab.push_catalog("rising-catalog:second", &blobs).await?;
+        stage.lab.apply(&[catalog_source("rising", &image)])?;
+        let subscription = stage.installs("rising", "1.0.1").await?;
+        ensure!(
+            subscription["status"]["installPlanGeneration"] == 2,
+            "{}",
+            subscription["status"]
+        );
+        let newer = stage
+            .becomes(
+                "the newer version is installed",
+                &csv("rising", "1.0.1"),
+                |found| found["status"]["phase"] == "Succeeded",
+            )
+            .await?;
+        ensure!(
+            newer["spec"]["replaces"] == "rising.v1.0.0",
+            "{}",
+            newer["spec"]["replaces"]
+        );
+        stage
+            .becomes(
+                "the older version is gone",
+                &csv("rising", "1.0.0"),
+                serde_json::Value::is_null,
+            )
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_starting_version_is_installed_first_and_upgraded_then() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.offer("pinned", &["1.0.1", "1.1.0"]).await?;
+        let more = json!({"startingCSV": "pinned.v1.0.1", "installPlanApproval": "Manual"});
+        stage.subscribe("pinned", &more)?;
+        let first = stage.phase("pinned", "RequiresApproval").await?;
+        ensure!(first["spec"]["clusterServiceVersionNames"] == json!(["pinned.v1.0.1"]));
+        stage.patch(&first, &json!({"spec": {"approved": true}})).await?;
+        let object = subscription("pinned", &json!({}));
+        let moves = |found: &serde_json::Value| {
+            found["status"]["currentCSV"] == "pinned.v1.1.0"
+                && found["status"]["installedCSV"] == "pinned.v1.0.1"
+        };
+        stage
+            .becomes("the upgrade waits for its approval", &object, moves)
+            .await?;
+        let second = stage.phase("pinned", "RequiresApproval").await?;
+        ensure!(second["spec"]["clusterServiceVersionNames"] == json!(["pinned.v1.1.0"]));
+        Ok(())
+    })
+}
+
+#[test]
+fn another_channel_leads_to_its_head() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.offer("moving", &["1.1.0", "2.0.0"]).await?;
+        stage.subscribe("moving", &json!({}))?;
+        stage.installs("moving", "1.1.0").await?;
+        stage.subscribe("moving", &json!({"channel": "candidate"}))?;
+        stage.installs("moving", "2.0.0").await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_version_that_is_passed_over_is_explained() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let files = |version: &str| samples::renamed_bundle("short", version, OPERATOR);
+        let mut bundles = BTreeMap::new();
+        for version in ["1.0.0", "1.0.1"] {
+            let name = format!("short-bundle:v{version}");
+            bundles.insert(version, stage.lab.push_bundle(&name, &files(version)).await?);
+        }
+        let catalog = samples::catalog(&["1.0.0", "1.0.1"], |version| bundles[version].clone());
+        let needs = r#"{"type":"olm.gvk.required","value":{"group":"x.y","version":"v1","kind":"Kettle"}},{"type":"olm.package","value":{"packageName":"short","version":"1.0.1"}}"#;
+        let catalog = samples::renamed("short", &catalog);
+        let plain = r#"{"type":"olm.package","value":{"packageName":"short","version":"1.0.1"}}"#;
+        ensure!(catalog.contains(plain), "{catalog}");
+        let image = stage
+            .lab
+            .push_catalog("short-catalog:latest", &catalog.replace(plain, needs))
+            .await?;
+        stage.group("short", json!({}))?;
+        stage.lab.apply(&[catalog_source("short", &image)])?;
+        stage.subscribe("short", &json!({}))?;
+        stage.installs("short", "1.0.0").await?;
+        let why = stage.says("short", "UpgradeBlocked", "True", "DependencyUnsatisfied").await?;
+        ensure!(
+            why.starts_with("short.v1.0.1 is passed over: ") && why.contains("kind: Kettle"),
+            "{why}"
+        );
+        Ok(())
+    })
+}
