@@ -19,7 +19,7 @@ use olm_platform::{client, identity, log, memory};
 use tokio::sync::watch;
 
 use crate::args::{Args, ClassicArgs, Command};
-pub use crate::base::Base;
+use crate::base::Base;
 use crate::objects::store::Store;
 use crate::objects::write::Writer;
 use crate::{catalog, operator, packages};

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::metrics::CatalogMetrics;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
+use crate::base::Base;
 use crate::registry::sources::Sources;
-use crate::run::Base;
 
 /// What the controllers share.
 pub struct Context {

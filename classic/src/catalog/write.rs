@@ -4,8 +4,8 @@ use olm_classic::cluster::text;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::Value;
 
+use crate::base::Base;
 use crate::objects::write::Actor;
-use crate::run::Base;
 
 /// How many times a status is written over a newer version of its object.
 const ATTEMPTS: usize = 5;

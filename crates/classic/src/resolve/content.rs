@@ -85,7 +85,9 @@ impl Content {
 
     /// Whether no other entry has the same channel and name.
     pub(super) fn is_unique(&self, entry: &Entry) -> bool {
-        !self.repeated.contains(&(entry.channel.clone(), entry.name.clone()))
+        !self
+            .repeated
+            .contains(&(entry.channel.clone(), entry.name.clone()))
     }
 
     /// The entries that satisfy a requirement.

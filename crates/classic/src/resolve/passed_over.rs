@@ -60,7 +60,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::registry::{BundleMessage, TypedValue};
+    use crate::registry::{BundleMessage, PackageMessage, TypedValue};
     use crate::resolve::{CatalogContent, Content, Request, Resolved, resolve_available};
     use crate::subscription::ResolveError;
 
@@ -93,7 +93,8 @@ mod tests {
             priority: 0,
             content,
         };
-        let mut catalogs = vec![catalog("a", Ok(Arc::new(Content::new(rows, &BTreeMap::new()))))];
+        let packages = BTreeMap::from([("p".to_owned(), PackageMessage::default())]);
+        let mut catalogs = vec![catalog("a", Ok(Arc::new(Content::new(rows, &packages))))];
         catalogs.extend(other.map(|error| catalog("b", Err(error.to_owned()))));
         resolve_available(&Request {
             namespace: "n",

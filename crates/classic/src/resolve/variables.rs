@@ -65,7 +65,11 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
 
 impl Found {
     /// Adds bundles, and those that they may require.
-    fn add<'a>(&mut self, snapshot: &'a Snapshot<'_>, mut waiting: Vec<Offer<'a>>) -> Result<(), Vec<String>> {
+    fn add<'a>(
+        &mut self,
+        snapshot: &'a Snapshot<'_>,
+        mut waiting: Vec<Offer<'a>>,
+    ) -> Result<(), Vec<String>> {
         let mut errors = Vec::new();
         while let Some(offer) = waiting.pop() {
             let id = offer.id();
