@@ -252,6 +252,13 @@ fn pods_of_catalogs_get_no_rights_but_those_on_their_catalog() -> Result<()> {
                 (binding("another"), Some("binds the Roles of CatalogSources")),
             ],
         )?;
+        Ok(())
+    })
+}
+
+#[test]
+fn config_maps_with_catalogs_get_an_owner_and_keep_their_content() -> Result<()> {
+    SERVER.with(async |server| {
         let map = json!({"name": "c", "namespace": "operators"});
         server
             .create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map}))
@@ -273,7 +280,8 @@ fn pods_of_catalogs_get_no_rights_but_those_on_their_catalog() -> Result<()> {
                 None,
             )
         };
-        let owners = owned("v1", "ConfigMap", "c", &none(), &none())["metadata"]["ownerReferences"].clone();
+        let owners =
+            owned("v1", "ConfigMap", "c", &json!({}), &json!({}))["metadata"]["ownerReferences"].clone();
         patch(&json!({"metadata": {"ownerReferences": owners}}).to_string())?;
         let content = json!({"metadata": {"ownerReferences": owners}, "data": {"a": "b"}});
         let changed = patch(&content.to_string())
