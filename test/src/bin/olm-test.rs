@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use olm_test::bench::{Catalogs, Plan};
 use olm_test::cluster::command::{ClusterCommand, run};
 use olm_test::dist::{self, DistCommand};
+use olm_test::e2e::Steps;
 use olm_test::images::{self, ImagesCommand};
 
 /// A real control plane, node and registry for tests, and the product on them.
@@ -42,6 +43,9 @@ enum Verb {
         /// Folder with the images as OCI archives.
         #[arg(long, default_value = "dist")]
         images: PathBuf,
+        /// Then OLM classic: its programs as Pods, and an operator by a Subscription.
+        #[arg(long)]
+        classic: bool,
     },
     /// Write what is generated: the CRDs in `manifests`, and pages in `docs/reference`.
     Crds {
@@ -110,7 +114,10 @@ fn main() -> ExitCode {
             wait_for(async { olm_test::run::classic::run().await.map(|()| ExitCode::SUCCESS) })
         }
         // It moves threads into the node's network before they become a runtime.
-        Verb::E2e { images } => olm_test::e2e::run(&images).map(verdict),
+        Verb::E2e { images, classic } => {
+            let steps = if classic { Steps::WithClassic } else { Steps::V1 };
+            olm_test::e2e::run(&images, steps).map(verdict)
+        }
         Verb::Crds { root } => write_definitions(&root).map(|()| ExitCode::SUCCESS),
         Verb::RealBundles { dir, packages } => wait_for(async {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
