@@ -314,6 +314,14 @@ pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-glob
 /// the catalog.
 pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 
+/// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
+/// references of its lookups.
+pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
+
+/// The annotation of a Subscription of OLM classic that says whether a deleted ClusterServiceVersion is installed
+/// again: `false` keeps it away.
+pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";
+
 #[cfg(test)]
 mod tests {
     use super::*;

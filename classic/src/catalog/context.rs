@@ -80,15 +80,6 @@ pub fn operator_group<'a>(cluster: &'a Cluster, namespace: &'a str) -> Result<&'
     }
 }
 
-/// An annotation; empty where there is none.
-pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
-    object
-        .pointer("/metadata/annotations")
-        .and_then(|annotations| annotations.get(key))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
 /// The names in a list of Subscriptions' conditions that hold, for logs.
 pub fn holding(object: &Value) -> Vec<&str> {
     let conditions = items(object, "/status/conditions");

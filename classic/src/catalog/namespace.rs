@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use olm_classic::cluster::{Cluster, text};
+use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
@@ -21,7 +21,7 @@ use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Value, json};
 
-use super::context::{Context, annotation, holding, operator_group};
+use super::context::{Context, holding, operator_group};
 use super::health::{entries, health, is_coming};
 use super::unpack::images::Puller;
 use super::unpack::{Answer, Times};

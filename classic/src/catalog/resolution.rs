@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::names;
 use olm_classic::resolve::{CatalogContent, Content, Request, Resolved, resolve_available};
 use olm_classic::subscription::ResolveError;
@@ -118,7 +118,7 @@ fn fingerprint(
             &mut hasher,
         );
         let generation = csv.pointer("/metadata/generation").and_then(Value::as_i64);
-        let properties = super::context::annotation(csv, names::PROPERTIES_ANNOTATION);
+        let properties = annotation(csv, names::PROPERTIES_ANNOTATION);
         (generation, properties).hash(&mut hasher);
     }
     for subscription in subscriptions {

@@ -160,6 +160,15 @@ pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
         .unwrap_or_default()
 }
 
+/// An annotation; empty where there is none.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+    object
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
 /// The items of a list at a JSON pointer; none where there is no list.
 pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object

@@ -3,6 +3,7 @@
 pub use olm_api::names::field_manager::{
     CLASSIC as FIELD_MANAGER, CLASSIC_CONVERSIONS as CONVERSION_MANAGER,
 };
+pub use olm_api::names::{BUNDLE_IMAGES_ANNOTATION, REINSTALL_ANNOTATION};
 
 /// The API group.
 pub const GROUP: &str = "operators.coreos.com";
@@ -125,7 +126,3 @@ pub const PACKAGE_API_VERSION: &str = "packages.operators.coreos.com/v1";
 pub const PACKAGE_MANIFEST_KIND: &str = "PackageManifest";
 /// The plural of PackageManifests.
 pub const PACKAGE_MANIFESTS: &str = "packagemanifests";
-/// The annotation of an InstallPlan with the images of its bundles by digest: a JSON object, by the references of its lookups.
-pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
-/// The annotation of a Subscription that says whether a deleted ClusterServiceVersion is installed again: `false` keeps it away.
-pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
     BundleReference, Replacement, bundle_name, is_supported, pending, references, wanted_definitions,
 };
@@ -15,7 +15,7 @@ use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::Value;
 
 use super::{Actors, Gathered};
-use crate::catalog::context::{Context, annotation};
+use crate::catalog::context::Context;
 use crate::catalog::unpack::images::Puller;
 use crate::objects::write::Actor;
 

@@ -17,7 +17,10 @@ pub(super) fn passed_over(variables: &Variables, chosen: &[String]) -> BTreeMap<
         };
         let wanted = variables.entries.get(best).map_or(best, |entry| &entry.name);
         let why = match insisting(variables, position, rule, best) {
-            Err(SolveError::NotSatisfiable(texts)) => texts.join(", "),
+            Err(SolveError::NotSatisfiable(texts)) => {
+                let reasons = texts.into_iter().filter(|text| *text != insists_on(best));
+                reasons.collect::<Vec<String>>().join(", ")
+            }
             Err(error) => error.to_string(),
             Ok(_) => "what other Subscriptions prefer contradicts it".to_owned(),
         };
@@ -35,6 +38,11 @@ fn best(variable: &Variable) -> Option<(usize, &String)> {
     })
 }
 
+/// The text of the constraint that an option is chosen.
+fn insists_on(best: &str) -> String {
+    format!("{best} is the best choice")
+}
+
 /// Solves the problem where a Subscription insists on one option.
 fn insisting(
     variables: &Variables,
@@ -47,7 +55,7 @@ fn insisting(
     if let Some(constraint) = constraints.and_then(|constraints| constraints.get_mut(rule)) {
         *constraint = Constraint {
             rule: Rule::Dependency(vec![best.to_owned()]),
-            text: format!("{best} is the best choice"),
+            text: insists_on(best),
         };
     }
     solve(&all)
