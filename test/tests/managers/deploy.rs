@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::await_version;
+use olm_test::images::PROGRAMS;
 use olm_test::world::{Lab, Options, World, binary, repository};
 use serde_json::json;
 
@@ -111,7 +112,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
     let tool = format!("OLM_TEST={}", binary("olm-test")?.display());
     // Built already.
     let said = make(world, &["-o", "images", "push", &prefix, &tool])?;
-    ensure!(said.matches("@sha256:").count() == 2, "{said}");
+    ensure!(said.matches("@sha256:").count() == PROGRAMS.len(), "{said}");
     make(
         world,
         &["deploy", "OVERLAY=manifests/overlays/default-account", &prefix],
