@@ -174,7 +174,7 @@ pub(crate) fn blobs(packages: &[&str]) -> String {
 impl Stage {
     /// What the program counts.
     pub(crate) async fn metrics(&self) -> Result<String> {
-        let token = ["create", "token", "installer", "-n", "olm"];
+        let token = ["create", "token", "classic-installer", "-n", "olm"];
         let request = reqwest::Client::new().get(format!("http://{}/metrics", self.program.metrics));
         let request = request.bearer_auth(self.lab.kubectl(&token)?.trim());
         let answer = request.send().await?;
