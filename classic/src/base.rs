@@ -31,7 +31,7 @@ pub struct Base {
     pub account: Option<AccountName>,
     /// How many objects are worked on at once.
     pub concurrency: usize,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
     /// When the program ends.
     pub shutdown: Shutdown,

@@ -34,7 +34,7 @@ pub struct Context {
     pub definitions: Option<AccountName>,
     /// Earlier resolutions.
     pub resolutions: Resolutions,
-    /// What is counted.
+    /// The metrics.
     pub metrics: CatalogMetrics,
     /// Namespaces to work on.
     pub namespaces: Queue<String>,

@@ -33,7 +33,7 @@ struct Ended {
     outcome: &'static str,
 }
 
-/// What is counted; clones share it.
+/// The metrics; clones share them.
 #[derive(Clone)]
 pub struct CatalogMetrics {
     synced: Family<Synced, Counter>,

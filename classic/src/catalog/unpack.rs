@@ -38,7 +38,7 @@ pub struct Times {
     pub retry: Option<Duration>,
 }
 
-/// What is known of a bundle.
+/// The state of a bundle.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// It is unpacked.

@@ -32,11 +32,11 @@ pub struct Context {
     pub base: Arc<Base>,
     /// What there is to do.
     pub queue: Queue<Work>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
     /// Namespaces that keep copies where copies are switched off.
     pub protected: BTreeSet<String>,
-    /// What is known of copies.
+    /// The state of copies.
     pub copies: Arc<Known>,
     /// Operators of which an event says that they are not copied.
     pub told: Mutex<BTreeSet<Name>>,

@@ -28,7 +28,7 @@ struct Abnormal {
     reason: String,
 }
 
-/// What is counted of ClusterServiceVersions.
+/// The metrics of ClusterServiceVersions.
 #[derive(Debug, Default)]
 pub struct Metrics {
     count: Gauge,

@@ -67,7 +67,7 @@ impl Source<'_> {
     /// Where its content comes from. An address comes before an image.
     ///
     /// # Errors
-    /// What is wrong with the specification.
+    /// The fault of the specification.
     pub fn source_kind(&self) -> Result<SourceKind, String> {
         match self.fault() {
             Some(fault) => Err(fault),
@@ -150,7 +150,7 @@ impl Source<'_> {
             .is_some_and(|known| text(known, "/resourceVersion") == text(map, "/metadata/resourceVersion"))
     }
 
-    /// What is wrong with the specification.
+    /// The fault of the specification.
     fn fault(&self) -> Option<String> {
         match self.kind() {
             "internal" | "configmap" => text(self.object, "/spec/configMap").is_empty().then(|| {

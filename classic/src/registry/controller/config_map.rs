@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::objects::kinds;
 
-/// What is known of a ConfigMap.
+/// The state of a ConfigMap.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Known {
     /// Nothing yet.
@@ -68,7 +68,7 @@ impl WatchedMap {
         }
     }
 
-    /// What is known of it.
+    /// Its state.
     pub(super) fn known(&self) -> Known {
         self.known.lock().clone()
     }

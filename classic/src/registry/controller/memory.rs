@@ -33,7 +33,7 @@ pub(super) struct Given {
     pub(super) is_confirmed: bool,
 }
 
-/// What is known of a source.
+/// The state of a source.
 #[derive(Default)]
 pub(super) struct Memory {
     /// The UID of the source; another object of the same name starts anew.
@@ -91,7 +91,7 @@ pub(super) struct Kept {
     pub(super) name: String,
 }
 
-/// What is known of all sources.
+/// The states of all sources.
 #[derive(Default)]
 pub(in crate::registry) struct Memories {
     known: Mutex<BTreeMap<Key, Memory>>,
@@ -112,12 +112,12 @@ impl Memories {
         }
     }
 
-    /// Reads or changes what is known of a source. Nothing is waited for meanwhile.
+    /// Reads or changes the state of a source, without waiting.
     pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut Memory) -> T) -> T {
         change(self.known.lock().entry(key.clone()).or_default())
     }
 
-    /// What is known of a source, if anything is.
+    /// The state of a source, if the program has one.
     pub(super) fn read<T>(&self, key: &Key, read: impl FnOnce(&Memory) -> T) -> Option<T> {
         self.known.lock().get(key).map(read)
     }

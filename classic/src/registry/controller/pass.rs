@@ -138,7 +138,7 @@ fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// What is known of the ConfigMap of a source, which is followed from now on.
+/// The state of the ConfigMap of a source. The program follows it from now on.
 fn followed(context: &Arc<Context>, key: &Key, name: &str) -> Known {
     context.memories.with(key, |memory| {
         memory.remote = None;

@@ -7,7 +7,7 @@ use crate::install_plan::{BundleContent, Origin, Step, StepsError, bundle_steps,
 use crate::names;
 use crate::subscription::{Resolution, Unpacked};
 
-/// What is known of the bundle of a lookup.
+/// The state of the bundle of a lookup.
 #[derive(Debug, Clone)]
 pub enum Bundle {
     /// Its objects.

@@ -66,7 +66,7 @@ pub(super) fn are_available(pass: &Pass<'_>) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What is wrong with the resources of the owned APIServices, and whether an installation mends it.
+/// The fault of the resources of the owned APIServices, and whether an installation mends it.
 pub(super) struct Issues {
     pub(super) message: String,
     pub(super) is_mendable: bool,

@@ -6,7 +6,7 @@ use super::Pass;
 use crate::cluster::{items, label, text};
 use crate::{install, names};
 
-/// What is wrong with the Deployments.
+/// The fault of the Deployments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// One is not there or does not run yet.
