@@ -314,9 +314,22 @@ pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-glob
 /// the catalog.
 pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 
+/// The annotation by which a CatalogSource of OLM classic with an address says that its registry speaks TLS, with the value
+/// `true`. Its certificate must come from an authority of the system or of `--pull-cas-dir`.
+pub const REGISTRY_TLS: &str = "olm.operatorframework.io/registry-tls";
+
 /// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
 /// references of its lookups.
 pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
+
+/// The annotation of an InstallPlan of OLM classic with the digest of its steps and images as they were planned.
+pub const PLAN_DIGEST_ANNOTATION: &str = "olm.operatorframework.io/plan-digest";
+
+/// The annotation of an approved InstallPlan of OLM classic: its UID and the digest that was approved, `UID/DIGEST`.
+pub const APPROVED_PLAN_ANNOTATION: &str = "olm.operatorframework.io/approved-plan";
+
+/// The annotation of an InstallPlan of OLM classic with the generations of its Subscriptions: a JSON object, by their names.
+pub const PLANNED_FOR_ANNOTATION: &str = "olm.operatorframework.io/planned-for";
 
 /// The annotation of a Subscription of OLM classic that says whether a deleted ClusterServiceVersion is installed
 /// again: `false` keeps it away.

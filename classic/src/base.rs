@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Config;
+use olm_classic::cluster::text;
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::AccountName;
 use olm_platform::events::Events;
 use olm_platform::metrics::Metrics;
 use olm_platform::shutdown::Shutdown;
+use serde_json::Value;
 
 use crate::objects::kinds::Kind;
 use crate::objects::store::Store;
@@ -53,5 +56,18 @@ impl Base {
             () = stop.cancelled() => {}
             () = self.store.wait_until_listed() => {}
         }
+    }
+}
+
+/// A reference to an object, for events about it.
+pub fn reference(object: &Value) -> ObjectReference {
+    let of = |pointer: &str| Some(text(object, pointer).to_owned()).filter(|text| !text.is_empty());
+    ObjectReference {
+        api_version: of("/apiVersion"),
+        kind: of("/kind"),
+        namespace: of("/metadata/namespace"),
+        name: of("/metadata/name"),
+        uid: of("/metadata/uid"),
+        ..ObjectReference::default()
     }
 }

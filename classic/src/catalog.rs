@@ -16,6 +16,7 @@ pub mod wake;
 pub mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use olm_platform::queue::{Queue, on_its_own};
@@ -29,6 +30,9 @@ use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::registry::sources::{self, Sources};
+
+/// The time between two removals of unpacked bundles.
+const PRUNE_TIME: Duration = Duration::from_mins(30);
 
 /// The kinds whose changes the controllers wait for, beside those of [`sources`]. Of rights and accounts only their names are kept.
 const KINDS: &[Kind] = &[
@@ -112,6 +116,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         "wake",
         wake::follow(Arc::clone(&context), changes, news),
     );
+    spawn(&context, "bundles", prune(Arc::clone(&context)));
     let working = context.plans.run(base.concurrency, stop.clone(), |key| {
         on_its_own(plan::work(Arc::clone(&context), key))
     });
@@ -119,6 +124,14 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         on_its_own(namespace::work(Arc::clone(&context), namespace))
     });
     tokio::join!(working, resolving);
+}
+
+/// Removes unpacked bundles that nothing needs, at the start and now and then.
+async fn prune(context: Arc<Context>) {
+    loop {
+        context.unpacker.prune(&context.base.store.snapshot()).await;
+        tokio::time::sleep(PRUNE_TIME).await;
+    }
 }
 
 fn spawn(context: &Context, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {

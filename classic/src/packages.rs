@@ -37,6 +37,7 @@ use self::shelf::Shelf;
 use crate::args::PackageArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
+use crate::registry::trust::Trust;
 
 /// How long packages count as fresh although the catalog does not change.
 const INTERVAL: Duration = Duration::from_hours(12);
@@ -64,7 +65,9 @@ pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -
     let clients = Arc::new(Delegated::new(base.writer.own().clone(), trusted(args)?));
     let follower = Arc::new(Follower::new(
         Arc::clone(&base.store),
-        Network,
+        Network {
+            trust: Trust::new(&args.classic.common.pull_cas_dir),
+        },
         Arc::clone(&shelf),
         interval,
     ));

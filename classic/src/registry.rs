@@ -10,6 +10,7 @@
 //! Content is shared by all sources whose credentials the registry has accepted for its digest. A Service without selector
 //! and an EndpointSlice in the namespace of the source lead clients to the port. Start reading at [`sources`].
 
+pub mod access;
 pub mod catalog;
 pub mod client;
 pub mod endpoint;
@@ -17,8 +18,10 @@ pub mod messages;
 pub mod pull;
 pub mod server;
 pub mod sources;
+pub mod trust;
 
 mod controller;
+mod hub;
 
 /// A CatalogSource, by namespace and name.
 pub type Key = (String, String);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::ObjectReference;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_cluster::identity::AccountName;
 use olm_platform::events::Notice;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use super::metrics::CatalogMetrics;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
-use crate::base::Base;
+use crate::base::{Base, reference};
 use crate::registry::sources::Sources;
 
 /// What the controllers share.
@@ -51,18 +50,6 @@ impl Context {
             note,
         });
         self.base.events.publish(reference(object), notices.collect());
-    }
-}
-
-fn reference(object: &Value) -> ObjectReference {
-    let of = |pointer: &str| Some(text(object, pointer).to_owned()).filter(|text| !text.is_empty());
-    ObjectReference {
-        api_version: of("/apiVersion"),
-        kind: of("/kind"),
-        namespace: of("/metadata/namespace"),
-        name: of("/metadata/name"),
-        uid: of("/metadata/uid"),
-        ..ObjectReference::default()
     }
 }
 

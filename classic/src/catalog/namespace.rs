@@ -13,9 +13,10 @@ use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
+use olm_classic::subscription::is_namespace_paused;
 use olm_classic::subscription::{
-    Concluded, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created, prepare, restarted,
-    settle_plan,
+    Concluded, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created, prepare, reconsidered,
+    restarted, retried, settle_plan, superseded,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
@@ -23,10 +24,10 @@ use serde_json::{Value, json};
 
 use super::context::{Context, holding, operator_group};
 use super::health::{entries, health, is_coming};
-use super::unpack::images::Puller;
 use super::unpack::{Answer, Times};
 use super::write::write_status;
 use crate::objects::write::Actor;
+use crate::registry::access::Puller;
 
 /// After how long a pass whose objects changed meanwhile is made again.
 const SOON: Duration = Duration::from_millis(200);
@@ -70,6 +71,11 @@ impl From<Failure> for Problem {
 async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, Problem> {
     let now = Timestamp::now();
     let cluster = context.base.store.snapshot();
+    if is_namespace_paused(&cluster, namespace) {
+        // Its change wakes the namespace.
+        tracing::debug!(namespace, "a Subscription of the namespace is paused");
+        return Ok(None);
+    }
     let mut catalogs = Vec::new();
     if cluster
         .in_namespace(names::SUBSCRIPTION_KIND, namespace)
@@ -93,6 +99,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
         );
         write_status(&context.base, &subscription).await?;
     }
+    let due = failed_plans(context, namespace, &catalogs, now).await?;
     let cluster = context.base.store.snapshot();
     let prepared = prepare(namespace, &cluster, now);
     for name in &prepared.deleted {
@@ -109,9 +116,67 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
         return Ok(None);
     }
     let Some(subscriptions) = prepared.subscriptions else {
-        return Ok(None);
+        return Ok(due);
     };
     together(context, namespace, &cluster, &subscriptions, catalogs, now).await
+}
+
+/// Has failed plans tried again whose cause may be gone, and has Subscriptions forget those that their resolution no longer
+/// leads to; with the time after which that is looked at again.
+async fn failed_plans(
+    context: &Context,
+    namespace: &str,
+    catalogs: &Arc<Vec<CatalogContent>>,
+    now: Timestamp,
+) -> Result<Option<Duration>, Problem> {
+    let cluster = context.base.store.snapshot();
+    let retried = retried(namespace, &cluster, now);
+    for plan in &retried.plans {
+        tracing::info!(
+            namespace,
+            name = text(plan, "/metadata/name"),
+            "a failed InstallPlan is carried out again"
+        );
+        write_status(&context.base, plan).await?;
+        let annotations =
+            json!({names::PLANNED_FOR_ANNOTATION: annotation(plan, names::PLANNED_FOR_ANNOTATION)});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        context.base.writer.merge(&Actor::Own, plan, &patch).await?;
+    }
+    forget_plan(context, namespace, &retried.subscriptions).await?;
+    let cluster = context.base.store.snapshot();
+    let Some(subscriptions) = reconsidered(namespace, &cluster, now) else {
+        return Ok(None);
+    };
+    let catalogs = Arc::clone(catalogs);
+    let resolutions = &context.resolutions;
+    let (global, metrics) = (&context.global, &context.metrics);
+    let resolved = resolutions.resolve(namespace, global, &cluster, &subscriptions, catalogs, metrics);
+    let resolved = resolved.await;
+    let Ok(resolved) = resolved.as_ref() else {
+        return Ok(None);
+    };
+    let (resolution, unpacked, due) = unpack(context, namespace, &cluster, resolved).await;
+    let is_here = |bundle: &Unpacked| matches!(bundle, Unpacked::Conditions(found) if found.is_empty());
+    if unpacked.iter().all(is_here) {
+        let forgetting = superseded(namespace, &cluster, &resolution, &subscriptions, now);
+        forget_plan(context, namespace, &forgetting).await?;
+    }
+    Ok(due)
+}
+
+/// Writes Subscriptions that forget their failed plan.
+async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]) -> Result<(), Problem> {
+    for subscription in subscriptions {
+        let name = text(subscription, "/metadata/name");
+        tracing::info!(
+            namespace,
+            name,
+            "another InstallPlan takes the place of a failed one"
+        );
+        write_status(&context.base, subscription).await?;
+    }
+    Ok(())
 }
 
 /// Settles what each Subscription says of its InstallPlan, its catalogs and deprecations.

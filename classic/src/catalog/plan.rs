@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use olm_classic::cluster::{Cluster, items, text};
-use olm_classic::install_plan::{Facts, Outcome as Planned, Patience, interrupted, pass, standing};
+use olm_classic::cluster::{Cluster, annotation, items, text};
+use olm_classic::install_plan::{
+    Facts, Outcome as Planned, Patience, approval, edited, interrupted, pass, plan_digest, refused, standing,
+};
 use olm_classic::names;
+use olm_classic::subscription::is_namespace_paused;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::gather::gather;
 use super::context::Context;
@@ -23,6 +26,9 @@ use crate::objects::write::Actor;
 /// After how long a pass that moved a plan forward is followed by the next one.
 const AT_ONCE: Duration = Duration::ZERO;
 
+/// After how long a pass whose plan changed meanwhile is made again.
+const SOON: Duration = Duration::from_millis(200);
+
 /// Works on an InstallPlan.
 pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) -> Outcome {
     let cluster = context.base.store.snapshot();
@@ -32,8 +38,14 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
     if !matches!(text(plan, "/status/phase"), "RequiresApproval" | "Installing") {
         return Outcome::Done;
     }
+    if is_namespace_paused(&cluster, &namespace) {
+        // The change of the Subscription wakes the plan.
+        return Outcome::Done;
+    }
     match pass_over(&context, plan, &cluster).await {
         Ok(outcome) => outcome,
+        // The watch shows what has changed.
+        Err(failure) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
         Err(failure) => {
             tracing::warn!(
                 namespace,
@@ -46,23 +58,39 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
     }
 }
 
-async fn pass_over(context: &Context, plan: &Value, cluster: &Cluster) -> Result<Outcome, Failure> {
+async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result<Outcome, Failure> {
     let now = Timestamp::now();
-    let namespace = text(plan, "/metadata/namespace");
+    let namespace = text(read, "/metadata/namespace");
     let groups: Vec<&Value> = cluster
         .in_namespace(names::OPERATOR_GROUP_KIND, namespace)
         .collect();
-    let standing = standing(plan, &groups, cluster, now);
+    let standing = standing(read, &groups, cluster, now);
     if standing.error.is_some() {
         // A change of the OperatorGroups or of the account wakes the plan.
         write_status(&context.base, &standing.plan).await?;
         return Ok(Outcome::Done);
     }
     let plan = &standing.plan;
+    if let Some(why) = edited(plan) {
+        let (namespace, name) = (namespace, text(plan, "/metadata/name"));
+        tracing::warn!(namespace, name, why, "an InstallPlan is refused");
+        let refused = refused(plan, &why, now);
+        write_status(&context.base, &refused).await?;
+        context.warn(&refused, [("PlanEdited".to_owned(), why)]);
+        return Ok(Outcome::Done);
+    }
     if text(plan, "/status/phase") == "RequiresApproval" {
         let approved = pass(plan, &Gathered::default().facts(context), now);
-        write_status(&context.base, &approved.plan).await?;
         let is_approved = text(&approved.plan, "/status/phase") == "Installing";
+        if is_approved {
+            bind(context, plan).await?;
+        } else if annotation(plan, names::PLAN_DIGEST_ANNOTATION).is_empty() {
+            note(context, plan, names::PLAN_DIGEST_ANNOTATION, &plan_digest(plan)).await?;
+        }
+        // An edit of the plan meanwhile must not be written over by a pass that changes nothing.
+        if approved.plan != *read {
+            write_status(&context.base, &approved.plan).await?;
+        }
         return Ok(if is_approved {
             Outcome::After(AT_ONCE)
         } else {
@@ -94,6 +122,23 @@ async fn pass_over(context: &Context, plan: &Value, cluster: &Cluster) -> Result
             Ok(Outcome::Done)
         }
     }
+}
+
+/// Binds the approval of a plan to its UID and to what it installs as it was read.
+async fn bind(context: &Context, plan: &Value) -> Result<(), Failure> {
+    let approval = approval(plan);
+    if annotation(plan, names::APPROVED_PLAN_ANNOTATION) == approval {
+        return Ok(());
+    }
+    note(context, plan, names::APPROVED_PLAN_ANNOTATION, &approval).await
+}
+
+/// Sets an annotation of a plan that is still as it was read.
+async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result<(), Failure> {
+    let version = text(plan, "/metadata/resourceVersion");
+    let patch = json!({"metadata": {"resourceVersion": version, "annotations": {key: value}}});
+    context.base.writer.merge(&Actor::Own, plan, &patch).await?;
+    Ok(())
 }
 
 /// Who writes what a plan brings.

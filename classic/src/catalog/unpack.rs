@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use olm_classic::cluster::{Cluster, annotation, text};
+use olm_classic::names;
 use olm_image::{Bounds, Places, Reference};
 use olm_platform::log;
 use olm_platform::queue::Queue;
@@ -17,7 +19,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::conditions::Fault;
-use self::images::{BundleImages, Puller, UnpackError, UnpackedBundle};
+use self::images::{BundleImages, UnpackError, UnpackedBundle};
+use crate::registry::access::Puller;
 
 /// How long a namespace waits for a bundle; most are here within that.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -159,6 +162,17 @@ impl Unpacker {
                 self.start(key, &job.puller);
             }
         }
+    }
+
+    /// Removes the files of bundles that neither InstallPlans nor namespaces need.
+    pub async fn prune(&self, cluster: &Cluster) {
+        let plans = cluster.of_kind(names::INSTALL_PLAN_KIND);
+        let unfinished = plans.filter(|plan| text(plan, "/status/phase") != "Complete");
+        let images = unfinished.map(|plan| annotation(plan, names::BUNDLE_IMAGES_ANNOTATION));
+        let images = images.filter_map(|images| serde_json::from_str(images).ok());
+        let images: Vec<BTreeMap<String, String>> = images.collect();
+        let used = images.iter().flat_map(BTreeMap::values).map(String::as_str);
+        self.images.prune(used).await;
     }
 
     /// Begins an attempt.

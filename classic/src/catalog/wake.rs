@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::names;
+use olm_classic::subscription::is_paused;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -55,6 +56,9 @@ fn react(context: &Context, change: &Change) {
                 context.metrics.forgotten(object);
             }
             context.namespaces.add(namespace.to_owned());
+            if change.before.as_deref().is_some_and(is_paused) && !is_paused(object) {
+                plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
+            }
         }
         names::INSTALL_PLAN_KIND => {
             context.namespaces.add(namespace.to_owned());
@@ -76,6 +80,9 @@ fn react(context: &Context, change: &Change) {
         }
         "ClusterRole" | "ClusterRoleBinding" => plans(context, |_| true),
         names::CRD_KIND => {
+            if change.before.is_none() {
+                failed_plans(context);
+            }
             let name = text(object, "/metadata/name");
             plans(context, |plan| {
                 items(plan, "/status/plan").any(|step| {
@@ -133,6 +140,17 @@ fn plans(context: &Context, concerns: impl Fn(&Value) -> bool) {
         .filter(|plan| matches!(text(plan, "/status/phase"), "Installing" | "RequiresApproval"));
     for plan in unfinished.filter(|plan| concerns(plan)) {
         context.plans.add(key(plan));
+    }
+}
+
+/// Wakes the namespaces with plans that have failed: a kind that they lacked may be served.
+fn failed_plans(context: &Context) {
+    let cluster = context.base.store.snapshot();
+    let plans = cluster.of_kind(names::INSTALL_PLAN_KIND);
+    for plan in plans.filter(|plan| text(plan, "/status/phase") == "Failed") {
+        context
+            .namespaces
+            .add(text(plan, "/metadata/namespace").to_owned());
     }
 }
 

@@ -4,6 +4,7 @@ use olm_classic::cluster::text;
 use olm_classic::csv::ClusterServiceVersion;
 use olm_classic::csv::component::{self, Decision, Unlabelled};
 use olm_classic::names;
+use olm_classic::subscription::{is_paused, is_version_paused};
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Map, Value, json};
@@ -36,6 +37,9 @@ pub async fn label_subscription(context: &Context, name: &Name) -> Outcome {
     let Some(subscription) = cluster.get(names::SUBSCRIPTION_KIND, &name.namespace, &name.name) else {
         return Outcome::Done;
     };
+    if is_paused(subscription) {
+        return Outcome::Done;
+    }
     for unlabelled in component::of_subscription(subscription, &cluster) {
         if let Err(failure) = label(context, &Actor::Own, &unlabelled).await {
             return after(names::SUBSCRIPTION_KIND, &name.to_string(), &failure);
@@ -50,6 +54,9 @@ pub async fn label_owned(context: &Context, name: &Name) -> Outcome {
     let Some(object) = cluster.get(names::CSV_KIND, &name.namespace, &name.name) else {
         return Outcome::Done;
     };
+    if is_version_paused(&cluster, object) {
+        return Outcome::Done;
+    }
     let Ok(csv) = ClusterServiceVersion::read(object) else {
         return Outcome::Done;
     };

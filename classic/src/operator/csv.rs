@@ -20,6 +20,7 @@ use olm_classic::csv::phases::pass;
 use olm_classic::csv::requirements::Facts;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::names;
+use olm_classic::subscription::is_version_paused;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -67,6 +68,9 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     };
     let result = if csv.metadata.deletion_timestamp.is_some() {
         remove(context, object, &csv).await
+    } else if is_version_paused(&snapshot, object) {
+        tracing::debug!(%name, "the ClusterServiceVersion is paused");
+        return Outcome::Done;
     } else {
         run(context, object.clone()).await
     };

@@ -5,15 +5,19 @@ use olm_classic::registry::{BundleMessage, PackageMessage};
 
 use super::load::{Connect, Registry};
 use crate::registry::client::{ClientError, RegistryClient};
+use crate::registry::trust::Trust;
 
 /// Connects to registries over the network.
-pub(super) struct Network;
+pub(super) struct Network {
+    /// The authorities of registries that speak TLS.
+    pub(super) trust: Trust,
+}
 
 impl Connect for Network {
     type Registry = RegistryClient;
 
     async fn connect(&self, address: &str) -> Result<RegistryClient, ClientError> {
-        RegistryClient::connect(address).await
+        RegistryClient::connect(address, &self.trust).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,8 +13,12 @@ use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use olm_classic::registry::{BundleMessage, ChannelEntryMessage, PackageMessage};
 use prost::Message;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -24,7 +29,10 @@ use super::messages::{
     Bundle, BundleRequest, ChannelEntry, Empty, GroupVersionKind, HealthRequest, HealthResponse, Package,
     PackageName, ReplacementRequest,
 };
+use super::trust::Trust;
 
+/// What the address of a registry that speaks TLS begins with.
+const SECURE: &str = "https://";
 /// How long a registry may take to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long it may take to answer a call that is no stream, and between two messages of a stream.
@@ -89,22 +97,27 @@ pub struct RegistryClient {
 }
 
 impl RegistryClient {
-    /// Connects to the registry at `HOST:PORT`.
+    /// Connects to the registry at `HOST:PORT`, or over TLS at `https://HOST:PORT`.
     ///
     /// # Errors
-    /// When the address is none, or nothing accepts the connection.
-    pub async fn connect(address: &str) -> Result<Self, ClientError> {
+    /// When the address is none, nothing accepts the connection, or the certificate is not believed.
+    pub async fn connect(target: &str, trust: &Trust) -> Result<Self, ClientError> {
         let failed = |message: String| ClientError::Connect {
-            address: address.to_owned(),
+            address: target.to_owned(),
             message,
         };
-        let uri = format!("http://{address}");
-        let uri: Uri = uri
+        let (address, is_secure) = match target.strip_prefix(SECURE) {
+            Some(address) => (address, true),
+            None => (target, false),
+        };
+        let uri: Uri = format!("http://{address}")
             .parse()
-            .map_err(|_| ClientError::Address(address.to_owned()))?;
+            .map_err(|_| ClientError::Address(target.to_owned()))?;
         if uri.port_u16().is_none() || uri.path() != "/" {
-            return Err(ClientError::Address(address.to_owned()));
+            return Err(ClientError::Address(target.to_owned()));
         }
+        let secure = is_secure.then(|| secure(&uri, trust)).transpose();
+        let secure = secure.map_err(&failed)?;
         let endpoint = Endpoint::from(uri)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -113,8 +126,9 @@ impl RegistryClient {
         let (place, guard) = (address.to_owned(), closed.clone());
         // One connection and no other: whoever holds the client is to know that it is lost.
         let connector = tower::service_fn(move |_: Uri| {
-            let (place, guard, is_again) = (
+            let (place, secure, guard, is_again) = (
                 place.clone(),
+                secure.clone(),
                 guard.clone().drop_guard(),
                 is_used.swap(true, Ordering::AcqRel),
             );
@@ -124,6 +138,10 @@ impl RegistryClient {
                 }
                 let stream = TcpStream::connect(&place).await?;
                 stream.set_nodelay(true)?;
+                let stream = match secure {
+                    None => Either::Left(stream),
+                    Some((connector, name)) => Either::Right(connector.connect(name, stream).await?),
+                };
                 Ok(TokioIo::new(Watched {
                     stream,
                     _guard: guard,
@@ -373,9 +391,17 @@ fn root(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
+/// The client of TLS and the name that the server must have.
+fn secure(uri: &Uri, trust: &Trust) -> Result<(TlsConnector, ServerName<'static>), String> {
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    Ok((TlsConnector::from(Arc::new(trust.client()?)), name))
+}
+
 /// A connection that says when it is closed.
 struct Watched {
-    stream: TcpStream,
+    stream: Either<TcpStream, TlsStream<TcpStream>>,
     _guard: DropGuard,
 }
 

@@ -5,7 +5,7 @@ use olm_classic::cluster::{Cluster, items, label, text};
 use olm_classic::names;
 use serde_json::Value;
 
-/// The address, `HOST:PORT`, that the registry of a source is dialled at: the one that the source names, else that of a ready
+/// The address, `HOST:PORT` or `https://HOST:PORT`, that the registry of a source is dialled at: the one that the source names, else that of a ready
 /// endpoint of its Service, else the name of the Service. Nothing for a source without a registry.
 pub fn find(cluster: &Cluster, source: &Value) -> Option<String> {
     let source = Source {
@@ -17,7 +17,7 @@ pub fn find(cluster: &Cluster, source: &Value) -> Option<String> {
     }
     let address = source.address();
     if text(source.object, "/spec/address") == address {
-        return Some(address);
+        return Some(source.target());
     }
     let (namespace, service) = (text(source.object, "/metadata/namespace"), source.service_name());
     let slices = cluster.in_namespace("EndpointSlice", namespace);

@@ -6,11 +6,7 @@ use std::sync::{Arc, Weak};
 
 use jiff::Timestamp;
 use kube::Client;
-use olm_image::{
-    Access, Credentials, CredentialsError, Images, Options, Pinned, PullError, Reference, ReferenceError,
-    Settings, SettingsError,
-};
-use olm_platform::pull_secrets::{PullSecrets, ReadError};
+use olm_image::{Access, Images, Pinned, PullError};
 use olm_serve::{
     CatalogImages, Commit, Destination, Findings, ImageKind, Origin, Store, StoreError, StoreLimits,
     UnpackError,
@@ -19,34 +15,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{AccessError, Accesses, Puller, options, parse};
 use super::catalog::StoredCatalog;
 use crate::args::CatalogArgs;
-
-/// The service account of a namespace whose pull secrets its sources use, too.
-const DEFAULT_ACCOUNT: &str = "default";
 
 /// A failure to fetch or store content.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// The reference is no fully qualified image reference.
-    #[error("cannot read the image reference {reference:?}")]
-    Reference {
-        /// The reference.
-        reference: String,
-        /// Why.
-        #[source]
-        source: ReferenceError,
-    },
-    /// A pull secret cannot be read.
-    #[error(transparent)]
-    Secret(#[from] ReadError),
-    /// A pull secret is invalid.
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
-    /// The configuration of registries or signatures cannot be read.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
     /// The image cannot be asked for.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The registry does not say what the reference is.
     #[error(transparent)]
     Pull(Box<PullError>),
     /// It cannot be pulled, is no catalog, or is not stored.
@@ -81,22 +60,11 @@ impl From<PullError> for ContentError {
     }
 }
 
-/// The rights with which the image of a source is pulled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Puller {
-    /// The namespace of the source.
-    pub namespace: String,
-    /// The names of its pull secrets.
-    pub secrets: Vec<String>,
-}
-
 /// The content of all sources.
 pub struct Contents {
-    client: Client,
     store: Arc<Store>,
     images: CatalogImages,
-    settings: Settings,
-    global_secret: Option<(String, String)>,
+    accesses: Accesses,
     /// Open catalogs by their name in the store. Sources hold them.
     open: Mutex<BTreeMap<String, Weak<StoredCatalog>>>,
     /// Names that are being fetched.
@@ -110,32 +78,21 @@ impl Contents {
     /// # Errors
     /// When it cannot be opened, or a flag cannot be read.
     pub fn open(client: Client, args: &CatalogArgs, stop: CancellationToken) -> anyhow::Result<Self> {
-        let (common, registry) = (&args.classic.common, &args.registry);
+        let registry = &args.registry;
         let store = Arc::new(Store::open(
             &registry.cache_dir.join("catalogs"),
             StoreLimits::default(),
         )?);
         let spool: PathBuf = registry.cache_dir.join("unpack");
         std::fs::create_dir_all(&spool)?;
-        let settings = Settings {
-            registries: common.registries_file(),
-            policy: common.policy_file(),
-            plain_http: registry.plain_http_registries.clone(),
-        };
-        settings.announce();
-        let images = Images::new(Options {
-            authorities: (!common.pull_cas_dir.is_empty()).then(|| common.pull_cas_dir.clone().into()),
-            authorities_setting: "--pull-cas-dir",
-            token_services: common.registry_token_services.clone(),
-            ..Options::new(concat!("catalog-operator/", env!("CARGO_PKG_VERSION")))
-        });
+        let accesses = Accesses::new(client, args)?;
+        accesses.announce();
+        let images = Images::new(options(args));
         let limits = olm_image::Limits::catalog().with(registry.limits.given());
         Ok(Self {
-            client,
             images: CatalogImages::new(Arc::clone(&store), images, limits, spool),
             store,
-            settings,
-            global_secret: common.pull_secret()?,
+            accesses,
             open: Mutex::default(),
             fetching: Mutex::default(),
             stop,
@@ -147,11 +104,8 @@ impl Contents {
     /// # Errors
     /// The registry does not say, or what it needs cannot be read.
     pub async fn resolve(&self, reference: &str, puller: &Puller) -> Result<Resolved, ContentError> {
-        let parsed = Reference::parse(reference).map_err(|source| ContentError::Reference {
-            reference: reference.to_owned(),
-            source,
-        })?;
-        let access = self.access(puller).await?;
+        let parsed = parse(reference)?;
+        let access = self.accesses.of(puller).await?;
         let pinned = self.images.images().resolve(&parsed, &access).await?;
         Ok(Resolved { pinned, access })
     }
@@ -253,28 +207,6 @@ impl Contents {
         for catalog in sweeping.await.unwrap_or_default() {
             tracing::info!(catalog, "content that no CatalogSource uses is removed");
         }
-    }
-
-    /// The credentials and settings for pulls of a source, as they are now.
-    async fn access(&self, puller: &Puller) -> Result<Access, ContentError> {
-        let account = (puller.namespace.clone(), DEFAULT_ACCOUNT.to_owned());
-        let named = puller
-            .secrets
-            .iter()
-            .map(|name| (puller.namespace.clone(), name.clone()));
-        let global = self.global_secret.clone();
-        let secrets = PullSecrets::new(self.client.clone(), global, Some(account)).and(named);
-        let secrets = secrets.read().await?;
-        let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
-        let credentials = Arc::new(Credentials::from_secrets(secrets)?);
-        let settings = self.settings.clone();
-        let reading = tokio::task::spawn_blocking(move || settings.read());
-        let (registries, policy) = reading.await.map_err(|_| ContentError::Stopped)??;
-        Ok(Access {
-            credentials,
-            registries,
-            policy,
-        })
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Key;
 use super::controller::{Content, Context, pass};
+use super::hub;
 use super::pull::Contents;
 use crate::args::CatalogArgs;
 use crate::base::Base;
@@ -93,6 +94,7 @@ impl Sources {
             () = queue.run(AT_ONCE, stop, work) => {}
             () = self.follow(changes) => {}
             () = self.tidy() => {}
+            () = hub::run(&self.context) => {}
         }
     }
 

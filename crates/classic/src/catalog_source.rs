@@ -3,10 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, items, label, put, text};
+use crate::cluster::{Cluster, annotation, items, label, put, text};
 use crate::names;
 
 mod config_map;
+mod default_sources;
 mod listen;
 mod pod;
 mod registry;
@@ -14,6 +15,7 @@ mod template;
 mod update;
 
 pub use config_map::{ConfigMapContent, config_map_content};
+pub use default_sources::{HubOutcome, NAMESPACE as MARKETPLACE, default_sources};
 pub use listen::{Listening, Served, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;
@@ -79,9 +81,14 @@ impl Source<'_> {
 
     /// Whether it asks for a registry Pod by annotation.
     pub fn wants_pod(&self) -> bool {
-        let annotations = self.object.pointer("/metadata/annotations");
-        let found = annotations.and_then(|found| found.get(olm_api::names::REGISTRY_POD));
-        found.and_then(Value::as_str) == Some("true")
+        annotation(self.object, olm_api::names::REGISTRY_POD) == "true"
+    }
+
+    /// Where its registry elsewhere is dialled: `HOST:PORT`, after `https://` where it speaks TLS.
+    pub fn target(&self) -> String {
+        let is_secure = annotation(self.object, olm_api::names::REGISTRY_TLS) == "true";
+        let scheme = if is_secure { "https://" } else { "" };
+        format!("{scheme}{}", text(self.object, "/spec/address"))
     }
 
     /// How often its registry is asked for a newer image, where it is.

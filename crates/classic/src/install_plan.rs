@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, items, put, text};
 
 mod account;
+mod approval;
 mod definitions;
 mod execute;
 mod failure;
@@ -18,6 +19,7 @@ mod schema;
 mod steps;
 
 pub use account::{Standing, standing};
+pub use approval::{approval, edited, plan_digest, refused};
 pub use definitions::Replacement;
 pub use execute::{pending, wanted_definitions};
 pub use files::{FilesError, read_bundle};

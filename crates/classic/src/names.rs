@@ -3,7 +3,11 @@
 pub use olm_api::names::field_manager::{
     CLASSIC as FIELD_MANAGER, CLASSIC_CONVERSIONS as CONVERSION_MANAGER,
 };
-pub use olm_api::names::{BUNDLE_IMAGES_ANNOTATION, REINSTALL_ANNOTATION};
+pub use olm_api::names::user::PAUSED as PAUSED_ANNOTATION;
+pub use olm_api::names::{
+    APPROVED_PLAN_ANNOTATION, BUNDLE_IMAGES_ANNOTATION, PLAN_DIGEST_ANNOTATION, PLANNED_FOR_ANNOTATION,
+    REINSTALL_ANNOTATION,
+};
 
 /// The API group.
 pub const GROUP: &str = "operators.coreos.com";

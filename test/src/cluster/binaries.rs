@@ -1,5 +1,7 @@
 //! The cluster's programs: found in `KUBEBUILDER_ASSETS`, or built from Go modules once and kept in the user's cache.
 
+mod modules;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,75 +12,12 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 use tracing::info;
 
+use self::modules::{
+    Client, GRPCURL, HEALTH, HEALTH_SOURCES, HELM, HELM_SOURCES, KUBECTL_OPERATOR, MINOR, MODULES, Module,
+    Needed, OPM, PROMETHEUS, PROMETHEUS_SOURCES, Program, REGISTRY, SOURCES, TOKEN_SOURCES,
+};
 use super::minors::{self, Minor};
 use super::{Mode, process, requirements};
-
-/// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
-const SOURCES: &[(&str, &str)] = &[
-    ("go.mod", include_str!("../../cluster/go.mod")),
-    ("go.sum", include_str!("../../cluster/go.sum")),
-    ("node/go.mod", include_str!("../../cluster/node/go.mod")),
-    ("node/go.sum", include_str!("../../cluster/node/go.sum")),
-    (
-        "node/coredns/main.go",
-        include_str!("../../cluster/node/coredns/main.go"),
-    ),
-    (
-        "node/pause/main.go",
-        include_str!("../../cluster/node/pause/main.go"),
-    ),
-    ("registry/go.mod", include_str!("../../cluster/registry/go.mod")),
-    ("registry/go.sum", include_str!("../../cluster/registry/go.sum")),
-    ("registry/main.go", include_str!("../../cluster/registry/main.go")),
-];
-
-/// The registry again, built so that it admits clients with a token. A module of its own in a folder of its own: what
-/// changes here builds nothing else anew.
-const TOKEN_SOURCES: &[(&str, &str)] = &[
-    (
-        "registry/go.mod",
-        concat!(
-            include_str!("../../cluster/registry/go.mod"),
-            include_str!("../../cluster/registry-tokens/more.mod")
-        ),
-    ),
-    (
-        "registry/go.sum",
-        concat!(
-            include_str!("../../cluster/registry/go.sum"),
-            include_str!("../../cluster/registry-tokens/more.sum")
-        ),
-    ),
-    (
-        "registry/main.go",
-        include_str!("../../cluster/registry-tokens/main.go"),
-    ),
-];
-
-/// What GitOps tools say of objects, by their own libraries. In a folder of its own for the same reason.
-const HEALTH_SOURCES: &[(&str, &str)] = &[
-    ("health/go.mod", include_str!("../../cluster/health/go.mod")),
-    ("health/go.sum", include_str!("../../cluster/health/go.sum")),
-    ("health/main.go", include_str!("../../cluster/health/main.go")),
-];
-
-/// Prometheus and the tool that checks its rules.
-const PROMETHEUS_SOURCES: &[(&str, &str)] = &[
-    (
-        "prometheus/go.mod",
-        include_str!("../../cluster/prometheus/go.mod"),
-    ),
-    (
-        "prometheus/go.sum",
-        include_str!("../../cluster/prometheus/go.sum"),
-    ),
-];
-
-/// Helm, which renders the chart.
-const HELM_SOURCES: &[(&str, &str)] = &[
-    ("helm/go.mod", include_str!("../../cluster/helm/go.mod")),
-    ("helm/go.sum", include_str!("../../cluster/helm/go.sum")),
-];
 
 /// KWOK's rules for nodes and pods, in its module.
 const STAGES: &[&str] = &[
@@ -87,186 +26,6 @@ const STAGES: &[&str] = &[
     "pod/fast/pod-ready",
     "pod/fast/pod-complete",
     "pod/fast/pod-delete",
-];
-
-/// A Go module of ours and the programs that are built from it.
-#[derive(Debug)]
-struct Module {
-    folder: &'static str,
-    /// The dependency whose version the programs are to report, and the variables that hold it.
-    version_of: &'static str,
-    stamp: fn(&str) -> String,
-    tags: &'static str,
-    programs: &'static [Program],
-}
-
-#[derive(Debug)]
-struct Program {
-    name: &'static str,
-    package: &'static str,
-    needed: Needed,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
-    Always,
-    Registry,
-    Health,
-    Prometheus,
-    Helm,
-    Minor,
-    Simulated,
-    Node,
-}
-
-const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
-    Program {
-        name,
-        package,
-        needed,
-    }
-}
-
-/// The registry's module.
-const REGISTRY: Module = Module {
-    folder: "registry",
-    version_of: "",
-    stamp: |_| String::new(),
-    tags: "",
-    programs: &[program("registry", "olm-test/registry", Needed::Registry)],
-};
-
-/// The module of GitOps tools.
-const HEALTH: Module = Module {
-    folder: "health",
-    version_of: "",
-    stamp: |_| String::new(),
-    tags: "",
-    programs: &[program("health", "olm-test/health", Needed::Health)],
-};
-
-/// The module of Prometheus. Targets are named in its configuration, so it needs no discovery.
-const PROMETHEUS: Module = Module {
-    folder: "prometheus",
-    version_of: "",
-    stamp: |_| String::new(),
-    tags: "remove_all_sd",
-    programs: &[
-        program(
-            "promtool",
-            "github.com/prometheus/prometheus/cmd/promtool",
-            Needed::Prometheus,
-        ),
-        program(
-            "prometheus",
-            "github.com/prometheus/prometheus/cmd/prometheus",
-            Needed::Prometheus,
-        ),
-    ],
-};
-
-/// The module of Helm.
-const HELM: Module = Module {
-    folder: "helm",
-    version_of: "helm.sh/helm/v4",
-    stamp: |version| format!("-X helm.sh/helm/v4/internal/version.version={version}"),
-    tags: "",
-    programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", Needed::Helm)],
-};
-
-/// The variables with the version that Kubernetes reports.
-fn kubernetes_stamp(version: &str) -> String {
-    let minor = version.split('.').nth(1).unwrap_or_default();
-    format!(
-        "-X k8s.io/component-base/version.gitVersion={version} \
-         -X k8s.io/component-base/version.gitMajor=1 \
-         -X k8s.io/component-base/version.gitMinor={minor} \
-         -X k8s.io/client-go/pkg/version.gitVersion={version}"
-    )
-}
-
-/// The module of an older minor version of Kubernetes: the programs that must have the version of the API server.
-const MINOR: Module = Module {
-    folder: "kubernetes",
-    version_of: "k8s.io/kubernetes",
-    stamp: kubernetes_stamp,
-    tags: "",
-    programs: &[
-        program(
-            "kube-apiserver",
-            "k8s.io/kubernetes/cmd/kube-apiserver",
-            Needed::Minor,
-        ),
-        program(
-            "kube-controller-manager",
-            "k8s.io/kubernetes/cmd/kube-controller-manager",
-            Needed::Minor,
-        ),
-        program(
-            "kube-scheduler",
-            "k8s.io/kubernetes/cmd/kube-scheduler",
-            Needed::Minor,
-        ),
-    ],
-};
-
-const MODULES: &[Module] = &[
-    REGISTRY,
-    Module {
-        folder: "",
-        version_of: "k8s.io/kubernetes",
-        stamp: kubernetes_stamp,
-        tags: "",
-        programs: &[
-            program("etcd", "go.etcd.io/etcd/server/v3", Needed::Always),
-            program(
-                "kube-apiserver",
-                "k8s.io/kubernetes/cmd/kube-apiserver",
-                Needed::Always,
-            ),
-            program("kubectl", "k8s.io/kubernetes/cmd/kubectl", Needed::Simulated),
-            program(
-                "kube-controller-manager",
-                "k8s.io/kubernetes/cmd/kube-controller-manager",
-                Needed::Simulated,
-            ),
-            program(
-                "kube-scheduler",
-                "k8s.io/kubernetes/cmd/kube-scheduler",
-                Needed::Simulated,
-            ),
-            program("kwok", "sigs.k8s.io/kwok/cmd/kwok", Needed::Simulated),
-            program("kubelet", "k8s.io/kubernetes/cmd/kubelet", Needed::Node),
-            program("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", Needed::Node),
-        ],
-    },
-    Module {
-        folder: "node",
-        version_of: "github.com/containerd/containerd/v2",
-        stamp: |version| {
-            format!(
-                "-X github.com/containerd/containerd/v2/version.Version={}",
-                version.trim_start_matches('v')
-            )
-        },
-        // File systems that no machine here has.
-        tags: "no_btrfs no_zfs no_devmapper no_aufs",
-        programs: &[
-            program(
-                "containerd",
-                "github.com/containerd/containerd/v2/cmd/containerd",
-                Needed::Node,
-            ),
-            program(
-                "containerd-shim-runc-v2",
-                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-                Needed::Node,
-            ),
-            program("ctr", "github.com/containerd/containerd/v2/cmd/ctr", Needed::Node),
-            program("coredns", "olm-test/node/coredns", Needed::Node),
-            program("pause", "olm-test/node/pause", Needed::Node),
-        ],
-    },
 ];
 
 /// Where the programs are.
@@ -327,6 +86,36 @@ impl Binaries {
     pub fn ensure_helm() -> Result<Self> {
         let binaries = Self::separate(HELM_SOURCES, &[HELM])?;
         binaries.ensure_where(|needed| needed == Needed::Helm)
+    }
+
+    /// Makes sure that `kubectl-operator` is there, and returns its file.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_kubectl_operator() -> Result<PathBuf> {
+        Self::ensure_client(&KUBECTL_OPERATOR, "kubectl-operator")
+    }
+
+    /// Makes sure that `grpcurl` is there, and returns its file.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_grpcurl() -> Result<PathBuf> {
+        Self::ensure_client(&GRPCURL, "grpcurl")
+    }
+
+    /// Makes sure that `opm` is there, and returns its file.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_opm() -> Result<PathBuf> {
+        Self::ensure_client(&OPM, "opm")
+    }
+
+    fn ensure_client(client: &Client, name: &str) -> Result<PathBuf> {
+        let binaries = Self::separate(client.sources, client.modules)?;
+        let binaries = binaries.ensure_where(|needed| needed == Needed::Client)?;
+        Ok(binaries.path(name))
     }
 
     /// Makes sure that the programs of an older minor version are there, and returns their folder.

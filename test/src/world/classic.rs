@@ -1,8 +1,9 @@
 //! OLM classic on a test cluster: the shipped definitions, accounts and rights, without what only Pods need.
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
-use super::{Lab, repository};
+use super::{CLASSIC_NAMESPACE, Lab, repository};
 
 /// The account that content is written under where no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";
@@ -40,4 +41,72 @@ pub fn prepare(lab: &Lab) -> Result<()> {
         }
     }
     lab.apply(&objects)
+}
+
+/// The account of packageserver: what it needs and no more. On a cluster of Pods its ClusterServiceVersion brings it.
+pub fn packageserver_rights() -> Vec<Value> {
+    let subjects =
+        json!([{"kind": "ServiceAccount", "name": "packageserver", "namespace": CLASSIC_NAMESPACE}]);
+    let binding = |kind: &str, name: &str, namespace: Option<&str>, role: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "roleRef": role, "subjects": subjects,
+        })
+    };
+    let role =
+        |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let verbs = json!(["get", "list", "watch"]);
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "packageserver", "namespace": CLASSIC_NAMESPACE},
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "packageserver"},
+            "rules": [
+                {"apiGroups": ["operators.coreos.com"], "resources": ["catalogsources", "olmconfigs"], "verbs": verbs},
+                {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+            ],
+        }),
+        binding(
+            "ClusterRoleBinding",
+            "packageserver",
+            None,
+            role("ClusterRole", "packageserver"),
+        ),
+        binding(
+            "ClusterRoleBinding",
+            "packageserver-auth-delegator",
+            None,
+            role("ClusterRole", "system:auth-delegator"),
+        ),
+        binding(
+            "RoleBinding",
+            "packageserver-auth-reader",
+            Some("kube-system"),
+            role("Role", "extension-apiserver-authentication-reader"),
+        ),
+    ]
+}
+
+/// The API of PackageManifests, which the API server forwards to a port of this machine.
+pub fn aggregated(port: u16) -> [Value; 2] {
+    let service = json!({"name": "packageserver-service", "namespace": CLASSIC_NAMESPACE});
+    let mut reference = service.clone();
+    reference["port"] = port.into();
+    [
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": service,
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }),
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": "v1.packages.operators.coreos.com"},
+            "spec": {
+                "group": "packages.operators.coreos.com", "version": "v1", "service": reference,
+                "groupPriorityMinimum": 2000, "versionPriority": 15, "insecureSkipTLSVerify": true,
+            },
+        }),
+    ]
 }

@@ -2,6 +2,8 @@
 
 mod bundles;
 mod catalogs;
+mod failed;
+mod hub;
 mod install;
 mod plans;
 mod rights;

@@ -34,7 +34,9 @@ impl Stage {
         classic::prepare(&lab)?;
         let account = format!("--classic-account={}", classic::ACCOUNT);
         let cache = format!("--cache-dir={}", lab.folder().join("catalogs").display());
-        let arguments = vec![account.clone(), cache, "-v=4".to_owned()];
+        // No test waits a minute for a plan to fail.
+        let retry = "--install-plan-retry-timeout=3s".to_owned();
+        let arguments = vec![account.clone(), cache, retry, "-v=4".to_owned()];
         let catalog = Manager::classic(&lab, "catalog-operator", "catalog-operator", arguments).await?;
         let operator = Manager::classic(&lab, "olm-operator", "olm-operator", vec![account]).await?;
         let mut stage = Self {

@@ -12,7 +12,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use olm_serve::{Commit, Findings, Origin, Store, StoreLimits};
-use olm_test::classic::prepare;
+use olm_test::classic::{aggregated, packageserver_rights, prepare};
 use olm_test::objects::api;
 use olm_test::shared::Shared;
 use olm_test::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
@@ -45,7 +45,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let lab = Lab::empty().await?;
         prepare(&lab)?;
-        lab.apply(&rights())?;
+        lab.apply(&packageserver_rights())?;
         let address = free_address()?;
         let (host, port) = address.split_once(':').context("no port")?;
         let arguments = vec![
@@ -199,72 +199,4 @@ pub(crate) fn source(namespace: &str, name: &str, address: &str) -> Value {
             "publisher": "Samples",
         },
     })
-}
-
-/// The account of the program: what it needs and no more.
-fn rights() -> Vec<Value> {
-    let subjects =
-        json!([{"kind": "ServiceAccount", "name": "packageserver", "namespace": CLASSIC_NAMESPACE}]);
-    let binding = |kind: &str, name: &str, namespace: Option<&str>, role: Value| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-            "metadata": {"name": name, "namespace": namespace}, "roleRef": role, "subjects": subjects,
-        })
-    };
-    let role =
-        |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
-    let verbs = json!(["get", "list", "watch"]);
-    vec![
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": "packageserver", "namespace": CLASSIC_NAMESPACE},
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": "packageserver"},
-            "rules": [
-                {"apiGroups": ["operators.coreos.com"], "resources": ["catalogsources", "olmconfigs"], "verbs": verbs},
-                {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
-            ],
-        }),
-        binding(
-            "ClusterRoleBinding",
-            "packageserver",
-            None,
-            role("ClusterRole", "packageserver"),
-        ),
-        binding(
-            "ClusterRoleBinding",
-            "packageserver-auth-delegator",
-            None,
-            role("ClusterRole", "system:auth-delegator"),
-        ),
-        binding(
-            "RoleBinding",
-            "packageserver-auth-reader",
-            Some("kube-system"),
-            role("Role", "extension-apiserver-authentication-reader"),
-        ),
-    ]
-}
-
-/// The API that the API server forwards to a port of this machine.
-fn aggregated(port: u16) -> [Value; 2] {
-    let service = json!({"name": "packageserver-service", "namespace": CLASSIC_NAMESPACE});
-    let mut reference = service.clone();
-    reference["port"] = port.into();
-    [
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": service,
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        }),
-        json!({
-            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-            "metadata": {"name": "v1.packages.operators.coreos.com"},
-            "spec": {
-                "group": "packages.operators.coreos.com", "version": "v1", "service": reference,
-                "groupPriorityMinimum": 2000, "versionPriority": 15, "insecureSkipTLSVerify": true,
-            },
-        }),
-    ]
 }

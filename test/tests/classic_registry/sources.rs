@@ -1,9 +1,18 @@
 //! Sources without an image: an address, a ConfigMap.
 
-use anyhow::Result;
-use serde_json::json;
+use std::sync::Arc;
 
-use crate::stage::{CLUSTER, blobs, named, slice};
+use anyhow::Result;
+use olm_test::registry::front::{Issued, named as terms};
+use rcgen::KeyPair;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::stage::{CLUSTER, blobs, named, slice, source};
 
 const CSV: &str = "
 - apiVersion: operators.coreos.com/v1alpha1
@@ -55,6 +64,121 @@ fn a_source_with_an_address_is_connected_to() -> Result<()> {
             })
             .await
             .map(drop)
+    })
+}
+
+/// Speaks TLS for a registry that does not, and returns its address.
+async fn secured(target: String, certificate: &Issued) -> Result<String> {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.pem().as_bytes())?];
+    let key = PrivateKeyDer::from_pem_slice(certificate.key()?.serialize_pem().as_bytes())?;
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, target) = (acceptor.clone(), target.clone());
+            tokio::spawn(async move {
+                let mut client = acceptor.accept(stream).await?;
+                let mut server = TcpStream::connect(&target).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    Ok(address)
+}
+
+#[test]
+fn a_registry_elsewhere_that_speaks_tls_is_verified() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("secure")?;
+        let image = stage.lab.push_catalog("secure:v1", &blobs(&["s"])).await?;
+        let served = stage.source("secure", "served", json!({"sourceType": "grpc", "image": image}))?;
+        stage.connected(&served, "READY").await?;
+        let terms = terms("registry", &["127.0.0.1"])?;
+        let certificate = Issued::alone(terms, KeyPair::generate()?)?;
+        let plain = stage.endpoint("secure", "served").await?;
+        let address = secured(plain, &certificate).await?;
+
+        let mut source = source(
+            "secure",
+            "dialled",
+            json!({"sourceType": "grpc", "address": address}),
+        );
+        source["metadata"]["annotations"] = json!({"olm.operatorframework.io/registry-tls": "true"});
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        let found = stage.connected(&source, "TRANSIENT_FAILURE").await?;
+        let message = found["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("--pull-cas-dir"), "{message}");
+        let file = stage.lab.authorities().join("secure.crt");
+        std::fs::write(&file, certificate.pem())?;
+        let found = stage.connected(&source, "READY").await?;
+        assert_eq!(found["status"]["connectionState"]["address"], address.as_str());
+        Ok(())
+    })
+}
+
+#[test]
+fn the_image_follows_a_template_with_the_version_of_the_api_server() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("template")?;
+        let version = stage.lab.client.apiserver_version().await?;
+        let minor: String = version.minor.chars().take_while(char::is_ascii_digit).collect();
+        let tag = format!("template:v{}.{minor}", version.major);
+        let image = stage.lab.push_catalog(&tag, &blobs(&["t"])).await?;
+        let template = format!(
+            "{}/template:v{{kube_major_version}}.{{kube_minor_version}}",
+            stage.lab.registry()?
+        );
+        let mut source = source("template", "catalog", json!({"sourceType": "grpc"}));
+        source["metadata"]["annotations"] = json!({"olm.catalogImageTemplate": template});
+        source["spec"]["image"] = "registry.example/placeholder:v1".into();
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        let found = stage.connected(&source, "READY").await?;
+        assert_eq!(found["spec"]["image"], image.as_str());
+        let says = |found: &serde_json::Value, kind: &str| {
+            let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
+            let condition = conditions.find(|condition| condition["type"] == kind);
+            condition.map(|found| {
+                [
+                    found["status"].clone(),
+                    found["reason"].clone(),
+                    found["message"].clone(),
+                ]
+            })
+        };
+        let resolved = "catalog image reference was successfully resolved";
+        let expected = [json!("True"), json!("AllTemplatesResolved"), json!(resolved)];
+        assert_eq!(says(&found, "TemplatesHaveResolved"), Some(expected));
+        assert_eq!(
+            says(&found, "ResolvedImage").map(|found| found[2].clone()),
+            Some(json!(image))
+        );
+
+        let template = format!("{}/template:{{foo}}", stage.lab.registry()?);
+        let patch = json!({"metadata": {"annotations": {"olm.catalogImageTemplate": template}}});
+        let patch = format!("--patch={patch}");
+        stage.lab.kubectl(&[
+            "patch",
+            "catsrc",
+            "catalog",
+            "-n",
+            "template",
+            "--type=merge",
+            &patch,
+        ])?;
+        let found = stage
+            .becomes("the template is refused", &source, |found| {
+                says(found, "TemplatesHaveResolved").is_some_and(|found| found[1] == "UnableToResolve")
+            })
+            .await?;
+        // The image that it has is served on.
+        assert_eq!(found["spec"]["image"], image.as_str());
+        assert_eq!(found["status"]["connectionState"]["lastObservedState"], "READY");
+        Ok(())
     })
 }
 

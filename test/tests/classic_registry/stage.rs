@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use classic::registry::client::RegistryClient;
+use classic::registry::trust::Trust;
 use kube::api::DeleteParams;
 use olm_test::classic as prepared;
 use olm_test::objects::api;
@@ -123,7 +124,7 @@ impl Stage {
     /// A connection to the registry of a source.
     pub(crate) async fn client(&self, namespace: &str, service: &str) -> Result<RegistryClient> {
         let address = self.endpoint(namespace, service).await?;
-        Ok(RegistryClient::connect(&address).await?)
+        Ok(RegistryClient::connect(&address, &Trust::default()).await?)
     }
 }
 

@@ -4,6 +4,7 @@ mod back;
 mod classic;
 mod course;
 mod report;
+mod running;
 mod stops;
 
 use std::collections::BTreeMap;

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::{Actors, Gathered};
 use crate::catalog::context::Context;
-use crate::catalog::unpack::images::Puller;
 use crate::objects::write::Actor;
+use crate::registry::access::Puller;
 
 /// How long custom resources are read before a plan is tried again.
 const MOST_TIME: Duration = Duration::from_mins(5);

@@ -18,6 +18,7 @@ use crate::base::Base;
 use crate::objects::write::Writer;
 use crate::registry::Key;
 use crate::registry::pull::Contents;
+use crate::registry::trust::Trust;
 
 /// What passes over CatalogSources share.
 pub(in crate::registry) struct Context {
@@ -27,6 +28,8 @@ pub(in crate::registry) struct Context {
     /// The address of this process, where clients can reach it.
     pub(in crate::registry) address: Option<IpAddr>,
     pub(in crate::registry) args: CatalogArgs,
+    /// The authorities of registries elsewhere.
+    pub(in crate::registry) trust: Trust,
     contents: OnceLock<Arc<Contents>>,
     subscribers: Mutex<Vec<UnboundedSender<Key>>>,
     /// Sources that a pass is due for.
@@ -45,6 +48,7 @@ impl Context {
             address: advertised(&registry.advertise_address, &base),
             base,
             args: args.clone(),
+            trust: Trust::new(&args.classic.common.pull_cas_dir),
             contents: OnceLock::new(),
             subscribers: Mutex::default(),
         }

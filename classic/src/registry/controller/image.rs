@@ -6,17 +6,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
-use olm_classic::cluster::{items, text};
+use olm_classic::cluster::text;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
-use serde_json::Value;
 
 use super::context::Context;
 use super::memory::{Given, Kept};
 use super::report::{give, report, serve};
 use crate::registry::Key;
-use crate::registry::pull::{ContentError, Puller, store_name};
+use crate::registry::access::Puller;
+use crate::registry::pull::{ContentError, store_name};
 
 /// The shortest time between two questions for a newer image.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
@@ -24,11 +24,7 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// Fetches the image of a source where that is due.
 pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> Outcome {
     let reference = text(source.object, "/spec/image");
-    let secrets = items(source.object, "/spec/secrets").filter_map(Value::as_str);
-    let puller = Puller {
-        namespace: key.0.clone(),
-        secrets: secrets.map(str::to_owned).collect(),
-    };
+    let puller = Puller::of(source.object);
     context.memories.with(key, |memory| {
         memory.remote = None;
         if memory.map.is_some() {

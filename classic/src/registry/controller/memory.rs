@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::config_map::WatchedMap;
 use super::remote::Remote;
 use crate::registry::Key;
+use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
-use crate::registry::pull::Puller;
 use crate::registry::server::Listener;
 
 /// The file with what outlives the process.

@@ -20,7 +20,7 @@ use super::pod::pod;
 use super::remote::Remote;
 use super::report::{dialled, give, report, serve, waking};
 use crate::registry::Key;
-use crate::registry::pull::Puller;
+use crate::registry::access::Puller;
 
 /// The pause until the newer version of an object is here.
 const STALE: Duration = Duration::from_millis(200);
@@ -123,17 +123,21 @@ fn failed((namespace, name): &Key, failure: &Failure) -> Outcome {
 
 /// Keeps the connection to a registry elsewhere.
 fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
-    let address = source.address();
+    let target = source.target();
     context.memories.with(key, |memory| {
         memory.serve_nothing();
         if memory
             .remote
             .as_ref()
-            .is_some_and(|remote| remote.address == address)
+            .is_some_and(|remote| remote.target == target)
         {
             return;
         }
-        memory.remote = Some(Arc::new(Remote::open(address, dialled(context, key))));
+        memory.remote = Some(Arc::new(Remote::open(
+            target,
+            context.trust.clone(),
+            dialled(context, key),
+        )));
     });
     Outcome::Done
 }

@@ -114,9 +114,9 @@ fn dial(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> (&'static str
     let address = endpoint::find(source.cluster, source.object).unwrap_or_default();
     let state = context.memories.with(key, |memory| {
         memory.serve_nothing();
-        let known = memory.remote.as_ref().filter(|remote| remote.address == address);
+        let known = memory.remote.as_ref().filter(|remote| remote.target == address);
         if known.is_none() {
-            let remote = Remote::open(address.clone(), dialled(context, key));
+            let remote = Remote::open(address.clone(), context.trust.clone(), dialled(context, key));
             memory.remote = Some(Arc::new(remote));
         }
         memory

@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::registry::catalog::without_manifests;
 use crate::registry::client::{ClientError, RegistryClient};
+use crate::registry::trust::Trust;
 
 /// The pause after the first failure to connect, and after many.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -44,8 +45,8 @@ pub(in crate::registry) enum State {
 
 /// A registry that runs elsewhere. It is dialled until this is dropped.
 pub(in crate::registry) struct Remote {
-    /// Where it answers.
-    pub(in crate::registry) address: String,
+    /// Where it is dialled.
+    pub(in crate::registry) target: String,
     state: Arc<Mutex<State>>,
     listing: tokio::sync::Mutex<Option<Read>>,
     _stop: DropGuard,
@@ -60,18 +61,22 @@ struct Read {
 }
 
 impl Remote {
-    /// Dials the address from now on, and calls `changed` on every change of the state.
-    pub(in crate::registry) fn open(address: String, changed: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Dials the registry from now on, and calls `changed` on every change of the state.
+    pub(in crate::registry) fn open(
+        target: String,
+        trust: Trust,
+        changed: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let (state, stop) = (Arc::new(Mutex::new(State::default())), CancellationToken::new());
-        let (own, place, token) = (Arc::clone(&state), address.clone(), stop.clone());
+        let (own, place, token) = (Arc::clone(&state), target.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = token.cancelled() => {}
-                () = dial(&place, |state| { *own.lock() = state; changed(); }) => {}
+                () = dial(&place, &trust, |state| { *own.lock() = state; changed(); }) => {}
             }
         });
         Self {
-            address,
+            target,
             state,
             listing: tokio::sync::Mutex::new(None),
             _stop: stop.drop_guard(),
@@ -87,7 +92,7 @@ impl Remote {
     fn client(&self) -> Result<RegistryClient, String> {
         match self.state() {
             State::Ready(client) => Ok(client),
-            State::Connecting => Err(format!("not connected to {} yet", self.address)),
+            State::Connecting => Err(format!("not connected to {} yet", self.target)),
             State::Failed(error) => Err(error),
         }
     }
@@ -144,10 +149,10 @@ impl Remote {
 }
 
 /// Connects, and connects again when the connection is lost.
-async fn dial(address: &str, changed: impl Fn(State)) {
+async fn dial(target: &str, trust: &Trust, changed: impl Fn(State)) {
     let mut pause = FIRST_PAUSE;
     loop {
-        match RegistryClient::connect(address).await {
+        match RegistryClient::connect(target, trust).await {
             Ok(client) => {
                 let began = Instant::now();
                 changed(State::Ready(client.clone()));

@@ -87,12 +87,13 @@ mod tests {
 
     use super::*;
     use crate::registry::client::{ClientError, RegistryClient};
+    use crate::registry::trust::Trust;
 
     #[tokio::test]
     async fn a_registry_without_content_is_healthy_and_says_that_it_has_none() {
         let stop = CancellationToken::new();
         let listener = Listener::open(&stop).await.unwrap();
-        let client = RegistryClient::connect(&format!("127.0.0.1:{}", listener.port))
+        let client = RegistryClient::connect(&format!("127.0.0.1:{}", listener.port), &Trust::default())
             .await
             .unwrap();
         assert!(client.check().await.unwrap());

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::collection::generation;
+use super::failed_plan::planned_for;
 use super::{INSTALL_PLAN_KIND, Resolution, reference};
 use crate::cluster::{Cluster, items, put, text};
+use crate::install_plan::plan_digest;
 use crate::names;
 
 /// What is to be done so that a resolution has its plan.
@@ -85,7 +87,7 @@ pub(super) fn planned(
 /// What names of plans end with.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Names the new plan among objects to write. A plan that no Subscription has noted yet, with the same Subscriptions and steps,
+/// Names the new plan among objects to write, and notes its digest and what it is made for. A plan that no Subscription has noted yet, with the same Subscriptions and steps,
 /// is taken for it: the Subscriptions could not be written after it was created.
 pub fn settle_plan(written: &mut [Value], cluster: &Cluster) {
     let is_new = |object: &&mut Value| {
@@ -113,6 +115,14 @@ pub fn settle_plan(written: &mut [Value], cluster: &Cluster) {
     }
     let (name, generation) = (plan_name(plan), generation(plan));
     put(plan, &["metadata"], "name", name);
+    let path = ["metadata", "annotations"];
+    let digest = plan_digest(plan);
+    put(plan, &path, names::PLAN_DIGEST_ANNOTATION, digest);
+    let owners: Vec<&Value> = items(plan, "/metadata/ownerReferences")
+        .filter_map(|owner| cluster.get(names::SUBSCRIPTION_KIND, &namespace, text(owner, "/name")))
+        .collect();
+    let generations = planned_for(&owners);
+    put(plan, &path, names::PLANNED_FOR_ANNOTATION, generations);
     let noting = written.iter_mut().filter(|object| {
         let noted = object.pointer("/status/installPlanGeneration");
         noted.and_then(Value::as_i64) == Some(before)

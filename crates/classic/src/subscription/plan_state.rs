@@ -8,6 +8,8 @@ use crate::cluster::{Cluster, items, put, text};
 const MISSING: &str = "InstallPlanMissing";
 const PENDING: &str = "InstallPlanPending";
 const FAILED: &str = "InstallPlanFailed";
+/// The conditions about InstallPlans.
+pub(super) const ABOUT_PLANS: &[&str] = &[MISSING, PENDING, FAILED];
 
 /// Sets the conditions about the referenced InstallPlan; whether one changed. Without a reference they stay.
 pub(super) fn settle(subscription: &mut Value, cluster: &Cluster, now: &str) -> bool {
@@ -37,7 +39,7 @@ pub(super) fn settle(subscription: &mut Value, cluster: &Cluster, now: &str) -> 
 /// Puts a condition in place of those about the plan, at the end; whether the conditions are others, or in another order, now.
 fn replace(subscription: &mut Value, wanted: Option<Value>, now: &str) -> bool {
     let before: Vec<Value> = items(subscription, "/status/conditions").cloned().collect();
-    let is_about = |found: &Value| matches!(text(found, "/type"), MISSING | PENDING | FAILED);
+    let is_about = |found: &Value| ABOUT_PLANS.contains(&text(found, "/type"));
     let mut after: Vec<Value> = before.iter().filter(|found| !is_about(found)).cloned().collect();
     after.extend(wanted.map(|mut wanted| {
         put(&mut wanted, &[], "lastTransitionTime", now);

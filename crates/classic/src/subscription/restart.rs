@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::stamp;
+use super::plan_state::ABOUT_PLANS;
+use super::{stamp, unset};
 use crate::cluster::{Cluster, text};
 use crate::names::{self, INSTALL_PLAN_KIND};
 
@@ -13,21 +14,30 @@ use crate::names::{self, INSTALL_PLAN_KIND};
 pub fn restarted(namespace: &str, cluster: &Cluster, now: Timestamp) -> Vec<Value> {
     let subscriptions = cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
     let lost = subscriptions.filter(|subscription| is_lost(subscription, cluster));
-    lost.map(|subscription| {
-        let mut subscription = subscription.clone();
-        let version = text(&subscription, "/status/currentCSV").to_owned();
-        if let Some(status) = subscription.pointer_mut("/status").and_then(Value::as_object_mut) {
-            for key in ["installPlanRef", "installplan", "currentCSV", "state"] {
-                status.remove(key);
-            }
-            if status.get("installedCSV").and_then(Value::as_str) == Some(&version) {
-                status.remove("installedCSV");
-            }
+    lost.map(|subscription| without_plan(subscription, cluster, now))
+        .collect()
+}
+
+/// A Subscription without its plan and the version that the plan was to install: it is at the version that is there, if any.
+pub(super) fn without_plan(subscription: &Value, cluster: &Cluster, now: Timestamp) -> Value {
+    let of = |pointer: &str| text(subscription, pointer).to_owned();
+    let (namespace, installed) = (of("/metadata/namespace"), of("/status/installedCSV"));
+    let is_there = cluster.get(names::CSV_KIND, &namespace, &installed).is_some();
+    let mut subscription = subscription.clone();
+    unset(&mut subscription, ABOUT_PLANS);
+    if let Some(status) = subscription.pointer_mut("/status").and_then(Value::as_object_mut) {
+        for key in ["installPlanRef", "installplan", "state"] {
+            status.remove(key);
         }
-        stamp(&mut subscription, &format!("{now:.0}"));
-        subscription
-    })
-    .collect()
+        if is_there {
+            status.insert("currentCSV".to_owned(), installed.into());
+        } else {
+            status.remove("currentCSV");
+            status.remove("installedCSV");
+        }
+    }
+    stamp(&mut subscription, &format!("{now:.0}"));
+    subscription
 }
 
 fn is_lost(subscription: &Value, cluster: &Cluster) -> bool {

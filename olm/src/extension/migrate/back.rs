@@ -16,7 +16,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Map, Value, json};
 
 use self::patch::Owners;
-use super::backup::{self, Record};
+use super::backup::{self, Record, annotate};
 use super::course::{TRIES, is_conflict, unchanged};
 use super::facts::{Facts, annotation, find, name, namespace, successor, text};
 use super::inventory::{api_of, get};
@@ -131,7 +131,8 @@ async fn give(client: &Client, record: &Record, extension: &ClusterExtension) ->
     if findings::has_gone_on(record, live.as_ref()) {
         return Ok(());
     }
-    let version = restore(client, &record.version, &record.version, "/status/phase").await?;
+    let paused = paused(&record.version);
+    let version = restore(client, &paused, &record.version, "/status/phase").await?;
     let owners = Owners {
         extension: extension.name(),
         revision: set.as_ref().and_then(|set| set.metadata.uid.as_deref()),
@@ -144,13 +145,35 @@ async fn give(client: &Client, record: &Record, extension: &ClusterExtension) ->
         // The InstallPlans are gone with the Subscription that they belonged to.
         status.retain(|key, _| !matches!(key.as_str(), "installplan" | "installPlanRef"));
     }
-    let subscription = restore(client, &record.subscription, &status, findings::INSTALLED).await?;
+    let paused = self::paused(&record.subscription);
+    let subscription = restore(client, &paused, &status, findings::INSTALLED).await?;
+    resume_version(client, &version).await?;
     unfreeze(client, record, &subscription).await?;
     // A controller that ran meanwhile sees the marks of OLM classic everywhere.
     hand_back(client, record, owners).await
 }
 
-/// Takes back what a move that has not ended changed of the Subscription.
+/// An object that OLM classic leaves alone for now.
+fn paused(object: &Value) -> Value {
+    let mut object = object.clone();
+    annotate(&mut object, user::PAUSED, "true");
+    object
+}
+
+/// Lets OLM classic work on the ClusterServiceVersion again, once its Subscription is resumed, too.
+async fn resume_version(client: &Client, version: &Value) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {
+        "uid": version.pointer("/metadata/uid"), "annotations": {user::PAUSED: null},
+    }});
+    let (place, wanted) = (namespace(version), name(version));
+    let patched = api_of(client, version)
+        .patch(wanted, &by_us(), &Patch::Merge(&patch))
+        .await;
+    patched.with_context(|| format!("cannot resume ClusterServiceVersion {place}/{wanted}"))?;
+    Ok(())
+}
+
+/// Takes back what the move or the way back changed of the Subscription.
 async fn unfreeze(client: &Client, record: &Record, live: &Value) -> anyhow::Result<()> {
     if annotation(live, user::PAUSED).is_none() {
         return Ok(());

@@ -150,7 +150,8 @@ fn stripped(live: &Value) -> Value {
     object
 }
 
-fn annotate(object: &mut Value, key: &str, value: &str) {
+/// Sets an annotation.
+pub(super) fn annotate(object: &mut Value, key: &str, value: &str) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {

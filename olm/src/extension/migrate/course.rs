@@ -112,6 +112,27 @@ async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
         .await;
     frozen.with_context(|| format!("cannot pause Subscription {}", case.key()))?;
     note(&format!("subscription/{} paused", name(subscription)));
+    let version = text(subscription, "/status/installedCSV");
+    pause_version(client, case.namespace(), version).await
+}
+
+/// Keeps OLM classic from the objects of the ClusterServiceVersion, once its Subscription is gone, too.
+async fn pause_version(client: &Client, namespace: &str, version: &str) -> anyhow::Result<()> {
+    let versions = api(
+        client,
+        operator_condition::GROUP,
+        "v1alpha1",
+        "ClusterServiceVersion",
+        namespace,
+    );
+    let patch = json!({"metadata": {"annotations": {user::PAUSED: "true"}}});
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let paused = versions.patch(version, &parameters, &Patch::Merge(&patch)).await;
+    paused.with_context(|| format!("cannot pause ClusterServiceVersion {namespace}/{version}"))?;
+    note(&format!("clusterserviceversion/{version} paused"));
     Ok(())
 }
 

@@ -1,0 +1,142 @@
+//! The rights and settings with which the images of a CatalogSource are pulled: those of the catalog and of its bundles.
+
+use std::sync::Arc;
+
+use kube::Client;
+use olm_classic::cluster::{items, text};
+use olm_image::{
+    Access, Credentials, CredentialsError, Options, Reference, ReferenceError, Settings, SettingsError,
+};
+use olm_platform::pull_secrets::{PullSecrets, ReadError};
+use serde_json::Value;
+
+use crate::args::CatalogArgs;
+
+/// The service account of a namespace whose pull secrets its sources use, too.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// An image cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The reference is no fully qualified image reference.
+    #[error("cannot read the image reference {reference:?}")]
+    Reference {
+        /// The reference.
+        reference: String,
+        /// Why.
+        #[source]
+        source: ReferenceError,
+    },
+    /// A pull secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] ReadError),
+    /// A pull secret is invalid.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The configuration of registries or signatures cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The process ends.
+    #[error("the program stops")]
+    Stopped,
+}
+
+/// Reads an image reference.
+///
+/// # Errors
+/// It is no fully qualified one.
+pub fn parse(reference: &str) -> Result<Reference, AccessError> {
+    Reference::parse(reference).map_err(|source| AccessError::Reference {
+        reference: reference.to_owned(),
+        source,
+    })
+}
+
+/// The rights with which the images of a source are pulled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Puller {
+    /// The namespace of the source.
+    pub namespace: String,
+    /// The names of its pull secrets.
+    pub secrets: Vec<String>,
+}
+
+impl Puller {
+    /// Those of a CatalogSource as it is on the wire.
+    pub fn of(source: &Value) -> Self {
+        let secrets = items(source, "/spec/secrets").filter_map(Value::as_str);
+        Self {
+            namespace: text(source, "/metadata/namespace").to_owned(),
+            secrets: secrets.map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Reads credentials and settings for pulls, as they are now.
+#[derive(Clone)]
+pub struct Accesses {
+    client: Client,
+    settings: Settings,
+    global_secret: Option<(String, String)>,
+}
+
+impl Accesses {
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    /// When a flag cannot be read.
+    pub fn new(client: Client, args: &CatalogArgs) -> anyhow::Result<Self> {
+        let common = &args.classic.common;
+        Ok(Self {
+            client,
+            settings: Settings {
+                registries: common.registries_file(),
+                policy: common.policy_file(),
+                plain_http: args.registry.plain_http_registries.clone(),
+            },
+            global_secret: common.pull_secret()?,
+        })
+    }
+
+    /// Logs which settings are used.
+    pub fn announce(&self) {
+        self.settings.announce();
+    }
+
+    /// The access of a source: the pull secrets that it names, those of the default account of its namespace, and the one for
+    /// all registries.
+    ///
+    /// # Errors
+    /// A Secret or the settings cannot be read.
+    pub async fn of(&self, puller: &Puller) -> Result<Access, AccessError> {
+        let account = (puller.namespace.clone(), DEFAULT_ACCOUNT.to_owned());
+        let named = puller
+            .secrets
+            .iter()
+            .map(|name| (puller.namespace.clone(), name.clone()));
+        let global = self.global_secret.clone();
+        let secrets = PullSecrets::new(self.client.clone(), global, Some(account)).and(named);
+        let secrets = secrets.read().await?;
+        let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
+        let credentials = Arc::new(Credentials::from_secrets(secrets)?);
+        let settings = self.settings.clone();
+        let reading = tokio::task::spawn_blocking(move || settings.read());
+        let (registries, policy) = reading.await.map_err(|_| AccessError::Stopped)??;
+        Ok(Access {
+            credentials,
+            registries,
+            policy,
+        })
+    }
+}
+
+/// The options of all clients of image registries.
+pub fn options(args: &CatalogArgs) -> Options {
+    let common = &args.classic.common;
+    Options {
+        authorities: (!common.pull_cas_dir.is_empty()).then(|| common.pull_cas_dir.clone().into()),
+        authorities_setting: "--pull-cas-dir",
+        token_services: common.registry_token_services.clone(),
+        ..Options::new(concat!("catalog-operator/", env!("CARGO_PKG_VERSION")))
+    }
+}

@@ -1,0 +1,211 @@
+//! The move and the way back while the programs of OLM classic run: they leave alone what is paused.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::classic::{ACCOUNT, prepare};
+use olm_test::extensions::{administrator, await_version, catalog};
+use olm_test::shared::Shared;
+use olm_test::world::{Manager, Options, World, eventually};
+use serde_json::{Value, json};
+
+use super::course::pods;
+use super::olm;
+
+static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+
+const PACKAGE: &str = "kettle";
+/// How long something may take that takes a second.
+const SOON: Duration = Duration::from_secs(180);
+/// The kinds of objects that the operator consists of.
+const KINDS: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,customresourcedefinitions";
+
+/// The managers of OLM v1 and the programs of OLM classic on one cluster.
+struct Stage {
+    world: World,
+    programs: Vec<Manager>,
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        let world = World::start(Options::default()).await?;
+        prepare(&world)?;
+        let account = format!("--classic-account={ACCOUNT}");
+        let cache = format!("--cache-dir={}", world.folder().join("catalogs").display());
+        let arguments = vec![account.clone(), cache, "-v=4".to_owned()];
+        let mut programs = vec![
+            Manager::classic(&world, "catalog-operator", "catalog-operator", arguments).await?,
+            Manager::classic(
+                &world,
+                "olm-operator",
+                "olm-operator",
+                vec![account, "-v=4".to_owned()],
+            )
+            .await?,
+        ];
+        for program in &mut programs {
+            program.start(&world.cluster)?;
+            program.ready().await?;
+        }
+        Ok(Self { world, programs })
+    }
+
+    /// Waits until kubectl prints this about an object of the namespace.
+    async fn shows(&self, object: &str, pointer: &str, expected: &str) -> Result<()> {
+        let form = format!("jsonpath={{{pointer}}}");
+        let mut last = String::new();
+        let shown = eventually(&format!("{object} shows {expected}"), SOON, async || {
+            last = self.world.kubectl(&["get", object, "-n", PACKAGE, "-o", &form])?;
+            Ok((last == expected).then_some(()))
+        })
+        .await;
+        shown.with_context(|| {
+            let logs: Vec<String> = self.programs.iter().map(Manager::log_end).collect();
+            format!("it shows {last:?}\n{}", logs.join("\n---\n"))
+        })
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let printed = self
+            .world
+            .kubectl(&[&["get"], arguments, &["-o", "json"]].concat())?;
+        Ok(serde_json::from_str(&printed)?)
+    }
+
+    /// The objects of the operator, as kind and name.
+    fn objects(&self) -> Result<Vec<[String; 2]>> {
+        let listed = self.json(&[KINDS, "-A"])?;
+        let items = listed["items"].as_array().context("no list")?;
+        let is_of_operator = |object: &&Value| {
+            let metadata = &object["metadata"];
+            let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+            metadata["labels"]["olm.owner"] == "kettle.v1.0.0"
+                || owners.any(|owner| owner["kind"] == "ClusterServiceVersion")
+                || metadata["name"] == "greetings.kettle.olm.example"
+        };
+        let found = items.iter().filter(is_of_operator).map(|object| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            [text(&object["kind"]), text(&object["metadata"]["name"])]
+        });
+        Ok(found.collect())
+    }
+
+    /// What must not change of the objects: identity, generation and content.
+    fn seen(&self, objects: &[[String; 2]]) -> Result<BTreeMap<String, Value>> {
+        let mut seen = BTreeMap::new();
+        for [kind, name] in objects {
+            let mut object = self.json(&[kind, name, "-n", PACKAGE])?;
+            let metadata = &object["metadata"];
+            // Annotations count for the generation of a Deployment.
+            let generation = match kind.as_str() {
+                "Deployment" => {
+                    let sets = self.json(&["replicasets", "-n", PACKAGE])?;
+                    let sets = sets["items"].as_array().context("no list")?;
+                    sets.iter().map(|set| set["metadata"]["uid"].clone()).collect()
+                }
+                _ => metadata["generation"].clone(),
+            };
+            let identity = json!([metadata["uid"], generation]);
+            object["metadata"] = identity;
+            object["status"] = Value::Null;
+            seen.insert(format!("{kind} {name}"), object);
+        }
+        Ok(seen)
+    }
+}
+
+#[test]
+fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let world = &stage.world;
+        let image = world.publish(PACKAGE, &["1.0.0"], "sample-operator:v1").await?;
+        world.apply(&[
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PACKAGE}}),
+            catalog("kettle-catalog", &image),
+        ])?;
+        world.kubectl(&[
+            "wait",
+            "--for=condition=Serving",
+            "--timeout=120s",
+            "ccat/kettle-catalog",
+        ])?;
+        let at = |name: &str| json!({"namespace": PACKAGE, "name": name});
+        let subscription = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at(PACKAGE),
+            "spec": {
+                "name": PACKAGE, "source": "shop", "sourceNamespace": PACKAGE, "channel": "stable",
+                "installPlanApproval": "Manual",
+            },
+        });
+        world.apply(&[
+            json!({
+                "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
+            }),
+            json!({
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
+                "spec": {"sourceType": "grpc", "image": image},
+            }),
+            subscription,
+        ])?;
+        world.apply(&administrator(PACKAGE, "cook"))?;
+        stage
+            .shows("subscription/kettle", ".status.state", "UpgradePending")
+            .await?;
+        let plan = ["get", "subscription/kettle", "-n", PACKAGE, "-o"];
+        let plan = world.kubectl(&[&plan[..], &["jsonpath={.status.installPlanRef.name}"]].concat())?;
+        let approve = ["--type=merge", r#"--patch={"spec":{"approved":true}}"#];
+        world.kubectl(&[&["patch", "installplan", &plan, "-n", PACKAGE][..], &approve].concat())?;
+        stage
+            .shows("csv/kettle.v1.0.0", ".status.phase", "Succeeded")
+            .await?;
+        stage
+            .shows("subscription/kettle", ".status.state", "AtLatestKnown")
+            .await?;
+        let objects = stage.objects()?;
+        ensure!(objects.len() >= 7, "{objects:?}");
+        let (before, running) = (stage.seen(&objects)?, pods(world, PACKAGE)?);
+        ensure!(!running.is_empty(), "no Pod runs");
+
+        olm(
+            world,
+            "migrate kettle -n kettle --service-account cook --yes --wait --timeout 2m",
+        )?
+        .ended(0)?;
+        await_version(world, PACKAGE, "1.0.0").await?;
+        // Whatever OLM classic still wants to do, it does within that time.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        ensure!(stage.seen(&objects)? == before, "the move has changed an object");
+        ensure!(pods(world, PACKAGE)? == running, "Pods are made anew");
+        let left = world.kubectl(&["get", "subscriptions,csv", "-n", PACKAGE, "-o", "name"])?;
+        ensure!(left.is_empty(), "{left}");
+        let labelled = world.kubectl(&["get", KINDS, "-A", "-l", "olm.owner=kettle.v1.0.0", "-o", "name"])?;
+        ensure!(labelled.is_empty(), "labels of OLM classic are back: {labelled}");
+
+        olm(world, "migrate kettle -n kettle --back --yes")?.ended(0)?;
+        stage
+            .shows("csv/kettle.v1.0.0", ".status.phase", "Succeeded")
+            .await?;
+        stage
+            .shows("subscription/kettle", ".status.state", "AtLatestKnown")
+            .await?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        ensure!(
+            stage.seen(&objects)? == before,
+            "the way back has changed an object"
+        );
+        ensure!(pods(world, PACKAGE)? == running, "Pods are made anew");
+        ensure!(
+            stage.objects()? == objects,
+            "OLM classic does not have all objects again"
+        );
+        let plans = world.kubectl(&["get", "installplans", "-n", PACKAGE, "-o", "name"])?;
+        ensure!(plans.is_empty(), "{plans}");
+        let paused = world.kubectl(&["get", "subscriptions,csv", "-n", PACKAGE, "-o", "yaml"])?;
+        ensure!(
+            !paused.contains("olm.operatorframework.io/paused"),
+            "it is paused: {paused}"
+        );
+        Ok(())
+    })
+}
