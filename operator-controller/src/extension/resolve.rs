@@ -147,7 +147,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
         }
     }
     let gone = admission.gone(asked.iter().map(Asked::catalog));
-    let updates = gone.map_or_else(
+    let updates = gone.clone().map_or_else(
         || {
             let metadata = present.as_ref().map(|bundle| &bundle.metadata);
             let identified = |bundle: &Candidate| identity(request.package, bundle, context.gates).metadata;
@@ -165,7 +165,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             if let (Some(held), Some(who)) = (&mut resolution.held, kept) {
                 *held = format!("{held}; {who}");
             }
-            resolution.held = said(resolution.held, admission.note(asked.iter().map(Asked::catalog)));
+            resolution.held = said(resolution.held, gone);
             resolution
         }
         Err(mut refusal) => {
@@ -195,7 +195,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                     deprecations,
                     problem: None,
                     silent: silent.then_some(failure),
-                    held: admission.note(asked.iter().map(Asked::catalog)),
+                    held: gone,
                     updates,
                 },
                 None => refused(failure, deprecations, Some(updates)),
