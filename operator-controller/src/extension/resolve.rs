@@ -36,7 +36,7 @@ use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
 /// The most bytes of further properties that are recorded in an annotation.
 const MOST_RECORDED: usize = 16 << 10;
 
-/// Why there is no target.
+/// The reason why there is no target.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// No bundle fits.
@@ -229,7 +229,7 @@ fn installed_target(revisions: &Revisions, bundle: BundleIdentity, catalog: Stri
     }
 }
 
-/// If the request is an update of what is rolling out, that one is.
+/// The bundle that is rolling out, if the request is an update of it.
 fn follows(
     revisions: &Revisions,
     catalogs: &[Catalog<'_>],
@@ -344,8 +344,8 @@ fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     }
 }
 
-/// The properties of a bundle that must be known after its installation: its requirements, and what others may require
-/// of it, up to a limit.
+/// The properties of a bundle that must be known after its installation: its requirements, and the properties that
+/// others may require, up to a limit.
 fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     let mut room = MOST_RECORDED;
     let declared = bundle.properties.iter().filter(|one| {

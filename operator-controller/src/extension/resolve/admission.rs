@@ -28,7 +28,7 @@ pub(crate) enum Admission {
         /// All admitted catalogs.
         names: BTreeSet<String>,
     },
-    /// That of the installed bundle, which is not recorded: [`Admission::settled`] finds it.
+    /// The catalog of the installed bundle, which is not recorded: [`Admission::settled`] finds it.
     Unrecorded {
         /// Other admitted catalogs.
         defaults: BTreeSet<String>,
@@ -117,7 +117,7 @@ impl Admission {
         recorded.or_else(|| self.home()).unwrap_or_default().to_owned()
     }
 
-    /// Why there are no upgrades, if the only admitted catalog does not exist.
+    /// The reason why there are no upgrades, if the only admitted catalog does not exist.
     pub(crate) fn gone<'c>(&self, mut catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
         let home = self.home()?;
         let is_only = matches!(self, Self::Only { names, .. } if names.len() == 1);
@@ -129,7 +129,7 @@ impl Admission {
         })
     }
 
-    /// Why other catalogs are not admitted, and what to do.
+    /// The reason why other catalogs are not admitted, with a hint.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Only { home: Some(home), .. } => Some(format!(
@@ -295,7 +295,7 @@ mod tests {
             &[answered("older", 1, Answer::Absent), other("newer", 9)],
             Some("newer"),
         );
-        // A catalog that does not answer may be it, if it is older or would match better.
+        // A catalog that does not answer may be the right one, if it is older or would match better.
         check(&[failed("newer", 9), same("older", 1)], Some("older"));
         check(&[failed("older", 1), same("newer", 9)], None);
         check(&[failed("newer", 9), other("older", 1)], None);
