@@ -140,7 +140,7 @@ struct Lease {
     name: &'static str,
 }
 
-/// Whether this process leads, under client-go's name.
+/// Whether this process leads, with the metric name of client-go.
 #[derive(Debug)]
 struct Leadership {
     lease: &'static str,
@@ -161,7 +161,7 @@ impl Collector for Leadership {
     }
 }
 
-/// When the serving certificate expires.
+/// The expiry of the serving certificate.
 struct Expiry(Box<dyn Fn() -> Option<i64> + Send + Sync>);
 
 impl fmt::Debug for Expiry {

@@ -14,11 +14,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The longest that one question to the API server may take: a connection that died silently must not eat up the time
-/// that is left for others.
+/// The timeout of one request to the API server: a dead connection must not use up the time for others.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Which lease, and the times of the election.
+/// The lease and the times of the election.
 #[derive(Debug, Clone)]
 pub struct LeaseSettings {
     /// The Lease's namespace.
@@ -27,13 +26,13 @@ pub struct LeaseSettings {
     pub name: String,
     /// The holder's identity; unique to this process.
     pub identity: String,
-    /// How long others wait after the last renewal before they take over.
+    /// The time after the last renewal after which others take over.
     pub duration: Duration,
     /// The leader steps down when it could not renew for this long; shorter than `duration`.
     pub renew_deadline: Duration,
-    /// How often the leader renews.
+    /// The interval of renewals by the leader.
     pub renew_every: Duration,
-    /// How often the others look.
+    /// The interval of reads by the others.
     pub look_every: Duration,
 }
 
@@ -113,14 +112,14 @@ fn late() -> kube::Error {
     kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))
 }
 
-/// What the lease looked like, and since when it has looked so.
+/// The last seen state of the lease, and the time since which it is unchanged.
 struct Seen {
     holder: String,
     renewed: Option<Timestamp>,
     since: Instant,
 }
 
-/// What to do about a lease that is there.
+/// The meaning of an existing lease for this process.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
     Ours,
@@ -433,7 +432,7 @@ mod tests {
     }
 
     impl Candidate {
-        /// How long it takes until this one leads.
+        /// Returns the time until this process leads.
         async fn leads(&mut self) -> Duration {
             let start = Instant::now();
             self.leading.wait_for(|leading| *leading).await.unwrap();

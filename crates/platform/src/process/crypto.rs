@@ -1,7 +1,7 @@
 //! The one crypto provider of the process.
 
-/// Makes aws-lc-rs the provider of every TLS connection of this process. The first line of `main`; a second call
-/// changes nothing.
+/// Makes aws-lc-rs the provider of all TLS connections of this process. Call it first in `main`; a second call changes
+/// nothing.
 pub fn install() {
     // An error only means that a provider is installed already, and the tree has only one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! One place that knows whether the process is to end: the first signal drains, the second ends at once.
+//! The shutdown of the process: the first signal drains, the second exits at once.
 
 use std::future::Future;
 use std::io;

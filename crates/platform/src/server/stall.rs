@@ -106,9 +106,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     }
 }
 
-/// A connection whose client has to begin: until it has sent so many bytes, waiting for them is timed.
+/// A connection whose client must begin: until it has sent a number of bytes, reads have a timeout.
 ///
-/// HTTP/1 has a limit for the head of a request; a client that speaks HTTP/2 could be silent before its first frame.
+/// HTTP/1 has a limit for the head of a request; an HTTP/2 client could be silent before its first frame.
 pub(crate) struct Opening<S> {
     inner: S,
     left: usize,

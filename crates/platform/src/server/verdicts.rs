@@ -1,4 +1,4 @@
-//! What the API server said about clients, for a while and of bounded number.
+//! A bounded cache of the API server's answers about clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,12 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Verdicts by what was asked.
+/// Verdicts by request.
 #[derive(Debug)]
 pub(crate) struct Verdicts<K, V> {
     lifetime: Duration,
     most: usize,
-    /// Whether a verdict is kept rather than others when there is no room: a client can cause any number of refusals.
+    /// Whether a verdict is kept in preference to others when the cache is full: a client can cause any number of
+    /// refusals.
     is_worth: fn(&V) -> bool,
     known: Mutex<HashMap<K, (Instant, V)>>,
 }

@@ -16,7 +16,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::TlsError;
 use crate::metrics::Certificates;
 
-/// How often files are looked at. Secret volumes swap a link, so contents are compared, not events awaited.
+/// The interval in which files are read. Secret volumes swap a link, so contents are compared instead of waiting for
+/// file events.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Gives each new connection the newest certificate.
@@ -51,7 +52,7 @@ impl ReloadingCertificate {
         Ok(())
     }
 
-    /// When the certificate expires, in seconds since 1970; `None` when it cannot be read.
+    /// The expiry of the certificate in seconds since 1970; `None` if it cannot be read.
     pub fn expires(&self) -> Option<i64> {
         let current = self.current.load();
         let (_, parsed) = X509Certificate::from_der(current.cert.first()?).ok()?;
@@ -59,7 +60,7 @@ impl ReloadingCertificate {
     }
 }
 
-/// When the first certificate of a PEM text expires, in seconds since 1970; `None` when there is none that can be read.
+/// The expiry of the first certificate of a PEM text in seconds since 1970; `None` if there is no readable one.
 pub fn not_after(pem: &[u8]) -> Option<i64> {
     let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let (_, parsed) = X509Certificate::from_der(&certificate).ok()?;
@@ -92,10 +93,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Loads both; [`Files::watch`] keeps the result fresh.
+    /// Loads both files; [`Files::watch`] updates the result.
     ///
     /// # Errors
-    /// When a file cannot be read or does not hold what it should.
+    /// When a file cannot be read or has no usable certificate or key.
     pub fn load(&self) -> Result<Arc<ReloadingCertificate>, TlsError> {
         let (certificate, key) = self.read()?;
         Ok(Arc::new(ReloadingCertificate::new(

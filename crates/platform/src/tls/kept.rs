@@ -1,5 +1,5 @@
-//! A copy of the serving certificate on this machine's disk. With it a restart serves before the API server has answered;
-//! what the Secret holds is looked at right after.
+//! A copy of the serving certificate on the local disk. With it a restarted process serves before the API server
+//! answers. The Secret is read right after.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) key: String,
 }
 
-/// The copy, when it is for these names and need not be renewed yet.
+/// The copy, if it has these names and need not be renewed yet.
 pub(super) fn read(path: &Path, names: &[String], lifetimes: Lifetimes, today: Date) -> Option<Kept> {
     let copy: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let text = |key: &str| copy.get(key).and_then(Value::as_str).map(str::to_owned);

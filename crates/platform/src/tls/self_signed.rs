@@ -1,5 +1,5 @@
-//! Certificates that the manager makes for itself if none are configured: an authority and a serving certificate, kept
-//! in a Secret that all replicas share, and the authority's public part in a ConfigMap for clients.
+//! Certificates that the manager creates if none are configured: an authority and a serving certificate in a Secret
+//! that all replicas share, and the authority's public part in a ConfigMap for clients.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use super::{ReloadingCertificate, TlsError, kept};
 const LIFETIMES: Lifetimes = Lifetimes::SHORT;
 const LOOK_EVERY: Duration = Duration::from_mins(10);
 
-/// How long after a failure the Secret is looked at again.
+/// The pause before the Secret is read again after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// A serving certificate with its metadata.
@@ -32,7 +32,7 @@ pub struct Loaded {
     is_copy: bool,
 }
 
-/// Where the certificate is kept and which names it is for.
+/// The Secret of the certificate, and its names.
 #[derive(Clone)]
 pub struct SelfSigned {
     /// Client with the right to read and write the two objects.
@@ -85,8 +85,8 @@ impl SelfSigned {
         })
     }
 
-    /// Renews in time, and serves what another replica renewed, until the process stops. What came from the copy is held
-    /// against the Secret at once.
+    /// Renews the certificate in time, and serves one that another replica renewed, until the process stops. Compares a
+    /// copy with the Secret at once.
     pub async fn watch(self, loaded: Loaded, stop: CancellationToken) {
         let Loaded {
             certificate,
@@ -122,7 +122,7 @@ impl SelfSigned {
         }
     }
 
-    /// Keeps a copy. Without one the next start is slower, and nothing else.
+    /// Writes a copy. Without one the next start is slower, but nothing else changes.
     fn keep(&self, stored: &Issued) {
         let Some(path) = &self.copy else { return };
         if let Err(error) = kept::write(path, stored, &self.dns_names) {
@@ -140,7 +140,7 @@ impl SelfSigned {
             object: self.object(),
             source,
         };
-        // Two replicas may both find nothing; the slower one takes what the faster one made.
+        // Two replicas may both find no Secret; the slower one uses the Secret of the faster one.
         for _ in 0..5 {
             let found = secrets.get_opt(&self.secret).await.map_err(failed)?;
             let stored = found

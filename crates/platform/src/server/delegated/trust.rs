@@ -7,7 +7,7 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 
 use crate::tls::client::{ClientAuthorities, ClientCertificates};
 
-/// What the ConfigMap `extension-apiserver-authentication` says.
+/// The content of the ConfigMap `extension-apiserver-authentication`.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
     /// Whether it was read.
@@ -23,7 +23,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Reads the data of the ConfigMap. What is missing or malformed is trusted to nobody.
+    /// Reads the data of the ConfigMap. A missing or malformed entry trusts no client.
     pub(super) fn read(data: &BTreeMap<String, String>) -> Self {
         let list = |key: &str| -> Vec<String> {
             let text = data.get(key).map_or("[]", String::as_str);
@@ -37,7 +37,7 @@ impl Trust {
         let names = names.map(|names| serde_json::from_str::<Vec<String>>(names));
         Self {
             is_known: false,
-            // Without a readable list of names no name is allowed, rather than every name.
+            // If the list of names is unreadable, no name is allowed.
             proxies: authorities("requestheader-client-ca-file").filter(|_| !matches!(names, Some(Err(_)))),
             proxy_names: names.and_then(Result::ok).unwrap_or_default(),
             user_headers: list("requestheader-username-headers"),
@@ -93,7 +93,7 @@ impl Trust {
     }
 }
 
-/// A key with its percent escapes decoded; one with a malformed escape as it is.
+/// A key with its percent escapes decoded. A key with a malformed escape stays as it is.
 fn decoded(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();
