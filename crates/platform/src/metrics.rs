@@ -1,4 +1,4 @@
-//! The process's own figures and the text that Prometheus scrapes.
+//! The metrics of the process and their text for Prometheus.
 
 mod process;
 pub(crate) mod work;
@@ -91,17 +91,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds metrics of the product.
+    /// Adds metrics of the program.
     pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
         add(&mut self.registry.lock())
     }
 
-    /// Shows whether this process leads.
+    /// Reports whether this process leads.
     pub fn leadership(&self, lease: &'static str, leading: watch::Receiver<bool>) {
         self.register(|registry| registry.register_collector(Box::new(Leadership { lease, leading })));
     }
 
-    /// Shows when the serving certificate expires, in seconds since 1970.
+    /// Reports the expiry of the serving certificate, in seconds since 1970.
     pub(crate) fn certificate(&self, expires: impl Fn() -> Option<i64> + Send + Sync + 'static) {
         let expiry = Expiry(Box::new(expires));
         self.register(|registry| registry.register_collector(Box::new(expiry)));

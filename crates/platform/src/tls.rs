@@ -1,4 +1,4 @@
-//! TLS: which versions, suites and groups; certificates that change without a restart.
+//! TLS: versions, suites and groups, and certificates that change without a restart.
 
 pub mod certificate;
 pub mod client;
@@ -42,7 +42,7 @@ pub enum TlsError {
         /// The fault.
         reason: String,
     },
-    /// Certificate, key or settings do not fit together.
+    /// Certificate, key or settings do not match.
     #[error("cannot use the certificate, key or TLS settings")]
     Unusable(#[source] rustls::Error),
     /// The API server refused the Secret or ConfigMap that holds generated certificates.

@@ -18,7 +18,7 @@ use crate::metrics::{Metrics, RequestLabels};
 /// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Neither a kubeconfig nor a Pod's credentials are there.
+    /// There is neither a kubeconfig nor a Pod's credentials.
     #[error("no way to the API server: set KUBECONFIG (or --kubeconfig), or run inside a cluster")]
     Config(#[source] kube::config::InferConfigError),
     /// The named kubeconfig cannot be used.
@@ -39,7 +39,7 @@ pub enum ClientError {
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// The configuration cannot be turned into a client.
+    /// No client can be created from the configuration.
     #[error("cannot set up a client for the API server")]
     Client(#[source] kube::Error),
 }
@@ -94,7 +94,7 @@ pub async fn config_in(
     // A dead connection must not block a request for ever. Watches send data at least every 290 s.
     config.read_timeout = Some(Duration::from_mins(5));
     config.reset_reader_on_write = true;
-    // The work queue retries with a bound of its own; hidden retries would only delay the report.
+    // The work queue retries with its own limits; hidden retries would only delay the report.
     config.default_retry = false;
     Ok(config)
 }
@@ -126,7 +126,7 @@ pub async fn connect(kubeconfig: Option<&str>, name: &str, metrics: &Metrics) ->
     counted(config(kubeconfig, name).await?, metrics).map_err(ClientError::Client)
 }
 
-/// Counts answers and the lack of one.
+/// Counts answers and missing answers.
 struct Counted<S> {
     inner: S,
     host: String,

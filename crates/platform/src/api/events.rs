@@ -38,7 +38,7 @@ const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// The time for which a repetition counts as the same event.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
-/// Events beyond which one that comes again is a new one.
+/// The number of events that are remembered to recognise repetitions.
 const MAX_KNOWN: usize = 5000;
 /// The namespace of events of objects without one.
 const NAMESPACE: &str = "default";
@@ -52,10 +52,10 @@ pub struct Events {
     known: Arc<Recent>,
 }
 
-/// Events of the last while.
+/// Recent events.
 ///
-/// The recorder that comes with the client takes events of the same reason for one, keeps the note of the first, and all of
-/// the event: some 7 KiB for each.
+/// The recorder of the client library merges events with the same reason, keeps the first note, and stores the whole
+/// event of some 7 KiB.
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,

@@ -7,7 +7,7 @@ use base64::Engine as _;
 /// The directory of a Pod's credentials.
 const CREDENTIALS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The namespace given by a flag, else that of the Pod, else `fallback`.
+/// The namespace given by a flag, otherwise that of the Pod, otherwise `fallback`.
 pub fn system_namespace(flag: &str, fallback: &str) -> String {
     if !flag.is_empty() {
         return flag.to_owned();

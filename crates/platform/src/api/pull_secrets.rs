@@ -60,7 +60,7 @@ impl PullSecrets {
         }
     }
 
-    /// Reads these Secrets, too, given by namespace and name.
+    /// Also reads these Secrets, given by namespace and name.
     #[must_use]
     pub fn and(mut self, named: impl IntoIterator<Item = (String, String)>) -> Self {
         self.named.extend(named);

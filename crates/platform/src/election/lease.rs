@@ -1,4 +1,5 @@
-//! Leader election on a Lease, with the semantics of client-go so that the reference and this never lead at once.
+//! Leader election on a Lease, with the semantics of client-go so that the reference implementation and this one never
+//! lead at the same time.
 //!
 //! Clocks of other machines are not trusted: a lease counts as expired when its `renewTime` has not changed for its
 //! duration *as seen from here*.
@@ -52,7 +53,7 @@ impl LeaseSettings {
     }
 }
 
-/// Leadership was lost: another may act now, so this process has to end.
+/// Leadership was lost. Another process may write now, so this process must end.
 #[derive(Debug, thiserror::Error)]
 #[error("lost the lease `{namespace}/{name}`: not renewed for {}s", .deadline.as_secs())]
 pub struct LeaseLost {
@@ -74,8 +75,8 @@ pub fn unique_identity() -> String {
     format!("{host}_{random:016x}")
 }
 
-/// Takes part in the election until `stop` is cancelled; `leading` says whether we lead. On stop the lease is
-/// released, so that another takes over at once.
+/// Takes part in the election until `stop` is cancelled; `leading` reports whether this process leads. On stop the
+/// lease is released, so that another process takes over at once.
 ///
 /// # Errors
 /// When leadership was held and lost. The caller ends the process.
@@ -186,7 +187,7 @@ async fn try_acquire(
     .await
 }
 
-/// Renews until `stop` is cancelled; fails when the lease could not be renewed in time or is another's.
+/// Renews until `stop` is cancelled; fails when the lease could not be renewed in time or has another holder.
 async fn hold(api: &Api<Lease>, settings: &LeaseSettings, stop: &CancellationToken) -> Result<(), LeaseLost> {
     let lost = || LeaseLost {
         namespace: settings.namespace.clone(),
@@ -274,7 +275,7 @@ async fn release(api: &Api<Lease>, settings: &LeaseSettings) {
     }
 }
 
-/// Writes the lease back at the version it was read; `false` when another was faster.
+/// Writes the lease at the version at which it was read; `false` if another writer was faster.
 async fn replace(
     api: &Api<Lease>,
     settings: &LeaseSettings,

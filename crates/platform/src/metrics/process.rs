@@ -1,4 +1,4 @@
-//! Figures of the process itself.
+//! Metrics of the process itself.
 
 use std::fmt;
 

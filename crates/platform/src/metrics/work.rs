@@ -162,7 +162,7 @@ impl Families {
             controller,
             queue,
         };
-        // Shown from the start, so that a rate over them is right the first time, too.
+        // The series exist from the start, so that the first rate over them is correct.
         for result in [Outcome::Done, Outcome::After(Duration::ZERO), Outcome::Failed] {
             let _ = self.reconciles.get_or_create(&these.result(result));
         }

@@ -7,8 +7,8 @@ pub fn install() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// Gathers the first randomness of this process in a thread of its own. Once in a process that takes some 50 ms, for which
-/// the first connection would wait otherwise. After [`install`].
+/// Gathers the first randomness of this process in a separate thread, after [`install`]. Otherwise the first connection
+/// waits some 50 ms for it.
 pub fn gather_randomness() {
     std::thread::spawn(|| {
         if let Some(provider) = rustls::crypto::CryptoProvider::get_default() {

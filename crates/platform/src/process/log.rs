@@ -118,7 +118,7 @@ impl<W: io::Write> io::Write for Visible<W> {
     }
 }
 
-/// An error with its causes on one line, outermost first, as logs and conditions show it.
+/// An error with its causes on one line, outermost first, in the form for logs and conditions.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = said(error);
     let mut next = cause_of(error);

@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Anonymous memory in bytes up to which nothing is done. An idle manager needs less.
 const SMALL: u64 = 16 << 20;
 
-/// Gives memory back every ten seconds while the process holds more than a little, until `stop` says otherwise.
+/// Returns memory every ten seconds while the process has more than [`SMALL`], until `stop` is cancelled.
 pub async fn give_back(stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -49,7 +49,7 @@ fn kibibytes(status: &str, field: &str) -> Option<u64> {
 )]
 fn trim() {
     unsafe extern "C" {
-        /// Gives all whole pages that are free back to the kernel, but for `keep` bytes.
+        /// Returns all free whole pages to the kernel, except `keep` bytes.
         safe fn malloc_trim(keep: usize) -> std::ffi::c_int;
     }
     malloc_trim(0);

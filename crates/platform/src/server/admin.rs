@@ -18,7 +18,7 @@ use crate::listener::{self, Limits, Transport};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::shutdown::Shutdown;
 
-/// Conditions that have to hold before the process counts as ready, each with a name for the answer.
+/// Conditions for the readiness of the process, each with a name for the answer.
 #[derive(Clone, Default)]
 pub struct Readiness {
     checks: Arc<Mutex<Vec<Check>>>,

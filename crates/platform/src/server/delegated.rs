@@ -33,7 +33,7 @@ const MOST: usize = 1024;
 /// The group whose members have all rights.
 const MASTERS: &str = "system:masters";
 
-/// The group of all that are known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 /// The group of all others.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -60,7 +60,7 @@ pub enum AskTarget {
         version: &'static str,
         /// The plural.
         resource: &'static str,
-        /// The part of the object; empty for the object.
+        /// The subresource; empty for the object itself.
         subresource: String,
         /// The namespace; empty for all.
         namespace: String,
@@ -231,7 +231,7 @@ impl Delegated {
     }
 }
 
-/// The user as a member of all that are known. The API server names none where it asks on its own behalf.
+/// The user with the group of authenticated users. The API server omits it in requests of its own.
 fn authenticated(mut user: UserInfo) -> UserInfo {
     let groups = user.groups.get_or_insert_default();
     if !groups
@@ -243,7 +243,7 @@ fn authenticated(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// All that a right may depend on.
+/// All attributes on which a right may depend.
 fn identity(user: &UserInfo) -> String {
     serde_json::to_string(user).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Authorisation of readers: the API server must accept their token and allow them to `get` the resource.
+//! Authorization of readers: the API server must accept their token and allow them to `get` the resource.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const VERDICTS: usize = 1024;
 pub enum Asked {
     /// A path of a server, as RBAC calls it.
     Path(&'static str),
-    /// A part of an object, or of all objects when the name is empty.
+    /// A subresource of an object, or of all objects when the name is empty.
     Part {
         /// The API group.
         group: &'static str,
@@ -83,7 +83,7 @@ fn meant(audience: Option<&str>) -> String {
 }
 
 impl Refused {
-    /// The status of an answer that says so.
+    /// The HTTP status of the answer.
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,

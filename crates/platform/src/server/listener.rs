@@ -32,7 +32,7 @@ use crate::tls::client::ClientCertificates;
 /// Limits for clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once. For one more, the peer that holds the most loses its idlest.
+    /// The number of concurrent connections. For one more, the peer with the most loses its idlest.
     pub connections: usize,
     /// The number of concurrent connections from one address. For one more, the listener closes the idlest of the
     /// address, or the new one if each has an answer in progress.
@@ -43,7 +43,7 @@ pub struct Limits {
     pub head: Duration,
     /// The time in which a connection with an answer in progress must transfer at least 16 KiB.
     pub stall: Duration,
-    /// Requests at once on one HTTP/2 connection.
+    /// The number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
     /// The time for answers in progress to end after the server begins to stop.
     pub drain: Duration,
@@ -119,7 +119,7 @@ pub async fn serve<F, Answer, B>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, or the client is gone already: never a reason to stop.
+                // There are no free descriptors, or the client is gone already: never a reason to stop.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -171,10 +171,10 @@ enum Protocol {
     Http2,
 }
 
-/// Bytes of an answer that wait for a client that speaks HTTP/2 to take them, for each of its requests. Enough to keep the
-/// connection busy; the library's own figure is six times that.
+/// Bytes of an answer that may wait for an HTTP/2 client, for each of its requests. The size keeps the connection busy;
+/// the library's default is six times larger.
 const SEND_BUFFER: usize = 64 << 10;
-/// Bytes with which a client that speaks HTTP/2 begins.
+/// The number of bytes at the start of an HTTP/2 connection.
 const PREFACE: usize = 24;
 
 async fn connection<F, Answer, B>(
@@ -247,7 +247,7 @@ where
         }
     };
     tokio::select! {
-        // First of all: a question that has arrived is taken on before the server stops.
+        // First in order: a request that has arrived is processed before the server stops.
         biased;
         ended = served.as_mut() => return ended,
         () = shutdown.cancelled() => {}

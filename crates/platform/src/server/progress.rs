@@ -107,7 +107,7 @@ impl State {
         }
         let waiting = self.under_way.values().filter(|moved| moved.turn == Turn::Client);
         let first = waiting.map(|moved| moved.since).min();
-        // An answer that begins to wait for its client after this look is seen at the next.
+        // An answer that begins to wait for its client after this check is seen at the next.
         let look = Instant::now() + stall.min(idle);
         (first.map_or(look, |first| first + stall), Still::Stalled)
     }
@@ -145,7 +145,7 @@ impl Drop for Ticket {
     }
 }
 
-/// A body that counts how much of it was taken.
+/// A body that counts the bytes that the client read.
 #[derive(Debug)]
 pub(crate) struct Tracked<B, G = ()> {
     body: B,

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The longest token that the API server is asked about, in bytes; none that it issues comes near.
+/// The longest token that is sent to the API server, in bytes. Its own tokens are far shorter.
 const TOKEN: usize = 16 << 10;
 /// The number of concurrent reviews. A client can invent any number of tokens.
 pub(super) const REVIEWS: usize = 8;

@@ -19,7 +19,7 @@ pub(crate) struct Verdicts<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
-    /// Keeps `most` verdicts for `lifetime`; those that are worth it longest.
+    /// A cache of `most` verdicts for `lifetime`. Verdicts for which `is_worth` holds are evicted last.
     pub(crate) fn new(lifetime: Duration, most: usize, is_worth: fn(&V) -> bool) -> Self {
         Self {
             lifetime,
@@ -38,7 +38,7 @@ impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
             .map(|(_, verdict)| verdict.clone())
     }
 
-    /// Makes room if there is none: removes expired verdicts first, then those that are not worth keeping.
+    /// Adds a verdict. A full cache first removes expired verdicts, then those that are not worth keeping.
     pub(crate) fn keep(&self, key: K, verdict: V) {
         let mut known = self.known.lock();
         if known.len() >= self.most {

@@ -1,4 +1,4 @@
-//! A certificate that can be exchanged while connections are served.
+//! A certificate that can be replaced while connections are served.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,20 +33,20 @@ impl ResolvesServerCert for ReloadingCertificate {
 }
 
 impl ReloadingCertificate {
-    /// Starts with a certificate chain and its key, both PEM. `origin` names them in errors.
+    /// A certificate chain and its key, both PEM. `origin` names them in errors.
     ///
     /// # Errors
-    /// When they are malformed or do not fit together.
+    /// When they are malformed or do not match.
     pub fn new(certificate: &[u8], key: &[u8], origin: &str) -> Result<Self, TlsError> {
         Ok(Self {
             current: ArcSwap::from_pointee(certified(certificate, key, origin)?),
         })
     }
 
-    /// Exchanges the certificate; on an error the old one stays.
+    /// Replaces the certificate; on an error the old one stays.
     ///
     /// # Errors
-    /// When the new one is malformed or does not fit its key.
+    /// When the new one is malformed or does not match its key.
     pub fn replace(&self, certificate: &[u8], key: &[u8], origin: &str) -> Result<(), TlsError> {
         self.current.store(Arc::new(certified(certificate, key, origin)?));
         Ok(())
@@ -106,8 +106,9 @@ impl Files {
         )?))
     }
 
-    /// Exchanges the certificate when a file's content changes, until the process stops. A pair that does not fit (half of it
-    /// replaced so far, say) is logged and tried again; the old one is served meanwhile.
+    /// Replaces the certificate when a file's content changes, until the process stops. If certificate and key do not
+    /// match (for example because only one was replaced yet), the failure is logged and retried, and the old pair is
+    /// served.
     pub(crate) async fn watch(
         self,
         certificate: Arc<ReloadingCertificate>,

@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The certificate of a request's connection, the client's own first. Only that the client has its key is verified.
+/// The certificates of a request's connection, the client's own first. It is only verified that the client has the key.
 #[derive(Debug, Clone)]
 pub struct ClientCertificates(Arc<[CertificateDer<'static>]>);
 

@@ -37,11 +37,11 @@ const OLDER: usize = 3;
 pub struct Lifetimes {
     /// The validity of an authority.
     pub authority: i64,
-    /// An authority is renewed in its last days, so many of them.
+    /// The number of last days in which an authority is renewed.
     pub authority_renew: i64,
     /// The validity of a serving certificate.
     pub serving: i64,
-    /// A serving certificate is renewed in its last days, so many of them.
+    /// The number of last days in which a serving certificate is renewed.
     pub serving_renew: i64,
 }
 
@@ -68,7 +68,7 @@ pub struct Issued {
     authorities: Vec<String>,
     authority_key: String,
     authority_expires: Date,
-    /// Until when certificates that older authorities signed may be in use.
+    /// The day until which certificates of older authorities may be in use.
     retire: Option<Date>,
     certificate: String,
     key: String,
@@ -91,13 +91,13 @@ impl fmt::Debug for Issued {
 /// The parts that must be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Renew {
-    /// All is well.
+    /// Nothing has to be renewed.
     Nothing,
     /// The serving certificate.
     Certificate,
     /// The authority; the serving certificate stays.
     Authority,
-    /// At first, and when the authority would not outlive a certificate.
+    /// Both: there is no certificate yet, or the authority would expire before a new certificate.
     Both,
     /// Nothing, but older authorities have expired and must be removed.
     Retire,
@@ -267,7 +267,7 @@ impl Issued {
         data
     }
 
-    /// The certificates of the authorities that clients are to trust, the current one first.
+    /// The certificates of the trusted authorities, the current one first.
     #[must_use]
     pub fn trusted(&self) -> String {
         self.authorities.concat()

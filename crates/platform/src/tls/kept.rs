@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, names: &[String], lifetimes: Lifetimes, today: D
     })
 }
 
-/// Keeps a copy that only this user reads. The authority's key is no part of it.
+/// Writes a copy that only this user can read. It does not contain the authority's key.
 pub(super) fn write(path: &Path, issued: &Issued, names: &[String]) -> io::Result<()> {
     let copy = json!({
         "certificate": issued.certificate(),
@@ -73,7 +73,7 @@ mod tests {
         assert!(read(&path, &names, SHORT, today).is_none());
 
         let issued = issue(None, Renew::Both, &names, SHORT, today).unwrap();
-        // A copy that was there before is replaced, and so is one that was never finished.
+        // A complete or unfinished earlier copy is replaced.
         fs::write(path.with_extension("new"), "half").unwrap();
         write(&path, &issued, &names).unwrap();
         write(&path, &issued, &names).unwrap();

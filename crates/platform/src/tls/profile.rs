@@ -90,7 +90,7 @@ const SUITES_1_2: &[(&str, SupportedCipherSuite)] = &[
         cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ),
 ];
-/// Suites that Go knows and rustls does not have.
+/// Suites that Go has and rustls lacks.
 const MISSING_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",

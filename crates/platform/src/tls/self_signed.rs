@@ -43,18 +43,17 @@ pub struct SelfSigned {
     pub secret: String,
     /// The ConfigMap with the authority's certificates under [`CA`].
     pub config_map: String,
-    /// The names clients connect to, the first also the common name.
+    /// The DNS names of the server. The first is also the common name.
     pub dns_names: Vec<String>,
     /// A file for a copy of the certificate and its key, so that a restart need not wait for the API server.
     pub copy: Option<PathBuf>,
 }
 
 impl SelfSigned {
-    /// Takes the certificate from the copy or from the Secret, or makes it. Replicas that do so at the same time end with
-    /// the same one.
+    /// Reads the certificate from the copy or from the Secret, or creates it. Concurrent replicas get the same one.
     ///
     /// # Errors
-    /// When the Secret or ConfigMap cannot be read or written, or the certificate cannot be made.
+    /// When the Secret or ConfigMap cannot be read or written, or the certificate cannot be created.
     pub async fn load(&self) -> Result<Loaded, TlsError> {
         let today = today();
         let copy = self
@@ -97,7 +96,7 @@ impl SelfSigned {
         loop {
             tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(wait) => {} }
             let looked = self.ensure(today()).await;
-            // Clients may not trust a copy that the Secret no longer holds: that is not left for long.
+            // A copy that the Secret no longer contains may not be trusted by clients, so it is replaced soon.
             wait = if looked.is_err() { RETRY } else { LOOK_EVERY };
             let renewed = match looked {
                 Ok(stored) if serving == stored.certificate() => continue,

@@ -1,4 +1,4 @@
-//! The certificate of a manager's HTTPS ports, wherever it comes from.
+//! The certificate of a manager's HTTPS ports.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{ReloadingCertificate, TlsError};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
-/// The name of the task that looks after a certificate.
+/// The name of the task that renews a certificate.
 const TASK: &str = "certificate";
 
 /// The certificate in the configured files, otherwise the one that the manager creates. Both are renewed until the

@@ -16,7 +16,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// The pause until the newer version of an object is here.
+/// The pause until the newer version of an object arrives.
 const STALE: Duration = Duration::from_millis(200);
 
 impl Outcome {

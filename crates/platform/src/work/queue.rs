@@ -1,4 +1,4 @@
-//! A work queue: each key is worked on by one task at a time, many keys at once, failures backed off per key.
+//! A work queue: one task per key, many keys at the same time, and a backoff per key after failures.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
@@ -56,7 +56,7 @@ struct State<K> {
     added: HashMap<K, Instant>,
     /// The keys added while running: they run once more.
     again: HashSet<K>,
-    /// Added while running, and patient.
+    /// The keys added patiently while running.
     again_patiently: HashSet<K>,
     delayed: HashMap<K, Instant>,
     failures: HashMap<K, u32>,
@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     /// Reports the metrics of this queue under the name of the controller from now on.
     pub fn report_to(&self, metrics: &Metrics, controller: &'static str) {
-        // The metrics are part of the queue, so they must not hold it.
+        // The metrics are part of the queue, so they must not keep it alive.
         let shared = Arc::downgrade(&self.shared);
         let look = move || {
             let Some(shared) = shared.upgrade() else {
@@ -109,7 +109,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug> Queue<K> {
-    /// Has the key worked on as soon as possible; a key that waits already is not added twice.
+    /// Adds a key for work as soon as possible. A waiting key is not added twice.
     pub fn add(&self, key: K) {
         self.add_to(self.state(), key);
     }
@@ -266,8 +266,8 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     }
 }
 
-/// Does work on a task of its own, so that all processors are used and work that computes for long delays no other. A
-/// panic goes on where it would have gone.
+/// Runs work on a task of its own, so that all processors are used and long computations do not delay others. A panic
+/// is propagated.
 pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
     tokio::spawn(work).await.unwrap_or_else(|error| {
         error

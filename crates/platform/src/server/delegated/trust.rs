@@ -1,4 +1,4 @@
-//! Whom the API server trusts: its front proxy, and those who have a certificate of the cluster.
+//! The clients that the API server trusts: its front proxy, and clients with a certificate of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl Trust {
         }
     }
 
-    /// Whom the front proxy names in these headers, else the owner of the certificate.
+    /// The user whom the front proxy names in these headers, otherwise the owner of the certificate.
     pub(super) fn user(&self, headers: &HeaderMap, shown: &ClientCertificates) -> Option<UserInfo> {
         let proxy = self.proxies.as_ref().and_then(|proxies| proxies.subject(shown));
         let is_allowed = |name: &String| self.proxy_names.is_empty() || self.proxy_names.contains(name);
