@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Anonymous memory in bytes up to which nothing is done. An idle manager needs less.
 const SMALL: u64 = 16 << 20;
 
-/// Returns memory every ten seconds while the process has more than [`SMALL`], until `stop` is cancelled.
+/// Returns memory every ten seconds while the process has more than a small amount, until `stop` is cancelled.
 pub async fn give_back(stop: CancellationToken) {
     loop {
         tokio::select! {
