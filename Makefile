@@ -114,6 +114,7 @@ race: ## ROUNDS random steps (10000) against approvals; prints what was applied 
 faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL goes on, FAULTS_ONLY=WORKLOAD,… chooses
 	$(PROGRAMS)
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
+	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test classic_faults -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check

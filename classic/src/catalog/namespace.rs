@@ -13,10 +13,9 @@ use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
-use olm_classic::subscription::is_namespace_paused;
 use olm_classic::subscription::{
-    Concluded, Resolution, ResolveError, Unpacked, conclude, pass, point_to_created, prepare, reconsidered,
-    restarted, retried, settle_plan, superseded,
+    Concluded, Resolution, ResolveError, Unpacked, conclude, is_namespace_paused, pass, point_to_created,
+    prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{Failure, FailureKind};
@@ -191,8 +190,10 @@ async fn one_by_one(
         context.metrics.synced(subscription);
         let known = entries(subscription, catalogs);
         let outcome = pass(subscription, cluster, &context.global, &health, &known, now);
-        if outcome.is_changed {
-            write_status(&context.base, &outcome.subscription).await?;
+        let with_installed = with_installed(&outcome.subscription, cluster, now);
+        if outcome.is_changed || with_installed.is_some() {
+            let written = with_installed.as_ref().unwrap_or(&outcome.subscription);
+            write_status(&context.base, written).await?;
         }
         if let Some(error) = outcome.error {
             return Err(Problem::Other(error));

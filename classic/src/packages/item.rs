@@ -166,7 +166,7 @@ impl Item {
             && self.source == other.source
     }
 
-    /// What is said of it once it is gone.
+    /// The item after its deletion.
     pub(super) fn gone(&self, version: u64) -> Self {
         let source = &self.source;
         let status = json!({

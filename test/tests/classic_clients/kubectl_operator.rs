@@ -76,6 +76,11 @@ fn an_operator_is_found_installed_upgraded_and_uninstalled() -> Result<()> {
             .becomes("the operator is upgraded", &csv("1.0.1"), succeeded)
             .await?;
 
+        // The client takes any version of the operator for the installed one.
+        eventually("the old version is gone", SOON, async || {
+            Ok(stage.get(&csv("1.0.0")).await?.is_none().then_some(()))
+        })
+        .await?;
         run(&["uninstall", place, "--delete-all"]).await?;
         for object in [&subscription, &csv("1.0.1"), &csv("1.0.0")] {
             eventually("it is gone", SOON, async || {

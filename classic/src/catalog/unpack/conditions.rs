@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// Why a bundle is not unpacked.
+/// The cause that a bundle is not unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// What is wrong.
+    /// The cause.
     pub(super) message: String,
     /// Whether the image itself is at fault.
     pub(super) is_final: bool,

@@ -29,7 +29,7 @@ use super::table::Include;
 const LASTS: u64 = 1800;
 /// How often a client that wants bookmarks learns the resourceVersion.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// The annotation of the bookmark after what is there already.
+/// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A watch under way.
@@ -51,7 +51,7 @@ struct Watch {
 
 enum Waiting {
     Event(Happened, Arc<Item>),
-    /// The bookmark after what is there already.
+    /// The bookmark after the initial objects.
     AllIsSent,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct How {
     pub(super) stop: CancellationToken,
 }
 
-/// Answers a watch: from a resourceVersion, else with what is there already first.
+/// Answers a watch: from a resourceVersion, else with the initial objects first.
 pub(super) fn watch(
     mut packages: Receiver<Arc<Packages>>,
     scope: Scope,
@@ -104,7 +104,7 @@ pub(super) fn watch(
         waiting,
         sends_bookmarks: options.sends_bookmarks,
         next_bookmark: begin + BOOKMARK_EVERY,
-        // Further away than that nobody waits.
+        // No client waits longer than that.
         end: begin + Duration::from_secs(lasts.min(24 * 3600)),
         is_over: false,
         stop: how.stop,

@@ -1,4 +1,4 @@
-//! What is known of each source between passes, and what of it outlives the process.
+//! The state of each source between passes, and the part of it that outlives the process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl Memories {
         self.known.lock().values().filter_map(Memory::content).collect()
     }
 
-    /// What was kept of a source.
+    /// The kept state of a source.
     pub(super) fn kept(&self, key: &Key) -> Option<Kept> {
         self.kept.lock().get(&name(key)).cloned()
     }

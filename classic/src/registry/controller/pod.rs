@@ -144,7 +144,7 @@ async fn write(context: &Context, key: &Key, cluster: &Cluster, passed: &Passed)
     }
     let pods: Api<Pod> = Api::namespaced(context.writer().own().clone(), &key.0);
     for name in &passed.dead {
-        // Its node is gone: nobody would end it.
+        // Its node is gone: no kubelet would end it.
         match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(Failure::new(FailureKind::Transient, error.to_string())),

@@ -16,7 +16,7 @@ use crate::operator_group::ApiKey;
 pub struct ConfigMapContent {
     /// The blobs of the catalog.
     pub blobs: Vec<Value>,
-    /// What is left out, one sentence each.
+    /// Omitted entries, one sentence each.
     pub faults: Vec<String>,
 }
 

@@ -49,7 +49,7 @@ fn created(source: &Source<'_>) -> Option<Timestamp> {
     text(source.object, "/metadata/creationTimestamp").parse().ok()
 }
 
-/// What is wrong with the time between two looks; nothing where there are none.
+/// The fault of the poll interval; nothing where the image is not polled.
 pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
     let poll = source.object.pointer("/spec/updateStrategy/registryPoll");
     poll.filter(|poll| poll.is_object())?;

@@ -19,7 +19,7 @@ pub enum FilesError {
     Manifest {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The fault of the manifest.
         error: String,
     },
     /// There is no ClusterServiceVersion.

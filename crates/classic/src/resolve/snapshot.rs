@@ -79,7 +79,7 @@ impl<'a> Snapshot<'a> {
         found.is_some_and(|(_, content)| content.is_unique(entry))
     }
 
-    /// The content of a catalog that is not empty; of all, also of what is installed, where none is named.
+    /// The content of a catalog that is not empty; of all catalogs and the installed versions where none is named.
     pub(super) fn of_catalog(
         &self,
         namespace: &str,

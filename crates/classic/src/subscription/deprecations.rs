@@ -29,7 +29,7 @@ pub struct Entry {
     pub bundle_deprecation: Option<String>,
 }
 
-/// Sets the conditions about deprecations of what is installed; whether one changed. Where the catalog does not know it, they
+/// Sets the conditions about deprecations of the installed version; whether one changed. Where the catalog lacks it, they
 /// stay.
 pub(super) fn settle(subscription: &mut Value, entries: &[Entry], now: &str) -> bool {
     let part = |pointer: &str| text(subscription, pointer).to_owned();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::restart::without_plan;
 use super::{INSTALL_PLAN_KIND, Resolution, plan};
@@ -149,28 +149,15 @@ fn resumed(plan: &Value, subscriptions: &[&Value]) -> Value {
         &mut plan,
         &path,
         PLANNED_FOR_ANNOTATION,
-        planned_for(subscriptions),
+        plan::planned_for(subscriptions),
     );
     plan
 }
 
-/// The generations of Subscriptions, as the annotation of their plan has them.
-pub(super) fn planned_for(subscriptions: &[&Value]) -> String {
-    let generations: BTreeMap<&str, Value> = subscriptions
-        .iter()
-        .map(|subscription| {
-            let generation = subscription.pointer("/metadata/generation").cloned();
-            (
-                text(subscription, "/metadata/name"),
-                generation.unwrap_or_default(),
-            )
-        })
-        .collect();
-    json!(generations).to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::names::PLAN_DIGEST_ANNOTATION;
 

@@ -1,12 +1,11 @@
 //! The InstallPlan of a resolution.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::collection::generation;
-use super::failed_plan::planned_for;
 use super::{INSTALL_PLAN_KIND, Resolution, reference};
 use crate::cluster::{Cluster, items, put, text};
 use crate::install_plan::plan_digest;
@@ -187,4 +186,19 @@ pub(super) fn point(subscription: &mut Value, planned: &Planned) {
     ] {
         put(subscription, &["status"], key, value);
     }
+}
+
+/// The generations of Subscriptions, as the annotation of their plan has them.
+pub(super) fn planned_for(subscriptions: &[&Value]) -> String {
+    let generations: BTreeMap<&str, Value> = subscriptions
+        .iter()
+        .map(|subscription| {
+            let generation = subscription.pointer("/metadata/generation").cloned();
+            (
+                text(subscription, "/metadata/name"),
+                generation.unwrap_or_default(),
+            )
+        })
+        .collect();
+    json!(generations).to_string()
 }

@@ -1,13 +1,19 @@
 //! The object that OLM classic rendered, computed from the fields that its managers own. Pure.
 
-use olm_api::names::{GROUP, annotation, label};
+use olm_api::names::{GROUP, annotation, field_manager, label};
 use olm_rollout::object::inheritance::unite;
 use serde_json::{Map, Value};
 
 use super::facts::{list, text};
 
-/// The field managers of the controllers of OLM classic.
-const MANAGERS: [&str; 3] = ["olm", "catalog", "olm.install"];
+/// The field managers of the controllers of OLM classic: of the Go implementation, and of the programs of this project.
+const MANAGERS: [&str; 5] = [
+    "olm",
+    "catalog",
+    "olm.install",
+    field_manager::CLASSIC,
+    field_manager::CLASSIC_CONVERSIONS,
+];
 /// Labels by which they find their objects.
 const LABELS: [&str; 6] = [
     "olm.owner",

@@ -86,6 +86,13 @@ const WRITES: &[Write] = &[
     ),
     (
         "catalog-operator",
+        "config.openshift.io",
+        "operatorhubs/status",
+        "patch,update",
+        "the default catalogs of OpenShift",
+    ),
+    (
+        "catalog-operator",
         "operators.coreos.com",
         "catalogsources,clusterserviceversions,installplans,operatorgroups,subscriptions",
         "create,delete,patch,update",

@@ -95,19 +95,24 @@ fn fields(live: &Value, kept: &Kept) -> Option<Value> {
     if kept.manager.is_empty() {
         entries.retain(|entry| !is_applied(entry));
     }
-    // A manager has one entry for its updates.
-    let is_update = |entry: &Value| {
+    // The programs of this project apply; the Go implementation updates.
+    let operation = match kept.manager.as_str() {
+        field_manager::CLASSIC => "Apply",
+        _ => "Update",
+    };
+    // A manager has one entry for each operation.
+    let is_same = |entry: &Value| {
         text(entry, "/manager") == kept.manager
-            && text(entry, "/operation") == "Update"
+            && text(entry, "/operation") == operation
             && text(entry, "/subresource").is_empty()
     };
-    entries.retain(|entry| is_applied(entry) || !is_update(entry));
+    entries.retain(|entry| is_applied(entry) || !is_same(entry));
     let mut is_first = true;
     entries.retain(|entry| !is_applied(entry) || std::mem::take(&mut is_first));
     for entry in entries.iter_mut().filter(|entry| is_applied(entry)) {
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("manager".to_owned(), kept.manager.as_str().into());
-            entry.insert("operation".to_owned(), "Update".into());
+            entry.insert("operation".to_owned(), operation.into());
         }
     }
     Some(json!(entries))
