@@ -152,7 +152,7 @@ impl Lab {
     /// Pushes files as an image with these labels; `name` is `REPOSITORY:TAG`.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry refuses it.
     pub async fn push(
         &self,
         name: &str,
@@ -192,7 +192,7 @@ impl Lab {
     /// `operator` is the image that its Deployment runs.
     ///
     /// # Errors
-    /// When the registry does not take them.
+    /// When the registry refuses them.
     pub async fn publish_greeter(&self, versions: &[&str], operator: &str) -> Result<String> {
         self.publish("greeter", versions, operator).await
     }
@@ -290,7 +290,7 @@ impl Lab {
         self.apply(&objects)
     }
 
-    /// Runs kubectl as an administrator and returns what it prints.
+    /// Runs kubectl as an administrator and returns its output.
     ///
     /// # Errors
     /// When it fails; the error contains its output.
