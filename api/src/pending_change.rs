@@ -29,7 +29,7 @@ pub struct PendingChangeSpec {
     pub extension_uid: String,
     /// The digest of the plan to approve, as `olm plan` prints it.
     pub digest: String,
-    /// The version of the newest revision; none before there is one.
+    /// The version of the newest revision, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The version to install.
@@ -69,7 +69,7 @@ pub struct Decision {
 /// The outcome of a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The change may be made.
+    /// The change may begin.
     Approved,
     /// The change may not begin.
     #[default]
@@ -88,7 +88,7 @@ pub struct PendingChangeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The condition of a PendingChange: whether the change is made.
+/// The condition of a PendingChange: whether the change has been applied.
 pub const APPLIED: &str = "Applied";
 
 impl PendingChange {

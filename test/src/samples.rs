@@ -98,7 +98,7 @@ pub const WITH_WEBHOOK: &str = "1.2.0";
 /// The version with every kind of webhook and an aggregated API, in the same channel.
 pub const WITH_ALL_WEBHOOKS: &str = "1.3.0";
 
-/// A bundle as files: path below the bundle's root → content. `operator_image` is what its Deployment runs.
+/// A bundle as files: path below the bundle's root → content. `operator_image` is the image of its Deployment.
 pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
     let block = |wanted: bool, text: &str| {
         if wanted {
@@ -196,7 +196,7 @@ const CHANNELS: &[(&str, &[Entry])] = &[
             },
         ],
     ),
-    // Only extensions that name the channel see the next major version.
+    // Only extensions with this channel get the next major version.
     (
         "candidate",
         &[

@@ -86,8 +86,8 @@ pub struct Entry {
     pub warnings: Vec<String>,
 }
 
-/// Reads the files of a bundle as a catalog shows it. `labels` are those of the image, `image` is its reference; an empty
-/// one stands for a bundle without image.
+/// Reads the files of a bundle as an entry of a catalog. `labels` are those of the image, `image` is its reference; an
+/// empty one stands for a bundle without image.
 ///
 /// # Errors
 /// When the files are not one bundle.
@@ -177,7 +177,7 @@ fn api(api: &Api) -> String {
     format!("{group}/{version}/{kind} ({plural})")
 }
 
-/// The APIs of the definitions in the bundle and those that its own servers bring.
+/// The APIs of the definitions in the bundle, and those of its own API servers.
 fn provided(objects: &[Value], csv: &Value) -> BTreeSet<Api> {
     let mut apis = BTreeSet::new();
     let definitions = objects
@@ -420,7 +420,7 @@ fn bundle_properties(
     Ok(found)
 }
 
-/// The images that the ClusterServiceVersion names, that of the bundle, and those of its containers, by image.
+/// The images in the ClusterServiceVersion, the bundle's own, and those of its containers, by image.
 fn related_images(csv: &Value, image: &str) -> Vec<RelatedImage> {
     let mut related: Vec<RelatedImage> = list(csv, "/spec/relatedImages")
         .iter()

@@ -5,7 +5,7 @@ use olm_api::cluster_extension::BundleMetadata;
 use olm_api::names::{annotation, is_name};
 use olm_version::Release;
 
-/// The bundle that a revision was made from.
+/// The bundle of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleIdentity {
     /// The package.

@@ -24,9 +24,9 @@ pub struct Change<'a> {
     pub extension: &'a str,
     /// The account that applies the objects, `NAMESPACE/NAME`.
     pub account: &'a str,
-    /// The account of the newest revision; none before there is one.
+    /// The account of the newest revision; `None` if there is no revision.
     pub installed_account: Option<&'a str>,
-    /// The bundle of the newest revision; none before there is one.
+    /// The bundle of the newest revision; `None` if there is no revision.
     pub installed: Option<&'a BundleIdentity>,
     /// The bundle to install, its image by digest.
     pub wanted: &'a BundleIdentity,
@@ -38,9 +38,9 @@ pub struct Change<'a> {
     pub uninstall: Uninstall,
     /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
-    /// The objects of the newest revision as they are stored.
+    /// The stored objects of the newest revision.
     pub before: &'a [&'a Value],
-    /// The objects as they would be stored.
+    /// The objects in the form in which they would be stored.
     pub after: &'a [&'a Value],
     /// The rights that an account needs for the objects of the newest revision, and for those to install.
     pub needs: Option<(&'a Missing, &'a Missing)>,

@@ -27,7 +27,7 @@ pub struct Entry {
     /// The revision that replaced it, or is about to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor: Option<Successor>,
-    /// The bundle that it was made from.
+    /// The bundle of the revision.
     pub bundle: Bundle,
     /// The catalog that offered the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct Entry {
     /// The time of its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
-    /// The time when all of it was available for the first time; none if it never was.
+    /// The time when all of it was available for the first time, if it ever was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<Time>,
     /// The time when its last object was gone.

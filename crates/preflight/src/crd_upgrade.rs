@@ -229,7 +229,7 @@ fn schema_findings(version: &str, old: &Value, new: &Value, policy: &Policy) -> 
     findings
 }
 
-/// Findings between the served versions of the new definition that were not there between those of the old one.
+/// Findings between the served versions of the new definition that did not exist between those of the old one.
 fn served_findings(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
     if version::is_converted(new) {
         return Vec::new();

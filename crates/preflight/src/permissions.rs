@@ -234,7 +234,7 @@ fn grant(
 struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
 
 impl Roles {
-    /// The roles on the cluster, replaced by those that are about to be applied.
+    /// The roles on the cluster, replaced by those that are going to be applied.
     fn new(planned: &[Planned<'_>], facts: &Environment<'_>) -> Self {
         let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
         let roles = all.filter_map(|object| {

@@ -216,7 +216,7 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
     );
 }
 
-/// The whole retirement of a version, step by step.
+/// The removal of a version, step by step.
 #[test]
 fn t_5c_06_a_version_retires_in_steps() {
     let first = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);

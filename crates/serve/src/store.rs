@@ -178,7 +178,7 @@ impl Store {
     /// Stops serving a catalog and frees its space.
     ///
     /// # Errors
-    /// When its directory cannot be removed; the catalog is no longer served all the same.
+    /// When its directory cannot be removed; the catalog is no longer served even then.
     pub fn remove(&self, catalog: &str) -> Result<(), StoreError> {
         if !faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));

@@ -72,7 +72,7 @@ impl Authorities {
     /// Adds the files of [`read_directory`].
     ///
     /// # Errors
-    /// When no file holds a certificate, or one holds a malformed one.
+    /// When no file contains a certificate, or one contains a malformed one.
     pub fn add_files(&mut self, directory: &Path, files: &[PemFile]) -> Result<(), AuthoritiesError> {
         let mut found = false;
         for (path, text) in files {

@@ -95,7 +95,7 @@ pub struct Proposal {
 pub struct Held {
     /// The first cause that holds it back.
     pub cause: Cause,
-    /// The message: the change, the causes, and what to do.
+    /// The message: the change, the causes, and a hint.
     pub message: String,
     /// The time when a window opens.
     pub opens: Option<Timestamp>,

@@ -28,7 +28,7 @@ const STAGES: &[&str] = &[
     "pod/fast/pod-delete",
 ];
 
-/// Where the programs are.
+/// The places of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// `KUBEBUILDER_ASSETS` or the programs of an older minor version, which go first.
@@ -39,11 +39,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Makes sure that the programs of a mode are there. The first time takes minutes; concurrent calls, in other
-    /// processes too, wait for the one that builds.
+    /// Builds the missing programs of a mode. The first build takes minutes. Concurrent calls, also in other processes,
+    /// wait for it.
     ///
     /// # Errors
-    /// When Go is missing or a build fails; the error ends with what Go said.
+    /// When Go is missing or a build fails; the error ends with the output of Go.
     pub fn ensure(mode: Mode) -> Result<Self> {
         let wanted = |needed: Needed| match mode {
             Mode::ApiServer => needed == Needed::Always,
@@ -64,7 +64,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Registry)
     }
 
-    /// Makes sure that the program is there that says what GitOps tools make of objects.
+    /// Builds the program that evaluates the health of objects as GitOps tools do, if it is missing.
     pub(crate) fn ensure_health() -> Result<Self> {
         let binaries = Self::separate(HEALTH_SOURCES, &[HEALTH])?;
         binaries.ensure_where(|needed| needed == Needed::Health)
@@ -118,7 +118,7 @@ impl Binaries {
         Ok(binaries.path(name))
     }
 
-    /// Makes sure that the programs of an older minor version are there, and returns their folder.
+    /// Builds the missing programs of an older minor version, and returns their folder.
     fn ensure_minor(minor: &'static Minor) -> Result<PathBuf> {
         let binaries = Self::separate(minor.sources, &[MINOR])?;
         let binaries = binaries.ensure_where(|needed| needed == Needed::Minor)?;
@@ -195,7 +195,7 @@ impl Binaries {
     pub fn search_path(&self) -> OsString {
         let own = self.assets.iter().cloned().chain([self.cache.join("bin")]);
         let rest = std::env::var_os("PATH").unwrap_or_default();
-        // Not everybody's search path has the folders of administrators' programs, which a node needs.
+        // The search path of some users lacks the folders of administrators' programs, which a node needs.
         let administrators = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         let all: Vec<PathBuf> = own
             .chain(std::env::split_paths(&rest))
@@ -209,7 +209,7 @@ impl Binaries {
         self.cache.join("kwok-stages.yaml")
     }
 
-    /// A folder for things derived from the programs.
+    /// A folder for files derived from the programs.
     pub(super) fn derived(&self) -> PathBuf {
         // Images made by an older writer must not be taken for ours.
         self.cache
@@ -230,7 +230,7 @@ impl Binaries {
         let output = self.cache.join("new");
         fs::create_dir_all(&output)?;
         for program in programs {
-            // One at a time: the progress shows, and two linkers at once would take gigabytes.
+            // One at a time, because the progress is shown, and two linkers at once need gigabytes.
             let file = output.join(program.name);
             let flags = format!("-s -w {}", (module.stamp)(&version));
             let file_argument = file.to_string_lossy().into_owned();
@@ -307,7 +307,7 @@ pub(super) fn cache_home() -> Result<PathBuf> {
     Ok(cache.join("olm-test"))
 }
 
-/// Names the exact sources, so that programs of other versions lie beside, not in the way.
+/// A name for the exact sources, so that programs of several versions can exist side by side.
 fn fingerprint(sources: &[(&'static str, &'static str)]) -> String {
     short_digest(sources.iter().flat_map(|(path, text)| [*path, *text]))
 }
@@ -322,7 +322,7 @@ fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     digits
 }
 
-/// Runs Go, at low priority, and returns what it printed.
+/// Runs Go at low priority and returns its output.
 fn go(folder: &Path, arguments: &[&str]) -> Result<String> {
     if requirements::find("go").is_none() {
         bail!(

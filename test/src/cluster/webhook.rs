@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::pki::{Authority, Subject};
 
-/// Serves until it is dropped.
+/// A webhook that serves until it is dropped.
 #[derive(Debug)]
 pub struct RefusingWebhook {
     url: String,

@@ -98,7 +98,7 @@ fn a_catalog_with_the_highest_priority_takes_over_no_installed_extension() -> Re
             !sets.contains("prize-3"),
             "more than the upgrade was made: {sets}"
         );
-        // Whoever is to decide decides.
+        // The selector in the spec decides.
         let both = json!({ "selector": { "matchExpressions": [
             { "key": label::METADATA_NAME, "operator": "In", "values": ["prize", "usurping"] },
         ] } });

@@ -88,7 +88,7 @@ pub enum SubstitutionFault {
         /// Why.
         error: String,
     },
-    /// The image holds no bundle.
+    /// The image contains no bundle.
     #[error("rendered bundle image reference {} contains no bundles", quoted(.0))]
     Empty(String),
     /// A version cannot be read.

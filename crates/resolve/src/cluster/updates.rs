@@ -21,7 +21,7 @@ use crate::{Resolution, fitting, resolve_in};
 /// The bundle that an extension would get now, and newer ones.
 #[derive(Debug)]
 pub struct Updates<'a> {
-    /// The chosen bundle, or why there is none.
+    /// The chosen bundle, or the reason why there is none.
     pub chosen: Result<Resolution<'a>, Refusal>,
     /// The newest bundle of the package, if it is newer than the chosen one.
     pub newest: Option<Newest<'a>>,

@@ -23,7 +23,7 @@ pub struct Access {
     pub method: Method,
     /// The URI.
     pub uri: Uri,
-    /// In which version of HTTP.
+    /// The version of HTTP.
     pub version: Version,
     /// The endpoint: `all`, `metas` or `other`.
     pub endpoint: &'static str,

@@ -113,7 +113,7 @@ impl Route {
     }
 }
 
-/// Finds the route of a path as it stands in the request, escapes and all.
+/// The route of an escaped path.
 pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {

@@ -141,7 +141,7 @@ fn spend(left: &mut usize, cost: usize) -> bool {
 fn cost(fields: &Fields) -> usize {
     let each = fields.iter().map(|(name, field)| {
         let nested = match &field.kind {
-            // Nested objects hold plain values only, so this goes no deeper.
+            // Nested objects contain only plain values, so the recursion ends here.
             Kind::Objects(nested) => cost(nested),
             _ => 0,
         };

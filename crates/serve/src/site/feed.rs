@@ -1,4 +1,4 @@
-//! The feed of a package's versions, for those who want to hear of new ones (Atom, RFC 4287).
+//! The feed of a package's versions (Atom, RFC 4287).
 
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};

@@ -32,10 +32,10 @@ pub enum IngestError {
         #[source]
         source: MetaError,
     },
-    /// The store does not take it.
+    /// The store refuses the content.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The caller wants no more.
+    /// The caller has cancelled the work.
     #[error("given up")]
     Stopped,
 }

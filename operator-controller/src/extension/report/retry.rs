@@ -1,4 +1,4 @@
-//! When an extension is reconciled again.
+//! The time of the next run of an extension.
 
 use std::time::{Duration, Instant};
 

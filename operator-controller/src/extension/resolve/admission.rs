@@ -1,7 +1,7 @@
 //! The catalogs from which an extension may get its bundle.
 //!
-//! The publisher of a catalog decides what an account installs. So an installed extension stays with its catalog,
-//! unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
+//! The publisher of a catalog decides which objects an account installs. So an installed extension stays with its
+//! catalog, unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The Go modules that the programs are built from.
 
-/// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
+/// The Go modules in `test/cluster`, included so that the launcher needs no checkout.
 pub(super) const SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../../../cluster/go.mod")),
     ("go.sum", include_str!("../../../cluster/go.sum")),
@@ -28,8 +28,8 @@ pub(super) const SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The registry again, built so that it admits clients with a token. A module of its own in a folder of its own: what
-/// changes here builds nothing else anew.
+/// The registry with support for tokens. It is a separate module in a separate folder, so that its changes rebuild
+/// nothing else.
 pub(super) const TOKEN_SOURCES: &[(&str, &str)] = &[
     (
         "registry/go.mod",
@@ -51,7 +51,7 @@ pub(super) const TOKEN_SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What GitOps tools say of objects, by their own libraries. In a folder of its own for the same reason.
+/// The health checks of GitOps tools, with their own libraries. In a separate folder for the same reason.
 pub(super) const HEALTH_SOURCES: &[(&str, &str)] = &[
     ("health/go.mod", include_str!("../../../cluster/health/go.mod")),
     ("health/go.sum", include_str!("../../../cluster/health/go.sum")),
@@ -80,7 +80,7 @@ pub(super) const HELM_SOURCES: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub(super) struct Module {
     pub(super) folder: &'static str,
-    /// The dependency whose version the programs are to report, and the variables that hold it.
+    /// The dependency whose version the programs report, and the variables for it.
     pub(super) version_of: &'static str,
     pub(super) stamp: fn(&str) -> String,
     pub(super) tags: &'static str,
