@@ -88,7 +88,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Helm)
     }
 
-    /// Makes sure that `kubectl-operator` is there, and returns its file.
+    /// Builds `kubectl-operator` if it is missing, and returns its file.
     ///
     /// # Errors
     /// When Go is missing or the build fails.
@@ -96,7 +96,7 @@ impl Binaries {
         Self::ensure_client(&KUBECTL_OPERATOR, "kubectl-operator")
     }
 
-    /// Makes sure that `grpcurl` is there, and returns its file.
+    /// Builds `grpcurl` if it is missing, and returns its file.
     ///
     /// # Errors
     /// When Go is missing or the build fails.
@@ -104,7 +104,7 @@ impl Binaries {
         Self::ensure_client(&GRPCURL, "grpcurl")
     }
 
-    /// Makes sure that `opm` is there, and returns its file.
+    /// Builds `opm` if it is missing, and returns its file.
     ///
     /// # Errors
     /// When Go is missing or the build fails.

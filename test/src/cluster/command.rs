@@ -192,6 +192,9 @@ pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
                 Binaries::ensure_token_registry()?;
                 Binaries::ensure_health()?;
                 Binaries::ensure_prometheus()?;
+                Binaries::ensure_kubectl_operator()?;
+                Binaries::ensure_grpcurl()?;
+                Binaries::ensure_opm()?;
                 Binaries::ensure_helm()
             })
             .await??;

@@ -33,6 +33,11 @@ impl Stage {
         let lab = Lab::empty().await?;
         prepare(&lab)?;
         lab.apply(&packageserver_rights())?;
+        // opm pulls nothing without a policy.
+        let configuration = lab.folder().join(".config/containers");
+        std::fs::create_dir_all(&configuration)?;
+        let policy = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
+        std::fs::write(configuration.join("policy.json"), policy)?;
         let served = free_address()?;
         let (host, port) = served.split_once(':').context("no port")?;
         lab.apply(&aggregated(port.parse()?))?;
@@ -64,12 +69,13 @@ impl Stage {
         self.lab.apply(&[named("v1", "Namespace", "", name)])
     }
 
-    /// Runs a client as an administrator, who trusts the registry, and returns what it prints.
+    /// Runs a client as an administrator who trusts the registry, and returns its output.
     pub(crate) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(program);
         command
             .args(arguments)
             .env("KUBECONFIG", self.lab.cluster.kubeconfig())
+            .env("HOME", self.lab.folder())
             .env("SSL_CERT_FILE", self.lab.authorities().join("ca.crt"))
             .current_dir(self.lab.folder());
         let what = format!("{command:?}");

@@ -34,20 +34,17 @@ fn wanted(subscription: &Value, cluster: &Cluster) -> Option<Value> {
     }
     let version = cluster.get(names::CSV_KIND, namespace, name);
     let phase = version.map_or("Missing", |version| text(version, "/status/phase"));
-    let wanted = match phase {
-        "Succeeded" => condition(SUCCEEDED, phase, ""),
-        _ => {
-            let reason = if phase.is_empty() { "NotReconciled" } else { phase };
-            let why = version.map_or("", |version| text(version, "/status/message"));
-            let message = match why {
-                "" => format!("clusterserviceversion {name} has not succeeded"),
-                why => format!("clusterserviceversion {name} has not succeeded: {why}"),
-            };
-            let mut wanted = condition(SUCCEEDED, reason, &message);
-            put(&mut wanted, &[], "status", json!("False"));
-            wanted
-        }
+    if phase == "Succeeded" {
+        return Some(condition(SUCCEEDED, phase, ""));
+    }
+    let reason = if phase.is_empty() { "NotReconciled" } else { phase };
+    let why = version.map_or("", |version| text(version, "/status/message"));
+    let message = match why {
+        "" => format!("clusterserviceversion {name} has not succeeded"),
+        why => format!("clusterserviceversion {name} has not succeeded: {why}"),
     };
+    let mut wanted = condition(SUCCEEDED, reason, &message);
+    put(&mut wanted, &[], "status", json!("False"));
     Some(wanted)
 }
 
