@@ -113,7 +113,7 @@ fn print_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A catalog that is served, and a package of it that is asked for.
+/// A served catalog, and the package of it to request.
 struct Asked {
     catalog: String,
     package: String,

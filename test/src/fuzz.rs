@@ -465,7 +465,7 @@ fn markdown(bytes: &[u8]) {
     }
 }
 
-/// The findings for authors of a bundle, and how a catalog shows it.
+/// The findings for authors of a bundle, and its form in a catalog.
 fn validators(bytes: &[u8]) {
     let files = bundle_files(bytes);
     drop(lint::layout(&files));

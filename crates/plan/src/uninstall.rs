@@ -48,7 +48,7 @@ pub struct CustomResources {
     /// Finalizers that no controller removes after the operator is gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<Finalizer>,
-    /// Facts that could not be determined, and why.
+    /// Facts that could not be determined, with the reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

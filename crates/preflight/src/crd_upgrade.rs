@@ -324,7 +324,7 @@ pub fn resource(definition: &Value) -> Option<(&str, &str, &str)> {
     Some((text("/spec/group")?, served, text("/spec/names/plural")?))
 }
 
-/// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
+/// Compares every custom resource definition among `objects` with the one on the cluster, if any.
 ///
 /// `existing` returns the definition with a name on the cluster, `None` if there is none, or the error of the read.
 pub fn check_all<'o, 'a>(

@@ -50,7 +50,7 @@ pub struct Candidate {
     pub name: String,
     /// The reference of the bundle image.
     pub image: String,
-    /// The version and release, or why they are unknown.
+    /// The version and release, or the reason why they are unknown.
     pub version: Result<VersionRelease, VersionFault>,
     /// The properties without manifests and descriptive metadata, which some catalogs include.
     pub properties: Vec<Property>,

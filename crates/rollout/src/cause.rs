@@ -18,7 +18,7 @@ const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 pub struct Facts<'a> {
     /// The workload as the cluster has it.
     pub workload: &'a Value,
-    /// Its Pods, or why they are unknown.
+    /// Its Pods, or the reason why they are unknown.
     pub pods: Pods<'a>,
     /// Warning events about the workload, as far as they could be read.
     pub events: &'a [Value],

@@ -15,9 +15,9 @@ const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
 /// A file of an image.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// A program: readable and executable by everybody.
+    /// A program: readable and executable by all users.
     Program(Vec<u8>),
-    /// Data: readable by everybody.
+    /// Data: readable by all users.
     Data(Vec<u8>),
     /// A symbolic link.
     Link(String),

@@ -26,7 +26,7 @@ pub struct RefusingWebhook {
 }
 
 impl RefusingWebhook {
-    /// Starts the server on a free port; `folder` takes its certificate, `message` says why it refuses.
+    /// Starts the server on a free port; `folder` receives its certificate, `message` is the reason of its refusals.
     ///
     /// # Errors
     /// When the certificate cannot be issued or no port is free.

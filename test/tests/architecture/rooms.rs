@@ -1,4 +1,4 @@
-//! Folders hold as many sources as a reader takes in at a glance.
+//! The number of sources in a folder is limited.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The version that would be chosen, the newest version, and why they differ.
+//! The next version, the newest version, and the reasons why they differ.
 
 use std::fmt;
 

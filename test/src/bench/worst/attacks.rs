@@ -1,4 +1,4 @@
-//! Catalogs that are made to take as much memory as they can: near each bound, one by one.
+//! Catalogs that are designed to use as much memory as possible: each is near one limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
