@@ -44,7 +44,7 @@ pub type PemFile = (PathBuf, Vec<u8>);
 /// The certificates that servers may chain to, or present themselves.
 #[derive(Debug, Clone)]
 pub struct Authorities {
-    /// Those that may issue certificates.
+    /// The certificates that may issue others.
     pub(crate) roots: RootCertStore,
     /// Digests of the whole certificates: a server may present one of them as its own.
     certificates: HashSet<[u8; 32]>,

@@ -1,4 +1,4 @@
-//! From a catalog's files into the store, blob by blob.
+//! Writes a catalog's files into the store, blob by blob.
 
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;

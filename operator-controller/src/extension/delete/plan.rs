@@ -32,7 +32,7 @@ const LISTED: Duration = Duration::from_secs(1);
 pub struct Observed<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
-    /// Its uninstall policy.
+    /// The uninstall policy.
     pub policy: Result<Policy, PolicyError>,
     /// The announced policy.
     pub announced: Option<Uninstall>,
@@ -86,9 +86,9 @@ pub enum Outlook {
     Later(Duration),
     /// The condition `Progressing`.
     Progressing {
-        /// Its reason.
+        /// The reason.
         reason: &'static str,
-        /// Its message.
+        /// The message.
         message: String,
         /// The event that reports it.
         kind: EventKind,

@@ -17,7 +17,7 @@ use crate::extension::revisions::BundleIdentity;
 /// The catalogs from which an extension may get its bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Those that its own selector selects.
+    /// The catalogs that its own selector selects.
     Selected(Selector),
     /// All: nothing is installed, and there is no default.
     All,

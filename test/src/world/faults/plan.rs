@@ -66,7 +66,7 @@ pub enum Watches {
 }
 
 impl Watches {
-    /// Those that a seed chooses from.
+    /// The faults from which a seed chooses.
     pub const ALL: &'static [Self] = &[
         Self::Close(1),
         Self::Close(3),
