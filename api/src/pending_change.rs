@@ -61,7 +61,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The user who decided, as the API server knows them.
     pub approver: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }

@@ -29,7 +29,7 @@ pub struct Said {
 pub struct ArgoHealth {
     /// The state in one word.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 

@@ -19,7 +19,7 @@ pub enum AuthoritiesError {
     Read {
         /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// No file of the directory contains a certificate.
@@ -33,7 +33,7 @@ pub enum AuthoritiesError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -19,7 +19,7 @@ pub enum IngestError {
     Read {
         /// The file, relative to the catalog's root.
         path: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },

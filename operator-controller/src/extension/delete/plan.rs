@@ -233,7 +233,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     }
 }
 
-/// How a revision is deleted; `None` if its deletion is under way. If the account is permanently gone, a late choice of
+/// The propagation of a deletion; `None` if it is under way. If the account is permanently gone, a late choice of
 /// the user counts, too.
 fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<PropagationPolicy> {
     let orphan = uninstall == Uninstall::Orphan;

@@ -160,7 +160,7 @@ pub(crate) async fn admitted(
     }
 }
 
-/// How closely a catalog matches the installed bundle, the best first.
+/// The match of a catalog with the installed bundle, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Image,

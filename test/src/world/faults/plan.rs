@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Several faults among some `calls` calls about `focus`, and now and then among watches, as a seed has it.
+    /// Several faults among some `calls` calls about `focus`, and now and then among watches, from a seed.
     pub fn seeded(focus: &str, seed: u64, calls: usize) -> Self {
         let mut numbers = Numbers::from_seed(seed);
         let mut plan = Self::undisturbed(focus);
