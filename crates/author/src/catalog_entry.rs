@@ -1,4 +1,4 @@
-//! From the files of bundles to a catalog.
+//! Catalogs from the files of bundles.
 //!
 //! Parsing is more lenient than installation: files that are not manifests are skipped with a warning in
 //! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some contain odd files.
@@ -82,7 +82,7 @@ pub struct Entry {
     pub description: String,
     /// The first icon of the ClusterServiceVersion.
     pub icon: Option<Icon>,
-    /// Files and properties that were left out, and why.
+    /// Omitted files and properties, with the reasons.
     pub warnings: Vec<String>,
 }
 
@@ -470,7 +470,7 @@ fn strings(value: &Value, pointer: &str) -> Vec<String> {
 
 /// The catalog of the entries: packages, channels and bundles.
 ///
-/// A package has the description and icon of its newest bundle, and its default channel, or the first channel where there
+/// A package has the description and icon of its newest bundle, and its default channel, or the first channel if there
 /// is no such channel; a channel has every bundle that is published in it, with the edges of the bundle's
 /// ClusterServiceVersion.
 pub fn assemble(entries: &[Entry]) -> Catalog {

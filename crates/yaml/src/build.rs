@@ -190,7 +190,7 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, ReadFailure> {
     Ok(builder.result.unwrap_or(Value::Null))
 }
 
-/// Whether a tab stands between the beginning of the line and the place. The parser accepts it before the first node.
+/// Whether there is a tab between the beginning of the line and the place. The parser accepts it before the first node.
 fn is_indented_by_tab(text: &str, span: Span) -> bool {
     let before = span.start.byte_offset().and_then(|at| text.get(..at));
     let line = before

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{CLASSIC_NAMESPACE, Lab, repository};
 
-/// The account that content is written under where no OperatorGroup names one, as `NAMESPACE/NAME`.
+/// The account that writes content if no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";
 
 /// Kinds in the manifests that only Pods need; here the programs are processes.

@@ -26,7 +26,7 @@ const BUNDLE_LABELS: &[(&str, &str)] = &[
     ("operators.operatorframework.io.bundle.metadata.v1", "metadata/"),
 ];
 
-/// The label that says where a catalog image keeps its content.
+/// The label with the path of the content in a catalog image.
 const CATALOG_LABELS: &[(&str, &str)] = &[("operators.operatorframework.io.index.configs.v1", "/configs")];
 
 /// A cluster with a registry, and the operations of tests on both.
@@ -260,7 +260,7 @@ impl Lab {
         .map(drop)
     }
 
-    /// Applies a file of the repository, `manifests/samples/greeter.yaml` say.
+    /// Applies a file of the repository, for example `manifests/samples/greeter.yaml`.
     ///
     /// # Errors
     /// When the API server refuses an object in it.

@@ -167,7 +167,7 @@ fn one_that_would_be_broken_may_need_a_third_one() {
 
 #[test]
 fn all_come_to_the_same_answer_where_there_are_several() {
-    // The newest a goes with an older b and the newest b with an older a.
+    // The newest a fits an older b and the newest b an older a.
     let package = |name: &'static str, other: &'static str| {
         book(name)
             .bundle("1.0.0", &[requires_package(other, "1.0.0")])

@@ -13,7 +13,7 @@ use olm_fbc::{
 use super::{Api, CsvMetadata, PackageSummary};
 use crate::icon;
 
-/// The longest text that is kept, in characters; a description is longer only where its package is shown.
+/// The longest text of a summary, in characters; only the page of the package shows a longer description.
 const LONGEST: usize = 500;
 /// The maximum numbers of channels, APIs, keywords and categories of a package that are kept.
 const MOST: usize = 500;
