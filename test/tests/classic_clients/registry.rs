@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use olm_test::cluster::Binaries;
+use olm_test::samples;
 use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, OPERATOR, V1ALPHA1, named};
@@ -103,9 +104,25 @@ fn opm_renders_lists_and_draws_what_is_served_here() -> Result<()> {
         ensure!(listed.contains("drawn.v1.0.1"), "{listed}");
         let drawn = stage.run(&program, &["alpha", "render-graph", &image]).await?;
         ensure!(drawn.contains("drawn.v1.0.0"), "{drawn}");
-        let reference = format!("{}/drawn-bundle:v1.0.0", stage.lab.registry()?);
-        let bundle = stage.run(&program, &["render", &reference]).await?;
-        ensure!(bundle.contains("olm.csv.metadata"), "{bundle}");
+        // opm tells a bundle by more labels than OLM does.
+        let files = samples::renamed_bundle("drawn", "1.0.0", OPERATOR);
+        let label = |key: &str| format!("operators.operatorframework.io.bundle.{key}.v1");
+        let labels = [
+            ("mediatype", "registry+v1"),
+            ("manifests", "manifests/"),
+            ("metadata", "metadata/"),
+            ("package", "drawn"),
+            ("channels", "stable"),
+            ("channel.default", "stable"),
+        ];
+        let labels = labels.map(|(key, value)| (label(key), value));
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+        let reference = stage.lab.push("labelled-bundle:v1.0.0", &files, &labels).await?;
+        let bundle = stage.run(&program, &["render", &reference.to_string()]).await?;
+        ensure!(
+            bundle.contains(r#""name": "drawn.v1.0.0""#) && bundle.contains(r#""package": "drawn""#),
+            "{bundle}"
+        );
 
         // What opm serves, a CatalogSource with an address reads.
         stage.namespace("drawn")?;

@@ -56,7 +56,7 @@ const STEPS: [Step; 9] = [
 ];
 
 /// The steps of the way back.
-const BACK: [Step; 8] = [
+const BACK: [Step; 9] = [
     (
         ["patch", "olm.operatorframework.io", "clusterextensions"],
         "cannot pause ClusterExtension",
@@ -81,6 +81,10 @@ const BACK: [Step; 8] = [
     (
         ["patch", "operators.coreos.com", "subscriptions/status"],
         "cannot write the status of Subscription jar/jar",
+    ),
+    (
+        ["patch", "operators.coreos.com", "subscriptions"],
+        "cannot resume Subscription jar/jar",
     ),
     (
         ["delete", "olm.operatorframework.io", "clusterextensions"],
