@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors
+.PHONY: e2e-classic faults signatures run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ race: ## ROUNDS random steps (10000) against approvals; prints what was applied 
 faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL goes on, FAULTS_ONLY=WORKLOAD,… chooses
 	$(PROGRAMS)
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
+
+signatures: ## what cosign 2 and 3 sign, with keys and with identities of services on this machine, and everything that may be wrong with it
+	SIGNATURES=all $(CARGO) test $(RELEASE) --workspace --test signatures -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check

@@ -1,6 +1,7 @@
 //! What every verb that talks to a registry has in common.
 
 pub(crate) mod image;
+pub(crate) mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

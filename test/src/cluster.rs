@@ -39,12 +39,14 @@ pub(crate) mod pki;
 mod ports;
 pub(crate) mod process;
 mod requirements;
+mod signing;
 mod store;
 pub mod webhook;
 
 pub use binaries::Binaries;
 pub use definitions::apply_definitions;
 pub use ports::free_address;
+pub use signing::Tool;
 
 /// Names the folder of a running cluster to whoever [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";

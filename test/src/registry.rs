@@ -1,9 +1,11 @@
 //! A real OCI registry, the Go module `distribution`, that stores on disk and listens three times: plain, with TLS,
 //! and with TLS and a password. A cluster brings one along; [`Server::start`] gives one without a cluster.
 
+pub mod certified;
 pub mod front;
 mod referrers;
 pub mod signatures;
+pub mod sigstore;
 pub mod tokens;
 
 use std::net::Ipv4Addr;

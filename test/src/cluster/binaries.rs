@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tracing::info;
 
 use super::minors::{self, Minor};
+use super::signing::Tool;
 use super::{Mode, process, requirements};
 
 /// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
@@ -91,7 +92,7 @@ const STAGES: &[&str] = &[
 
 /// A Go module of ours and the programs that are built from it.
 #[derive(Debug)]
-struct Module {
+pub(super) struct Module {
     folder: &'static str,
     /// The dependency whose version the programs are to report, and the variables that hold it.
     version_of: &'static str,
@@ -101,29 +102,44 @@ struct Module {
 }
 
 #[derive(Debug)]
-struct Program {
+pub(super) struct Program {
     name: &'static str,
     package: &'static str,
     needed: Needed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
+pub(super) enum Needed {
     Always,
     Registry,
     Health,
     Prometheus,
     Helm,
+    Signer,
+    SigningService,
     Minor,
     Simulated,
     Node,
 }
 
-const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
+pub(super) const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
     Program {
         name,
         package,
         needed,
+    }
+}
+
+impl Module {
+    /// A module whose programs need no tags and report no version of ours.
+    pub(super) const fn of(folder: &'static str, programs: &'static [Program]) -> Self {
+        Self {
+            folder,
+            version_of: "",
+            stamp: |_| String::new(),
+            tags: "",
+            programs,
+        }
     }
 }
 
@@ -327,6 +343,15 @@ impl Binaries {
     pub fn ensure_helm() -> Result<Self> {
         let binaries = Self::separate(HELM_SOURCES, &[HELM])?;
         binaries.ensure_where(|needed| needed == Needed::Helm)
+    }
+
+    /// Makes sure that programs are there that sign images, or serve those that do.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_signing(tool: Tool) -> Result<Self> {
+        let (sources, modules, wanted) = tool.parts();
+        Self::separate(sources, modules)?.ensure_where(|needed| needed == wanted)
     }
 
     /// Makes sure that the programs of an older minor version are there, and returns their folder.
