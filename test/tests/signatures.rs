@@ -78,7 +78,10 @@ impl Stage {
             .map(str::to_owned)
             .into();
         if way.keyless {
-            arguments.push(format!("--identity-token={}", self.sigstore.token(RELEASE)?));
+            arguments.push(format!(
+                "--identity-token={}",
+                self.sigstore.token(RELEASE)?.display()
+            ));
         } else {
             arguments.push(format!("--key={}", self.key.display()));
         }

@@ -60,7 +60,9 @@ impl Fault {
             Error::Bundle(source) => match source {
                 sigstore_verify::bundle::Error::MissingInclusionPromise(_)
                 | sigstore_verify::bundle::Error::MissingInclusionProof(_)
-                | sigstore_verify::bundle::Error::MissingCheckpoint => Self::Log(source.to_string()),
+                | sigstore_verify::bundle::Error::MissingCheckpoint => {
+                    Self::Log("there is no entry with a proof of the log".to_owned())
+                }
                 sigstore_verify::bundle::Error::MissingSigningTimeEvidence
                 | sigstore_verify::bundle::Error::MissingTimestamp => Self::Time(source.to_string()),
                 _ => Self::Form(source.to_string()),

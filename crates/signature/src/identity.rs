@@ -9,6 +9,10 @@ use crate::fault::Fault;
 /// The most bytes of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
+/// What makes a pattern match the whole of a text.
+const BEGIN: &str = "^(?:";
+const END: &str = ")$";
+
 /// A text that must be equal, or a pattern that must match the whole of a text.
 #[derive(Clone, Debug)]
 pub enum Pattern {
@@ -39,7 +43,7 @@ impl Pattern {
         let compile = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
         // Alone first: what closes a group that it did not open would end the whole.
         compile(text)
-            .and_then(|_| compile(&format!("^(?:{text})$")))
+            .and_then(|_| compile(&format!("{BEGIN}{text}{END}")))
             .map(Self::Matching)
             .map_err(|error| format!("{text:?} is no usable regular expression: {error}"))
     }
@@ -56,7 +60,11 @@ impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(text) => write!(formatter, "{text:?}"),
-            Self::Matching(pattern) => write!(formatter, "/{pattern}/"),
+            Self::Matching(pattern) => {
+                let whole = pattern.as_str();
+                let given = whole.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
+                write!(formatter, "/{}/", given.unwrap_or(whole))
+            }
         }
     }
 }

@@ -16,6 +16,17 @@ const LOGGED: &str = include_str!("../testdata/log/bundle.json");
 const LOG_ROOT: &str = include_str!("../testdata/log/trusted_root.json");
 /// What that bundle is about.
 const LOGGED_IMAGE: &str = "sha256:f91ab0ce8f27817ca2c9eba20b9aa74fb2dfca090e3ac9ab54b9cc2505e72d2f";
+/// A bundle and a signature of the older form by an identity, made with Fulcio 1.8.8, Rekor 2.3.0 and the timestamp authority
+/// 1.2.9, and the trust root with these.
+const KEYLESS: &str = include_str!("../testdata/keyless/bundle.json");
+const KEYLESS_ROOT: &str = include_str!("../testdata/keyless/trusted_root.json");
+const KEYLESS_MANIFEST: &str = include_str!("../testdata/keyless/attached.json");
+const KEYLESS_PAYLOAD: &[u8] = include_bytes!("../testdata/keyless/payload.json");
+/// What the two are about, and who made them.
+const KEYLESS_IMAGE: &str = "sha256:89c37c74706d8dda001451e1a349790a33074ef2d5c12537c2dd243105bf73e6";
+const KEYLESS_OTHER: &str = "sha256:b137469f935196d5a7b95376e2f5c23ba336a8111a02c81aa04012b063aff69e";
+const SUBJECT: &str = "release@example.com";
+const ISSUER: &str = "http://127.0.0.1:16021";
 /// What the bundle is about.
 const IMAGE: &str = "sha256:a063f3ce5ff664cafb35ec26333f1b35cf1cdc52d4e4f931c3687c8f8c87f5d9";
 /// What the payload is about.
@@ -48,7 +59,11 @@ fn changed(change: impl FnOnce(&mut Value)) -> Signature {
 }
 
 fn attached(payload: &[u8]) -> Signature {
-    let manifest: Value = serde_json::from_str(MANIFEST).unwrap();
+    of_manifest(MANIFEST, payload)
+}
+
+fn of_manifest(manifest: &str, payload: &[u8]) -> Signature {
+    let manifest: Value = serde_json::from_str(manifest).unwrap();
     let annotations = &manifest["layers"][0]["annotations"];
     let found = Attached::new(payload.to_vec(), |name| annotations[name].as_str());
     Signature::Attached(found.unwrap())
@@ -310,6 +325,152 @@ fn an_entry_of_the_log_is_proven_to_be_in_it() {
     let entries = serde_json::from_str::<Value>(LOGGED).unwrap();
     document["verificationMaterial"]["tlogEntries"] = entries["verificationMaterial"]["tlogEntries"].clone();
     assert!(check(&ours, &bundle(&document.to_string()), IMAGE).is_err());
+}
+
+/// Whoever has this identity, by the trust root after a change.
+fn identity(subject: &str, issuer: &str, change: &dyn Fn(&mut Value)) -> Authority {
+    let mut root: Value = serde_json::from_str(KEYLESS_ROOT).unwrap();
+    change(&mut root);
+    Authority::Certificate {
+        trust: Trust::parse(root.to_string().as_bytes()).unwrap(),
+        identities: Identities(vec![Identity {
+            subject: Pattern::Exact(subject.to_owned()),
+            issuer: Pattern::Exact(issuer.to_owned()),
+            email: true,
+        }]),
+    }
+}
+
+/// The older form has no entry of this log.
+fn without_log(root: &mut Value) {
+    root.as_object_mut().unwrap().remove("tlogs");
+}
+
+#[test]
+fn a_certificate_proves_an_identity_at_the_time_of_a_timestamp() {
+    let signer = Signer::Identity {
+        subject: SUBJECT.to_owned(),
+        issuer: ISSUER.to_owned(),
+    };
+    let verified = check(
+        &identity(SUBJECT, ISSUER, &|_| {}),
+        &bundle(KEYLESS),
+        KEYLESS_IMAGE,
+    )
+    .unwrap();
+    assert_eq!(verified.signer, signer);
+    assert_eq!(
+        verified.proof,
+        Proof {
+            log: true,
+            time: true
+        }
+    );
+    assert_eq!(verified.time.unwrap().to_string().get(..10), Some("2026-11-25"));
+    let older = of_manifest(KEYLESS_MANIFEST, KEYLESS_PAYLOAD);
+    let verified = check(&identity(SUBJECT, ISSUER, &without_log), &older, KEYLESS_OTHER).unwrap();
+    assert_eq!(verified.signer, signer);
+    assert_eq!(
+        verified.proof,
+        Proof {
+            log: false,
+            time: true
+        }
+    );
+}
+
+#[test]
+fn a_certificate_counts_for_its_identity_issuer_time_and_authority() {
+    let refused = |subject: &str, issuer: &str, change: &dyn Fn(&mut Value), kind: &str| {
+        let fault = check(
+            &identity(subject, issuer, change),
+            &bundle(KEYLESS),
+            KEYLESS_IMAGE,
+        )
+        .unwrap_err();
+        assert_eq!(fault.kind(), kind, "{fault}");
+        let older = of_manifest(KEYLESS_MANIFEST, KEYLESS_PAYLOAD);
+        let change = |root: &mut Value| {
+            change(root);
+            without_log(root);
+        };
+        let fault = check(&identity(subject, issuer, &change), &older, KEYLESS_OTHER).unwrap_err();
+        assert_eq!(fault.kind(), kind, "{fault}");
+    };
+    refused("other@example.com", ISSUER, &|_| {}, "identity");
+    refused(SUBJECT, "http://127.0.0.1:16022", &|_| {}, "identity");
+    let past = json!({ "start": "2020-01-01T00:00:00Z", "end": "2021-01-01T00:00:00Z" });
+    refused(
+        SUBJECT,
+        ISSUER,
+        &|root| root["certificateAuthorities"][0]["validFor"] = past.clone(),
+        "certificate",
+    );
+    refused(
+        SUBJECT,
+        ISSUER,
+        &|root| root["timestampAuthorities"][0]["validFor"] = past.clone(),
+        "time",
+    );
+    refused(
+        SUBJECT,
+        ISSUER,
+        &|root| {
+            root.as_object_mut().unwrap().remove("timestampAuthorities");
+        },
+        "time",
+    );
+    refused(
+        SUBJECT,
+        ISSUER,
+        &|root| root["certificateAuthorities"] = json!([]),
+        "certificate",
+    );
+    // Whoever trusts a log of certificates wants its promise, which this certificate does not have.
+    refused(
+        SUBJECT,
+        ISSUER,
+        &|root| {
+            let mut log = serde_json::from_str::<Value>(LOG_ROOT).unwrap()["tlogs"][0].clone();
+            let key = PublicKey::parse_pem(KEY).unwrap();
+            log["publicKey"]["rawBytes"] = json!(STANDARD.encode(key[0].der()));
+            root["ctlogs"] = json!([log]);
+        },
+        "certificate",
+    );
+}
+
+#[test]
+fn a_signature_of_the_future_does_not_count() {
+    let before: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+    let digests = [KEYLESS_IMAGE.to_owned()];
+    let fault = identity(SUBJECT, ISSUER, &|_| {}).check(&bundle(KEYLESS), &digests, before);
+    assert_eq!(fault.unwrap_err().kind(), "time");
+}
+
+#[test]
+fn no_part_of_a_signature_by_an_identity_can_be_changed() {
+    let flip = |value: &mut Value, place: usize| {
+        let mut bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
+        let place = place % bytes.len();
+        bytes[place] ^= 1;
+        *value = json!(STANDARD.encode(bytes));
+    };
+    let authority = identity(SUBJECT, ISSUER, &|_| {});
+    for path in [
+        "/verificationMaterial/certificate/rawBytes",
+        "/verificationMaterial/tlogEntries/0/canonicalizedBody",
+        "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp",
+        "/dsseEnvelope/payload",
+        "/dsseEnvelope/signatures/0/sig",
+    ] {
+        for place in [usize::MAX, 5, 77, 191, 300] {
+            let mut document: Value = serde_json::from_str(KEYLESS).unwrap();
+            flip(document.pointer_mut(path).unwrap(), place);
+            let found = check(&authority, &bundle(&document.to_string()), KEYLESS_IMAGE);
+            assert!(found.is_err(), "{path} at {place}");
+        }
+    }
 }
 
 #[test]

@@ -274,12 +274,14 @@ impl Sigstore {
         &self.timestamps
     }
 
-    /// A token for an email address.
+    /// A file with a token for an email address: in an argument, cosign knows tokens by RSA keys only.
     ///
     /// # Errors
-    /// When it cannot be signed.
-    pub fn token(&self, email: &str) -> Result<String> {
-        self.issuer.token(email)
+    /// When it cannot be signed or written.
+    pub fn token(&self, email: &str) -> Result<PathBuf> {
+        let file = self.folder.join("conf/token");
+        std::fs::write(&file, self.issuer.token(email)?)?;
+        Ok(file)
     }
 
     /// A key pair: the files of the private and the public key. The password is empty.
