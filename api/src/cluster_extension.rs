@@ -1,4 +1,4 @@
-//! ClusterExtension: one package of a catalog, installed and kept at the version its owner asked for.
+//! ClusterExtension: one package of a catalog, installed and kept at the requested version.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, OwnerReference};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ crate::kind::kind! {
 }
 
 impl ClusterExtension {
-    /// The reference that makes an object belong to the extension: it is deleted with it.
+    /// The owner reference to the extension: an object with it is deleted with the extension.
     #[must_use]
     pub fn controller_reference(&self) -> OwnerReference {
         OwnerReference {
@@ -29,16 +29,16 @@ impl ClusterExtension {
     }
 }
 
-/// What to install, where, and under whose rights.
+/// The package, its namespace and its account.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterExtensionSpec {
-    /// The namespace the bundle is installed in; it exists before and never changes.
+    /// The install namespace; it must exist and never changes.
     pub namespace: String,
     /// The account under which every object of the bundle is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountReference>,
-    /// Where the bundle comes from.
+    /// The source of the bundle.
     pub source: SourceConfig,
     /// Settings of the checks made before an installation or upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,18 +68,18 @@ pub enum SourceType {
     Catalog,
 }
 
-/// Where the bundle comes from: a union over `sourceType`.
+/// The source of the bundle: a union over `sourceType`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SourceConfig {
-    /// Which of the members is set.
+    /// The member that is set.
     pub source_type: SourceType,
     /// Present exactly when `sourceType` is `Catalog`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<CatalogFilter>,
 }
 
-/// Which bundles of the catalogs come into question; all given filters hold together.
+/// The bundles of the catalogs that may be installed; all given filters must match.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogFilter {
@@ -91,7 +91,7 @@ pub struct CatalogFilter {
     /// The channels that supply candidates and edges; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<String>,
-    /// The catalogs to look in, by label; absent or empty: all.
+    /// The selector of catalogs by label; absent or empty: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Whether updates must follow the catalog's edges.
@@ -130,16 +130,16 @@ pub struct PreflightConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CrdUpgradeSafety {
-    /// Whether findings stop the upgrade.
+    /// Whether findings block the upgrade.
     pub enforcement: CrdUpgradeSafetyEnforcement,
 }
 
-/// Whether findings of the CRD upgrade safety check stop the upgrade.
+/// Whether findings of the CRD upgrade safety check block the upgrade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CrdUpgradeSafetyEnforcement {
     /// The check is left out.
     None,
-    /// A finding stops the upgrade; also the behaviour when nothing is set.
+    /// A finding blocks the upgrade; also the default.
     #[default]
     Strict,
 }
@@ -156,7 +156,7 @@ pub enum ConfigType {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtensionConfig {
-    /// Which of the members is set.
+    /// The member that is set.
     pub config_type: ConfigType,
     /// Present exactly when `configType` is `Inline`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct ClusterExtensionStatus {
     /// See [`crate::conditions`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The bundle that is applied and complete; absent while there is none.
+    /// The applied and complete bundle; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallStatus>,
     /// The installed revision and those that roll out, ascending.
@@ -209,7 +209,7 @@ pub struct BundleMetadata {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its release: absent when the bundle has none, empty when it says so explicitly.
+    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
 }

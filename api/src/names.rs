@@ -8,7 +8,7 @@ pub const MAX_CATALOG_NAME: u32 = 63;
 pub const GROUP: &str = "olm.operatorframework.io";
 /// The API version in the group.
 pub const VERSION: &str = "v1";
-/// Group and version as `apiVersion` wants them.
+/// Group and version in the form of `apiVersion`.
 pub const API_VERSION: &str = "olm.operatorframework.io/v1";
 /// Kind of ClusterExtension, also the value of [`label::OWNER_KIND`].
 pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
@@ -16,7 +16,7 @@ pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
 pub const CLUSTER_CATALOG: &str = "ClusterCatalog";
 /// Plural of ClusterCatalog.
 pub const CLUSTER_CATALOGS: &str = "clustercatalogs";
-/// The subresource in RBAC rules that stands for the served content of a ClusterCatalog.
+/// The subresource in RBAC rules for the served content of a ClusterCatalog.
 pub const CONTENT: &str = "content";
 /// Kind of ClusterObjectSet.
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
@@ -24,7 +24,7 @@ pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
 pub const CHANGE_POLICY: &str = "ChangePolicy";
 /// Kind of PendingChange.
 pub const PENDING_CHANGE: &str = "PendingChange";
-/// Kind of a cluster's inventory: a document for planning a fleet that is no object of a cluster.
+/// Kind of a cluster's inventory: a document for planning a fleet, not an object of a cluster.
 pub const CLUSTER_INVENTORY: &str = "ClusterInventory";
 /// The `apiVersion` of a [`CLUSTER_INVENTORY`].
 pub const INVENTORY_API_VERSION: &str = "inventory.olm.operatorframework.io/v1";
@@ -34,7 +34,7 @@ pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
 pub const CATALOGD_AUDIENCE: &str = "catalogd.olm.operatorframework.io";
 /// The Service of catalogd.
 pub const CATALOGD_SERVICE: &str = "catalogd-service";
-/// Type of the immutable Secrets that hold objects of a revision.
+/// Type of the immutable Secrets with objects of a revision.
 pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data";
 /// The `ClusterOperator` whose condition [`crate::conditions::UPGRADEABLE`] allows or blocks updates of OpenShift.
 pub const CLUSTER_OPERATOR: &str = "olm";
@@ -64,7 +64,7 @@ pub mod label {
     pub const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
     /// Name of the revision that a Secret belongs to.
     pub const REVISION_NAME: &str = "olm.operatorframework.io/revision-name";
-    /// `true` on revisions made from a release of the Helm runtime.
+    /// `true` on revisions that were created from a release of the Helm runtime.
     pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
     /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
     pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
@@ -78,7 +78,8 @@ pub mod label {
 
 /// Annotations that the managers write.
 pub mod annotation {
-    /// What an image of a mirror is, `catalog` or `image`. On the images in the index of a mirror that is a directory.
+    /// The kind of an image in a mirror, `catalog` or `image`. On the images in the index of a mirror that is a
+    /// directory.
     pub const MIRROR: &str = "olm.operatorframework.io/mirror";
     /// Package of the bundle. On revisions and managed objects.
     pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
@@ -103,7 +104,7 @@ pub mod annotation {
     pub const OWNER_UID: &str = "olm.operatorframework.io/owner-uid";
     /// `NAMESPACE/NAME` of the account that a revision is applied and taken down under.
     pub const SERVICE_ACCOUNT: &str = "olm.operatorframework.io/service-account";
-    /// The bundle after which the roles of a later one are named, so that rights to them by name go on holding. On
+    /// The bundle after which the roles of a later one are named, so that rights to them by name remain valid. On
     /// revisions.
     pub const ROLES_NAMED_AFTER: &str = "olm.operatorframework.io/roles-named-after";
     /// The provider of the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
@@ -118,14 +119,15 @@ pub mod annotation {
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
     /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
-    /// `true` on a revision whose content was there before under its name: restored from a backup, or left behind. It takes
-    /// objects back that it applied before and that have no controller. On revisions.
+    /// `true` on a revision whose content existed before under its name: restored from a backup, or left behind. It
+    /// takes back objects that it applied before and that have no controller. On revisions.
     pub const RESTORED: &str = "olm.operatorframework.io/restored";
-    /// Digest of the plan of the change that created the revision, where a ChangePolicy selects the extension. On revisions.
+    /// Digest of the plan of the change that created the revision, if a ChangePolicy selects the extension. On
+    /// revisions.
     pub const CHANGE_DIGEST: &str = "olm.operatorframework.io/change-digest";
-    /// UID of the PendingChange by which that change was approved, where it needed an approval. On revisions.
+    /// UID of the PendingChange with the approval of that change, if it needed one. On revisions.
     pub const PENDING_CHANGE: &str = "olm.operatorframework.io/pending-change";
-    /// Digest of `spec.config` of the extension, where it has any. On revisions.
+    /// Digest of `spec.config` of the extension, if it has any. On revisions.
     pub const CONFIG_DIGEST: &str = "olm.operatorframework.io/config-digest";
     /// The approver of that change, if it needed an approval. On revisions.
     pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
@@ -182,29 +184,29 @@ pub mod finalizer {
 
 /// Field managers.
 pub mod field_manager {
-    /// Of managed objects.
+    /// Field manager of managed objects.
     pub const OBJECTS: &str = "olm.operatorframework.io";
-    /// Of Secrets with self-signed certificates, and of the certificate authorities in other objects.
+    /// Field manager of Secrets with self-signed certificates, and of the certificate authorities in other objects.
     pub const CERTIFICATES: &str = "olm.operatorframework.io/certificates";
-    /// Of revisions, forced.
+    /// Field manager of revisions, forced.
     pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
-    /// Of dry runs.
+    /// Field manager of dry runs.
     pub const DRY_RUN: &str = "dummy";
-    /// Of status, finalizers and labels written by operator-controller.
+    /// Field manager of status, finalizers and labels that operator-controller writes.
     pub const OPERATOR_CONTROLLER: &str = "operator-controller";
-    /// Of status, finalizers and labels written by catalogd.
+    /// Field manager of status, finalizers and labels that catalogd writes.
     pub const CATALOGD: &str = "catalogd";
-    /// Of content that OLM classic applies.
+    /// Field manager of content that OLM classic applies.
     pub const CLASSIC: &str = "olm.operatorframework.io/classic";
-    /// Of conversions that OLM classic writes into CustomResourceDefinitions.
+    /// Field manager of conversions that OLM classic writes into CustomResourceDefinitions.
     pub const CLASSIC_CONVERSIONS: &str = "olm.operatorframework.io/classic-conversion";
 }
 
-/// Leases, named as in the reference, so that both never lead at once.
+/// Leases with the names of the reference implementation, so that both never lead at the same time.
 pub mod lease {
-    /// Of operator-controller.
+    /// Lease of operator-controller.
     pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
-    /// Of catalogd.
+    /// Lease of catalogd.
     pub const CATALOGD: &str = "catalogd-operator-lock";
 }
 
@@ -274,20 +276,21 @@ pub mod release {
     pub const INDEX_SELECTOR: &str = "owner=operator-controller,type=index";
 }
 
-/// The move of an operator from OLM classic: annotations that its tools share.
+/// The migration of an operator from OLM classic: annotations that its tools share.
 pub mod migration {
-    /// `NAMESPACE/NAME` of the Subscription that an extension was made from. On ClusterExtensions and revisions.
+    /// `NAMESPACE/NAME` of the Subscription from which an extension was created. On ClusterExtensions and revisions.
     pub const SUBSCRIPTION: &str = "olm.operatorframework.io/migrated-from-subscription";
     /// The `spec` of that Subscription, as JSON. On ClusterExtensions.
     pub const SUBSCRIPTION_BACKUP: &str = "olm.operatorframework.io/migration-subscription-backup";
     /// The `spec` of the OperatorGroup of that Subscription, as JSON. On ClusterExtensions.
     pub const OPERATOR_GROUP_BACKUP: &str = "olm.operatorframework.io/migration-operatorgroup-backup";
-    /// Digest of the packed record of what OLM classic had before the move, `sha256:HEX`. On ClusterExtensions.
+    /// Digest of the packed record of the objects of OLM classic before the migration, `sha256:HEX`. On
+    /// ClusterExtensions.
     pub const RECORD_DIGEST: &str = "olm.operatorframework.io/migration-record-digest";
-    /// `NAMESPACE/NAME` of the CatalogSource that a catalog was made from. On ClusterCatalogs.
+    /// `NAMESPACE/NAME` of the CatalogSource from which a catalog was created. On ClusterCatalogs.
     pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
-    /// With the name of a check behind it and the value `true`: a finding of that check is acknowledged. On Subscriptions,
-    /// and on the ClusterExtensions that are made from them.
+    /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
+    /// `true`. On Subscriptions, and on the ClusterExtensions created from them.
     pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";
 }
 
@@ -299,7 +302,7 @@ pub mod property {
     pub const MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
 }
 
-/// Whether a text has the form of most objects' names, so that it stays one part of a path.
+/// Whether a text has the form of most objects' names, so that it is a single segment of a path.
 pub fn is_name(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
@@ -309,17 +312,17 @@ pub fn is_name(text: &str) -> bool {
 /// `true`.
 pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
 
-/// The annotation by which a CatalogSource of OLM classic asks for a Pod as its registry, with the value `true`: for a `kubectl
-/// port-forward` to its Service, or for an image that only its own program can serve. Without it the catalog-operator serves
-/// the catalog.
+/// The annotation of a CatalogSource of OLM classic that requests a registry Pod, with the value `true`: for a `kubectl
+/// port-forward` to its Service, or for an image that only its own program can serve. Without it the catalog-operator
+/// serves the catalog.
 pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 
 /// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
 /// references of its lookups.
 pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
 
-/// The annotation of a Subscription of OLM classic that says whether a deleted ClusterServiceVersion is installed
-/// again: `false` keeps it away.
+/// The annotation of a Subscription of OLM classic that decides whether a deleted ClusterServiceVersion is installed
+/// again: `false` prevents it.
 pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";
 
 #[cfg(test)]

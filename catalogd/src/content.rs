@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// A failure to fetch or store content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContentError {
-    /// The reference is no fully qualified image reference.
+    /// The reference is not a fully qualified image reference.
     #[error("error parsing image reference {reference:?}")]
     Reference {
         reference: String,
@@ -32,7 +32,7 @@ pub(crate) enum ContentError {
     /// The configuration of registries or signatures cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The image cannot be pulled, is no catalog, or is not stored.
+    /// The image cannot be pulled, is not a catalog, or cannot be stored.
     #[error(transparent)]
     Unpack(UnpackError),
     /// A newer generation of the object cancelled the work.
@@ -41,12 +41,12 @@ pub(crate) enum ContentError {
 }
 
 impl ContentError {
-    /// Whether storing failed, not pulling.
+    /// Whether storage failed instead of the pull.
     pub(crate) fn is_about_storing(&self) -> bool {
         matches!(self, Self::Unpack(error) if error.is_about_storing())
     }
 
-    /// Whether the image itself is at fault: the same digest always fails in the same way.
+    /// Whether the image itself is faulty: the same digest always fails in the same way.
     pub(crate) fn is_about_content(&self) -> bool {
         matches!(self, Self::Unpack(error) if error.is_about_content())
     }
@@ -159,7 +159,7 @@ impl Contents {
         Ok(self.images.images().resolve(&image.0, &access).await?)
     }
 
-    /// Pulls an image, checks its catalog and replaces the served content. The old content stays when anything fails or
+    /// Pulls an image, checks its catalog and replaces the served content. The old content stays if a step fails or
     /// `stop` is cancelled.
     pub(crate) async fn fetch(
         &self,

@@ -13,12 +13,12 @@ pub enum InstallMode {
     MultiNamespace,
     /// The namespace the operator runs in.
     OwnNamespace,
-    /// One namespace other than the one the operator runs in.
+    /// One namespace other than the operator's own.
     SingleNamespace,
 }
 
 impl InstallMode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [Self; 4] = [
         Self::AllNamespaces,
         Self::MultiNamespace,

@@ -34,7 +34,7 @@ pub(crate) fn join_name(base: &str, suffix: &str) -> String {
 
 /// The name of the Service in front of a deployment's webhooks and aggregated APIs.
 ///
-/// If the reference implementation makes an invalid name (64 characters, or a digit in front), ours has the smallest
+/// If the name of the reference implementation is invalid (64 characters, or a leading digit), ours has the smallest
 /// possible change.
 #[must_use]
 pub fn service_name(deployment: &str) -> String {
@@ -129,7 +129,7 @@ fn base36(bytes: &[u8]) -> String {
     digits.iter().rev().collect()
 }
 
-/// Why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
+/// The reasons why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
 #[must_use]
 pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();

@@ -174,7 +174,7 @@ fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
             {"name": "9090", "port": 9090, "targetPort": "webhook"},
         ])
     );
-    // The bundle's own Service gives the target port of a webhook without one.
+    // The bundle's own Service defines the target port of a webhook without one.
     let files = with(
         fixture("sieve"),
         "manifests/service.yaml",
@@ -346,7 +346,7 @@ fn providers_are_read_as_they_are_written() {
     assert!("unknown".parse::<CertificateProvider>().is_err());
 }
 
-/// The sieve with an aggregated API beside its webhooks.
+/// The bundle `sieve` with an aggregated API in addition to its webhooks.
 fn with_api(deployment: &str) -> BundleFiles {
     let apis = format!(
         "apiservicedefinitions:\n    owned:\n      - {{name: sifts, group: flour.example.com, version: v1, kind: Sift, \

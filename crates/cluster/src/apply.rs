@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{discover::Resource, identity::IdentityError};
 
-/// How long one request may take.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The object of a request and the account that makes it.
@@ -36,7 +36,7 @@ pub struct Target<'a> {
 /// Whether the API server persists an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// It does.
+    /// The API server persists it.
     Yes,
     /// A dry run.
     DryRun,
@@ -58,7 +58,7 @@ impl Target<'_> {
     /// The object, or `None` when it does not exist.
     ///
     /// # Errors
-    /// The server did not say.
+    /// The server did not answer.
     pub async fn read(&self) -> Result<Option<Value>, Failure> {
         match self
             .send(self.request().get(self.name, &GetParams::default()))
@@ -94,7 +94,7 @@ impl Target<'_> {
         applied.await.map_err(misfit)
     }
 
-    /// The same, with what the server warns about.
+    /// The same, with the warnings of the server.
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
@@ -122,17 +122,17 @@ impl Target<'_> {
         in_time(asking).await.map_err(misfit)
     }
 
-    /// Creates the object. Where the body has `metadata.generateName` and no name, the server chooses the name.
+    /// Creates the object. If the body has `metadata.generateName` and no name, the server chooses the name.
     ///
     /// # Errors
-    /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] says that it exists.
+    /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] means that it exists.
     pub async fn create(&self, body: &Value) -> Result<Value, Failure> {
         let body = written(body)?;
         let created = self.send(self.request().create(&PostParams::default(), body));
         created.await.map_err(misfit)
     }
 
-    /// Replaces the object by the body, which names the resourceVersion on which it insists. The status stays as it is.
+    /// Replaces the object by the body, which contains the required resourceVersion. The status is unchanged.
     ///
     /// # Errors
     /// The object was not replaced, or it is not known whether it was.
@@ -142,7 +142,7 @@ impl Target<'_> {
         replaced.await.map_err(misfit)
     }
 
-    /// Replaces the status of the object by that of the body, which names the resourceVersion on which it insists.
+    /// Replaces the status of the object by that of the body, which contains the required resourceVersion.
     ///
     /// # Errors
     /// The status was not replaced, or it is not known whether it was.
@@ -171,7 +171,7 @@ impl Target<'_> {
     /// Deletes the object if it matches the guard. `None` if it is gone, otherwise the object that finalizers hold.
     ///
     /// # Errors
-    /// The object is not as the guard says, or was not deleted.
+    /// The object does not match the guard, or was not deleted.
     pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
         let Guard::Seen {
             uid,

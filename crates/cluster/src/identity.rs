@@ -63,7 +63,7 @@ impl FromStr for AccountName {
     }
 }
 
-/// Why an account has no token.
+/// The reason why an account has no token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IdentityError {
     /// The account does not exist.
@@ -110,11 +110,11 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// `config` says how to reach the API server; credentials in it and in its headers are ignored. `own` requests the
+    /// `config` has the address of the API server; credentials in it and in its headers are ignored. `own` requests the
     /// tokens. `metrics` counts requests.
     ///
     /// # Errors
-    /// The configuration does not make a client.
+    /// The configuration is not usable.
     pub fn new(config: &Config, own: Client, metrics: &Metrics) -> Result<Self, kube::Error> {
         let mut config = config.clone();
         config.auth_info = AuthInfo::default();

@@ -1,7 +1,7 @@
-//! From JSON text to typed values, by the rules that catalogs in the wild rely on.
+//! From JSON text to typed values, by the rules on which existing catalogs rely.
 //!
-//! Keys match without regard to letter case, of equal keys the last counts, `null` leaves a field empty, unknown
-//! keys are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
+//! Keys match without regard to letter case. The last of equal keys counts, `null` leaves a field empty, unknown keys
+//! are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
 
 pub(crate) mod fold;
 
@@ -22,14 +22,14 @@ use fold::fold;
 pub struct ShapeError {
     /// The field, from the root of the decoded text: `entries[2].skips`. Empty for the root itself.
     pub path: String,
-    /// What is wrong with it, to be read after the field: "must be a list, not a string".
+    /// The fault, as text after the name of the field: "must be a list, not a string".
     pub problem: String,
 }
 
 impl ShapeError {
     fn mismatch(expected: &str, raw: &str) -> Self {
         let kind = kind(raw);
-        // In YAML a word that was meant as text becomes one.
+        // In YAML, an unquoted word such as `no` becomes a boolean.
         let advice = if expected == "a string" && kind == "a boolean" {
             Advice::Quote
         } else {
@@ -49,7 +49,7 @@ impl ShapeError {
         }
     }
 
-    /// The same error seen from the object that holds the field `name`.
+    /// The same error with a path relative to the object with the field `name`.
     #[must_use]
     pub fn within(mut self, name: &str) -> Self {
         let separator = if self.path.is_empty() || self.path.starts_with('[') {
@@ -72,12 +72,12 @@ impl ShapeError {
     }
 }
 
-/// What may help against a value that should have been a string.
+/// Advice for a value that should have been a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing in particular.
+    /// No advice.
     None,
-    /// The value is a plain word or number of YAML, such as `no` or `1.0`.
+    /// The value is an unquoted word or number of YAML, such as `no` or `1.0`.
     Quote,
 }
 
@@ -104,12 +104,12 @@ pub(crate) fn kind(raw: &str) -> &'static str {
     }
 }
 
-/// A list that remembers whether it was there at all: rendered, an absent list is `null` and an empty one `[]`.
+/// A list that is absent or present: when rendered, an absent list is `null` and an empty one `[]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List<T>(Option<Vec<T>>);
 
 impl<T> List<T> {
-    /// Whether the list was given, be it empty.
+    /// Whether the list is present, even if empty.
     pub fn is_given(&self) -> bool {
         self.0.is_some()
     }
@@ -203,7 +203,7 @@ impl Decode for bool {
     }
 }
 
-/// JSON text kept as it is.
+/// JSON text as written.
 #[derive(Debug, Clone, Default)]
 pub struct RawText(pub Box<str>);
 
@@ -252,10 +252,10 @@ fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
     serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))
 }
 
-/// The members of the object `raw` with their keys as they are spelled.
+/// The members of the object `raw` with their keys as written.
 ///
 /// # Errors
-/// When `raw` is no object.
+/// When `raw` is not an object.
 pub fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
     let members = read_members(raw)?.0.into_iter();
     Ok(members.map(|(key, value)| (key, value.get())).collect())
@@ -264,7 +264,7 @@ pub fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
 /// The elements of the list `raw`.
 ///
 /// # Errors
-/// When `raw` is no list.
+/// When `raw` is not a list.
 pub fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
     if !raw.starts_with('[') {
         return Err(ShapeError::mismatch("a list", raw));
@@ -277,7 +277,7 @@ pub fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
 /// Calls `field` for every member of the object `raw`, in order, with its folded key.
 ///
 /// # Errors
-/// When `raw` is no object, and those of `field`, which then name the member.
+/// When `raw` is not an object, and the errors of `field` with the name of the member.
 pub fn members(
     raw: &str,
     mut field: impl FnMut(&str, &str) -> Result<(), ShapeError>,
@@ -336,7 +336,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A key, borrowed where it has no escapes.
+/// A key, borrowed if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

@@ -12,7 +12,7 @@ pub use mermaid::mermaid;
 pub use package::{ChannelGraph, Edge, EdgeKind, Node, PackageGraph};
 pub use svg::svg;
 
-/// What can be wrong with the graph of a channel.
+/// A fault in the graph of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// Every entry is replaced or skipped by another one.
@@ -21,7 +21,7 @@ pub enum GraphError {
     /// Several entries are neither replaced nor skipped.
     #[error("multiple channel heads found in graph: {}", .0.join(", "))]
     ManyHeads(Vec<String>),
-    /// Following `replaces` from the head comes back to a bundle.
+    /// The chain of `replaces` from the head contains a bundle twice.
     #[error("detected cycle in replaces chain of upgrade graph: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
     /// Entries that are neither on the `replaces` chain from the head nor skipped.
@@ -53,11 +53,11 @@ pub fn head(entries: &[ChannelEntry]) -> Result<&ChannelEntry, GraphError> {
     }
 }
 
-/// The entries from the head on, each replacing the next. The chain ends before an entry that another one skips and
-/// where it leaves the channel.
+/// The entries from the head on, each replacing the next. The chain ends before an entry that another one skips, and at
+/// the end of the channel.
 ///
 /// # Errors
-/// When the head is not unique, the chain runs in a circle, or entries are neither in it nor skipped.
+/// When the head is not unique, the chain has a cycle, or entries are neither in it nor skipped.
 pub fn replaces_chain(entries: &[ChannelEntry]) -> Result<Vec<&ChannelEntry>, GraphError> {
     let by_name: HashMap<&str, &ChannelEntry> =
         entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();

@@ -1,11 +1,11 @@
-//! The bundle of a revision, and what the next revision inherits from the newest one.
+//! The bundle of a revision, and the names that the next revision inherits from the newest one.
 
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_api::names::{annotation, is_name};
 use olm_version::Release;
 
-/// The bundle that a revision was made from.
+/// The bundle of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleIdentity {
     /// The package.

@@ -1,4 +1,4 @@
-//! Everything that an approver decides on, with a digest.
+//! All facts on which an approver decides, with a digest.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ pub struct Change<'a> {
     pub extension: &'a str,
     /// The account that applies the objects, `NAMESPACE/NAME`.
     pub account: &'a str,
-    /// The account of the newest revision; none before there is one.
+    /// The account of the newest revision; `None` if there is no revision.
     pub installed_account: Option<&'a str>,
-    /// The bundle of the newest revision; none before there is one.
+    /// The bundle of the newest revision; `None` if there is no revision.
     pub installed: Option<&'a BundleIdentity>,
     /// The bundle to install, its image by digest.
     pub wanted: &'a BundleIdentity,
@@ -36,11 +36,11 @@ pub struct Change<'a> {
     pub passed: &'a [String],
     /// The objects that the extension leaves on the cluster.
     pub uninstall: Uninstall,
-    /// Which existing objects the new revision may take over.
+    /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
-    /// The objects of the newest revision as they are stored.
+    /// The stored objects of the newest revision.
     pub before: &'a [&'a Value],
-    /// The objects as they would be stored.
+    /// The objects in the form in which they would be stored.
     pub after: &'a [&'a Value],
     /// The rights that an account needs for the objects of the newest revision, and for those to install.
     pub needs: Option<(&'a Missing, &'a Missing)>,
@@ -72,9 +72,9 @@ pub struct ChangePlan {
     pub passed: Vec<String>,
     /// The digests of all objects of the newest revision, and of those to install.
     pub content: Content,
-    /// Which existing objects the new revision may take over.
+    /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
-    /// How the objects differ.
+    /// The differences between the objects.
     pub objects: Objects,
     /// Rights that the bundle grants to operators and users.
     pub rights: RightsChange,
@@ -144,7 +144,7 @@ pub struct Content {
     pub after: String,
 }
 
-/// How the objects of two revisions differ; each list in the order of identities.
+/// The differences between the objects of two revisions; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Objects {
     /// Objects that only the new revision has.
@@ -155,7 +155,7 @@ pub struct Objects {
     pub removed: Vec<ObjectName>,
     /// Objects that only the old revision has and that stay on the cluster.
     pub left: Vec<ObjectName>,
-    /// How many objects stay as they are.
+    /// The number of unchanged objects.
     pub unchanged: usize,
 }
 

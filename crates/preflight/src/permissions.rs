@@ -1,10 +1,10 @@
-//! The rights an account needs, and those that are missing.
+//! The rights that an account needs, and the missing ones.
 //!
-//! 1. [`needed`] computes the [`Needs`] from the objects to be applied and from what discovery says of their kinds.
-//! 2. [`AccountRights`] is what the account may do: the rules of SelfSubjectRulesReviews and single answers.
-//! 3. [`Needs::open_questions`] are the accesses that the rules leave open, to be asked one by one with
-//!    SelfSubjectAccessReviews.
-//! 4. [`Needs::missing`] is every missing right at once: as text and as a role to apply.
+//! 1. [`needed`] computes the [`Needs`] from the objects to apply and from the discovery of their kinds.
+//! 2. [`AccountRights`] are the rights of the account: the rules of SelfSubjectRulesReviews and single answers.
+//! 3. [`Needs::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer them one by
+//!    one.
+//! 4. [`Needs::missing`] are all missing rights at once: as text and as a role to apply.
 //!
 //! An account that writes a role must hold the rules of the role or the verb `escalate`. An account that writes a
 //! binding must hold the rules of the bound role or the verb `bind`.
@@ -29,7 +29,7 @@ pub use proposal::roles;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The most accesses of roles that are compared one by one. Beyond that, only `escalate` or `bind` counts.
 const MAX_ACCESSES: usize = 50_000;
-/// The most accesses of one role that are reviewed one by one where rules leave them open. Beyond that, the review of
+/// The most accesses of one role that are reviewed one by one if rules leave them open. Beyond that, the review of
 /// `escalate` or `bind` decides.
 const MAX_QUESTIONS: usize = 200;
 /// The API group of custom resource definitions.
@@ -61,7 +61,7 @@ pub type Discovery = BTreeMap<(String, String), Resource>;
 pub struct Planned<'a> {
     /// The object.
     pub object: &'a Value,
-    /// Whether the cluster has it already.
+    /// Whether the object exists on the cluster.
     pub presence: Presence,
 }
 
@@ -104,7 +104,7 @@ struct Either {
     instead: Option<BTreeSet<Right>>,
 }
 
-/// Everything an account needs to apply, watch and remove some objects.
+/// The rights that an account needs to apply, watch and remove some objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     rights: BTreeSet<Right>,
@@ -112,7 +112,7 @@ pub struct Needs {
     unknown_kinds: BTreeSet<(String, String)>,
 }
 
-/// Computes what an account needs.
+/// Computes the rights that an account needs.
 ///
 /// The kinds of custom resource definitions among the objects count as served.
 #[must_use]
@@ -234,7 +234,7 @@ fn grant(
 struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
 
 impl Roles {
-    /// The roles on the cluster, replaced by those that are about to be applied.
+    /// The roles on the cluster, replaced by those that are going to be applied.
     fn new(planned: &[Planned<'_>], facts: &Environment<'_>) -> Self {
         let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
         let roles = all.filter_map(|object| {
@@ -362,7 +362,7 @@ impl Needs {
     /// The missing rights. A right of unknown status counts as missing.
     ///
     /// Of two alternatives, the rules are proposed rather than the verb: an account that writes roles and has
-    /// `escalate` on them can get any right. The verb is proposed where the rules are too many, allow everything, or
+    /// `escalate` on them can get any right. The verb is proposed if the rules are too many, allow everything, or
     /// cannot be in a role of their namespace. If the operator itself has such a verb, the account needs it anyway, and
     /// then needs no other rule of the roles that it covers. If all these rules are proposed for another reason, for
     /// example for a binding, the verb is not needed.

@@ -1,4 +1,4 @@
-//! What an account needs, and how missing rights are reported.
+//! The needs of an account, and the report of missing rights.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -366,7 +366,7 @@ fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
 fn only_rights_that_the_rules_leave_open_are_asked() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
     let needs = needs(&[config_map("a"), role("ClusterRole", &granted)]);
-    // Rules for a namespace say no for the whole cluster, but not yes.
+    // For the whole cluster, the rules of a namespace can prove a missing right, but not a granted one.
     let mut account_rights = AccountRights::new();
     let seen = with(
         &writes_roles(),
@@ -390,7 +390,7 @@ fn only_rights_that_the_rules_leave_open_are_asked() {
             "what the roles among the objects give: get deployments.apps",
         ],
     );
-    // Where the rules are not all there is, everything they do not allow is open.
+    // If the rules are incomplete, everything that they do not allow is open.
     let mut unsure = AccountRights::new();
     unsure.add_rules(Some("kitchen"), Vec::new(), Completeness::Incomplete);
     assert_eq!(needs.open_questions(&unsure).len(), 10);
@@ -483,7 +483,7 @@ subjects:
   namespace: kitchen
 ";
     assert_eq!(missing.yaml("kettle-installer", &[], ACCOUNT), expected);
-    // With the printed roles nothing is missing.
+    // With the printed roles no right is missing.
     let mut mended = AccountRights::new();
     for (namespace, rules) in missing.rules() {
         mended.add_rules(namespace, rules, Completeness::Complete);

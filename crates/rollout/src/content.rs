@@ -41,13 +41,13 @@ impl fmt::Display for SecretName {
 /// The relevant parts of a Secret with objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
-    /// Whether the API server keeps it from changing.
+    /// Whether the API server refuses changes of the Secret.
     pub immutable: bool,
     /// Its data, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A whole revision, every object in place.
+/// A whole revision with all objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Content {
     /// The phases in order.
@@ -74,7 +74,7 @@ pub struct ContentObject {
     pub collision_protection: CollisionProtection,
 }
 
-/// Why the content of a revision cannot be read.
+/// The reason why the content of a revision cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ContentError {
     /// Secrets with objects are not immutable.
@@ -132,10 +132,10 @@ pub enum ContentError {
         secret: SecretName,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The fault of the content.
         problem: String,
     },
-    /// The phases differ from those that were first seen.
+    /// The phases differ from the recorded ones.
     #[error("{0}")]
     Changed(String),
 }
@@ -175,7 +175,7 @@ pub fn secrets_of(
     found
 }
 
-/// Resolves all references. `secrets` holds the existing ones of the Secrets that [`secrets_of`] returns.
+/// Resolves all references. `secrets` contains the existing Secrets among those that [`secrets_of`] returns.
 ///
 /// # Errors
 /// A Secret is not immutable (all of them are named, before any other check), missing, or malformed.
@@ -309,7 +309,7 @@ impl Content {
     }
 }
 
-/// Compares the phases with those that were first seen. Phases without a record do not differ.
+/// Compares the phases with the recorded ones. Phases without a record do not differ.
 ///
 /// # Errors
 /// [`ContentError::Changed`]

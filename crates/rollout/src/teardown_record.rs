@@ -1,4 +1,4 @@
-//! The record of a teardown: what happened to the objects of a revision.
+//! The record of a teardown: the results for the objects of a revision.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::object::ObjectId;
 use crate::outline::{Outline, Place};
 use crate::policy::Uninstall;
 
-/// What happened to the objects of a revision.
+/// The results of a teardown for the objects of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TeardownRecord {
     /// The policy of the deletion at its end. It may have been another one before.
@@ -21,7 +21,7 @@ pub struct TeardownRecord {
     pub going: BTreeSet<ObjectId>,
     /// Objects that no account could remove. Kubernetes collects them because they have no owner any more.
     pub collected: BTreeSet<ObjectId>,
-    /// Whether Kubernetes itself deleted the objects of the revision, whatever the policy says.
+    /// Whether Kubernetes itself deleted the objects of the revision, regardless of the policy.
     pub in_foreground: bool,
 }
 

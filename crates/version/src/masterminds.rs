@@ -1,8 +1,8 @@
 //! The range grammar of `spec.source.catalog.version`.
 //!
 //! Comparisons are separated by blanks or commas, which mean *and*, and groups of them by `||`, which means *or*.
-//! Numbers may be missing or wild (`x`, `X`, `*`) everywhere, `~` and `^` widen, `1.2 - 1.4` is a range too, and a
-//! pre-release passes only a group that names one.
+//! Numbers may be missing or wild (`x`, `X`, `*`) everywhere, `~` and `^` widen, `1.2 - 1.4` is a range, too, and a
+//! pre-release passes only a group that contains one.
 
 mod check;
 mod parse;
@@ -21,7 +21,7 @@ pub const MAX_LENGTH: usize = 512;
 /// The most groups joined by `||`.
 pub const MAX_GROUPS: usize = 32;
 
-/// A set of versions, as a user asks for it.
+/// A set of versions that a user requests.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     groups: Vec<Group>,
@@ -31,7 +31,7 @@ pub struct Constraint {
 #[derive(Clone, Debug)]
 struct Group {
     terms: Vec<Term>,
-    /// Whether one of the comparisons names a pre-release.
+    /// Whether one of the comparisons contains a pre-release.
     names_prerelease: bool,
 }
 
@@ -47,10 +47,10 @@ struct Term {
     wild: Wild,
 }
 
-/// How a version is compared with that of a constraint.
+/// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// `=` or nothing; with a missing or wild number the same as [`Operator::Tilde`].
+    /// `=` or no operator; with a missing or wild number the same as [`Operator::Tilde`].
     Equal,
     /// `!=`.
     NotEqual,
@@ -80,14 +80,14 @@ enum Wild {
 /// Whether versions with a pre-release are candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prereleases {
-    /// Only where the group of comparisons names a pre-release itself.
+    /// Only if the group of comparisons contains a pre-release itself.
     #[default]
     WhereNamed,
     /// Everywhere.
     Everywhere,
 }
 
-/// Why a text is no constraint.
+/// The reason why a text is not a constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstraintError {
     /// The text has more than [`MAX_LENGTH`] bytes.
@@ -111,12 +111,12 @@ impl Constraint {
         parse::constraint(text)
     }
 
-    /// Whether a version satisfies the constraint. Build metadata counts for nothing.
+    /// Whether a version satisfies the constraint. Build metadata is ignored.
     pub fn check(&self, version: &Version) -> bool {
         self.check_with(version, Prereleases::WhereNamed)
     }
 
-    /// [`Constraint::check`] with a say about pre-releases.
+    /// Like [`Constraint::check`], with a rule for pre-releases.
     pub fn check_with(&self, version: &Version, prereleases: Prereleases) -> bool {
         self.groups.iter().any(|group| {
             let admitted =
@@ -125,7 +125,7 @@ impl Constraint {
         })
     }
 
-    /// The version, where the constraint is one alone: `1.2.3` or `=1.2.3`, but not `1.2`.
+    /// The version, if the constraint matches only one: `1.2.3` or `=1.2.3`, but not `1.2`.
     pub fn exact(&self) -> Option<&Version> {
         match self.groups.as_slice() {
             [Group { terms, .. }] => match terms.as_slice() {

@@ -1,4 +1,4 @@
-//! What can be wrong with a text, and where.
+//! Errors, with their places.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text could not be read.
+/// The reason why a text could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{position}: {kind}")]
 pub struct Error {
-    /// Where the fault was noticed.
+    /// The place of the fault.
     pub position: Position,
-    /// What the fault is.
+    /// The fault.
     pub kind: ErrorKind,
 }
 
-/// What is wrong with a text.
+/// A fault in a text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -64,26 +64,27 @@ pub enum ErrorKind {
     /// A key is a mapping, a sequence, null, or a number beyond 63 bits.
     #[error("unsupported map key: {0}")]
     Key(String),
-    /// A key occurs twice in one mapping and [`DuplicateKeys::Refuse`](crate::DuplicateKeys::Refuse) was asked for.
+    /// A key occurs twice in one mapping, and the limits require
+    /// [`DuplicateKeys::Refuse`](crate::DuplicateKeys::Refuse).
     #[error("key {0:?} already set in map")]
     DuplicateKey(String),
     /// The value of `<<` is not a mapping nor a sequence of mappings.
     #[error("map merge requires map or sequence of maps as the value")]
     Merge,
-    /// A scalar does not have the type its tag says.
+    /// A scalar does not have the type of its tag.
     #[error("cannot decode {found} `{text}` as a {wanted}")]
     Tag {
         /// The type the text has by itself.
         found: &'static str,
         /// The beginning of the text.
         text: String,
-        /// The type the tag asks for.
+        /// The type that the tag requires.
         wanted: &'static str,
     },
     /// `!!binary` with text that is not base64.
     #[error("!!binary value contains invalid base64 data")]
     Binary,
-    /// Infinity or not-a-number, which JSON cannot say.
+    /// Infinity or not-a-number, which JSON cannot represent.
     #[error("unsupported value: {0}")]
     NotFinite(&'static str),
 }

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 struct Digits {
     negative: bool,
     shown: String,
-    /// Where the decimal point stands, counted from the first digit: 1 means `d.ddd`.
+    /// The position of the decimal point, counted from the first digit: 1 means `d.ddd`.
     point: i32,
 }
 
@@ -88,7 +88,7 @@ pub fn json_float(value: f64) -> String {
     let digits = split(&format!("{value:e}"));
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = digits.exponent_form();
-        // JSON writes e-7, everything else e-07.
+        // JSON writes e-7, other tools e-07.
         match text
             .strip_suffix(|last: char| last.is_ascii_digit())
             .and_then(|head| head.strip_suffix("e-0"))
@@ -135,7 +135,7 @@ pub(crate) fn key_float(value: f64) -> String {
     general_form(&split(&format!("{single:e}")))
 }
 
-/// A floating point number as a JSON value: an integer where its text is one that 64 bits hold.
+/// A floating point number as a JSON value: an integer if its text is an integer of 64 bits.
 pub(crate) fn float_value(value: f64) -> Option<Value> {
     if value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
         let text = json_float(value);

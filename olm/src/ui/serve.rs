@@ -23,7 +23,7 @@ use super::{pages, read};
 
 /// The bytes of the key.
 const KEY_BYTES: usize = 24;
-/// Where the key is handed in.
+/// The path that accepts the key.
 const ENTRANCE: &str = "/enter";
 
 /// The pages of one run of the command.
@@ -68,7 +68,8 @@ impl Site {
         format!("olm-ui-{}", self.address.port())
     }
 
-    /// Whether the request names this server: a page of another site whose name leads here does not.
+    /// Whether the request is addressed to this server: a page of another site, whose name resolves to this address, is
+    /// not.
     fn is_meant(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let local = format!("localhost:{}", self.address.port());
@@ -118,7 +119,7 @@ impl Site {
             let content = pages::missing(&self.reach.server);
             return shown(StatusCode::NOT_FOUND, &content);
         };
-        // The cluster is asked as the commands ask it, which block.
+        // Requests to the cluster block, as in the commands.
         let site = Arc::clone(&self);
         let rendered = tokio::task::spawn_blocking(move || site.render(&page)).await;
         match rendered {
@@ -213,7 +214,7 @@ fn route(uri: &Uri) -> Option<Page> {
     }
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in constant time.
 fn is_same(given: &str, expected: &str) -> bool {
     let differ = given
         .bytes()

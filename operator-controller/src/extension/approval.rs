@@ -30,7 +30,7 @@ use super::resolve::Target;
 use super::revisions::{Revisions, as_installed, config_digest};
 use crate::object_set::gather::{self, GatherError};
 
-/// Why it is unknown whether a change may begin.
+/// The reason why it is unknown whether a change may begin.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// The policies are unknown.
@@ -95,7 +95,7 @@ pub struct Proposal {
 pub struct Held {
     /// The first cause that holds it back.
     pub cause: Cause,
-    /// The message: the change, the causes, and what to do.
+    /// The message: the change, the causes, and a hint.
     pub message: String,
     /// The time when a window opens.
     pub opens: Option<Timestamp>,
@@ -169,7 +169,7 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     if !matches!(plan.revision, RevisionPlan::Create(_)) {
         return Ok(None);
     }
-    // Until the watch has listed the policies, the API server is asked.
+    // Before the watch has listed the policies, read them from the API server.
     let is_known = context.policies.wait_until_ready().now_or_never().is_some();
     if is_known && context.policies.is_empty() {
         return Ok(None);
@@ -193,7 +193,7 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
 /// is created, even if no policy was known.
 ///
 /// # Errors
-/// That is not known.
+/// The answer is unknown.
 pub(crate) async fn confirm(
     context: &Context,
     observed: &Observed,
@@ -228,7 +228,7 @@ pub(crate) async fn confirm(
 /// some time ago. A companion that already has its bundle counts as begun; one that has to wait is no longer ready.
 ///
 /// # Errors
-/// That is not known.
+/// The answer is unknown.
 pub(crate) async fn confirm_companions(
     context: &Context,
     companions: &[Companion],

@@ -22,7 +22,7 @@ use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
 use olm_plan::phases::{Group, Marks, PhasesError, phases};
 
-/// How long a refused OperatorCondition is left out. The cause, such as a quota, may pass.
+/// The time for which a refused OperatorCondition is left out. The cause, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 
 /// State of this stage between runs.

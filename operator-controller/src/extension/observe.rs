@@ -27,7 +27,7 @@ pub struct Observed {
     pub revisions: Revisions,
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
-    /// The account and options of the installation, or why they are unknown.
+    /// The account and options of the installation, or the reason why they are unknown.
     pub settings: Result<Settings, Failure>,
 }
 

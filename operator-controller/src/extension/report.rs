@@ -27,7 +27,7 @@ use super::observe::Observed;
 use super::resolve::updates::{Held, Updates};
 use super::revisions::{Revisions, vanishing};
 
-/// How long a rollout may take before the extension reports what it waits for.
+/// The time that a rollout may take before the extension reports its unready parts.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// The results of a run.
@@ -36,9 +36,9 @@ pub struct Run {
     pub progress: Progress,
     /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<Messages>,
-    /// The newer bundle that is held back, and why.
+    /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
-    /// Newer bundles, or why they are unknown.
+    /// Newer bundles, or the reason why they are unknown.
     pub updates: Result<Updates, Held>,
     /// The chosen update that has to wait.
     pub waits: Option<approval::Held>,

@@ -14,7 +14,7 @@ use super::minors::{self, Minor};
 use super::signing::Tool;
 use super::{Mode, process, requirements};
 
-/// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
+/// The Go modules in `test/cluster`, included so that the launcher needs no checkout.
 const SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../../cluster/go.mod")),
     ("go.sum", include_str!("../../cluster/go.sum")),
@@ -33,8 +33,8 @@ const SOURCES: &[(&str, &str)] = &[
     ("registry/main.go", include_str!("../../cluster/registry/main.go")),
 ];
 
-/// The registry again, built so that it admits clients with a token. A module of its own in a folder of its own: what
-/// changes here builds nothing else anew.
+/// The registry with support for tokens. It is a separate module in a separate folder, so that its changes rebuild
+/// nothing else.
 const TOKEN_SOURCES: &[(&str, &str)] = &[
     (
         "registry/go.mod",
@@ -56,7 +56,7 @@ const TOKEN_SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What GitOps tools say of objects, by their own libraries. In a folder of its own for the same reason.
+/// The health checks of GitOps tools, with their own libraries. In a separate folder for the same reason.
 const HEALTH_SOURCES: &[(&str, &str)] = &[
     ("health/go.mod", include_str!("../../cluster/health/go.mod")),
     ("health/go.sum", include_str!("../../cluster/health/go.sum")),
@@ -94,7 +94,7 @@ const STAGES: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Module {
     folder: &'static str,
-    /// The dependency whose version the programs are to report, and the variables that hold it.
+    /// The dependency whose version the programs report, and the variables for it.
     version_of: &'static str,
     stamp: fn(&str) -> String,
     tags: &'static str,
@@ -285,7 +285,7 @@ const MODULES: &[Module] = &[
     },
 ];
 
-/// Where the programs are.
+/// The places of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// `KUBEBUILDER_ASSETS` or the programs of an older minor version, which go first.
@@ -296,11 +296,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Makes sure that the programs of a mode are there. The first time takes minutes; concurrent calls, in other
-    /// processes too, wait for the one that builds.
+    /// Builds the missing programs of a mode. The first build takes minutes. Concurrent calls, also in other processes,
+    /// wait for it.
     ///
     /// # Errors
-    /// When Go is missing or a build fails; the error ends with what Go said.
+    /// When Go is missing or a build fails; the error ends with the output of Go.
     pub fn ensure(mode: Mode) -> Result<Self> {
         let wanted = |needed: Needed| match mode {
             Mode::ApiServer => needed == Needed::Always,
@@ -321,7 +321,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Registry)
     }
 
-    /// Makes sure that the program is there that says what GitOps tools make of objects.
+    /// Builds the program that evaluates the health of objects as GitOps tools do, if it is missing.
     pub(crate) fn ensure_health() -> Result<Self> {
         let binaries = Self::separate(HEALTH_SOURCES, &[HEALTH])?;
         binaries.ensure_where(|needed| needed == Needed::Health)
@@ -345,7 +345,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Helm)
     }
 
-    /// Makes sure that programs are there that sign images, or serve those that do.
+    /// Builds the missing programs that sign images, or the services that they use.
     ///
     /// # Errors
     /// When Go is missing or the build fails.
@@ -354,7 +354,7 @@ impl Binaries {
         Self::separate(sources, modules)?.ensure_where(|needed| needed == wanted)
     }
 
-    /// Makes sure that the programs of an older minor version are there, and returns their folder.
+    /// Builds the missing programs of an older minor version, and returns their folder.
     fn ensure_minor(minor: &'static Minor) -> Result<PathBuf> {
         let binaries = Self::separate(minor.sources, &[MINOR])?;
         let binaries = binaries.ensure_where(|needed| needed == Needed::Minor)?;
@@ -431,7 +431,7 @@ impl Binaries {
     pub fn search_path(&self) -> OsString {
         let own = self.assets.iter().cloned().chain([self.cache.join("bin")]);
         let rest = std::env::var_os("PATH").unwrap_or_default();
-        // Not everybody's search path has the folders of administrators' programs, which a node needs.
+        // The search path of some users lacks the folders of administrators' programs, which a node needs.
         let administrators = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         let all: Vec<PathBuf> = own
             .chain(std::env::split_paths(&rest))
@@ -445,7 +445,7 @@ impl Binaries {
         self.cache.join("kwok-stages.yaml")
     }
 
-    /// A folder for things derived from the programs.
+    /// A folder for files derived from the programs.
     pub(super) fn derived(&self) -> PathBuf {
         // Images made by an older writer must not be taken for ours.
         self.cache
@@ -466,7 +466,7 @@ impl Binaries {
         let output = self.cache.join("new");
         fs::create_dir_all(&output)?;
         for program in programs {
-            // One at a time: the progress shows, and two linkers at once would take gigabytes.
+            // One at a time, because the progress is shown, and two linkers at once need gigabytes.
             let file = output.join(program.name);
             let flags = format!("-s -w {}", (module.stamp)(&version));
             let file_argument = file.to_string_lossy().into_owned();
@@ -543,7 +543,7 @@ pub(super) fn cache_home() -> Result<PathBuf> {
     Ok(cache.join("olm-test"))
 }
 
-/// Names the exact sources, so that programs of other versions lie beside, not in the way.
+/// A name for the exact sources, so that programs of several versions can exist side by side.
 fn fingerprint(sources: &[(&'static str, &'static str)]) -> String {
     short_digest(sources.iter().flat_map(|(path, text)| [*path, *text]))
 }
@@ -558,7 +558,7 @@ fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     digits
 }
 
-/// Runs Go, at low priority, and returns what it printed.
+/// Runs Go at low priority and returns its output.
 fn go(folder: &Path, arguments: &[&str]) -> Result<String> {
     if requirements::find("go").is_none() {
         bail!(

@@ -1,4 +1,4 @@
-//! Objects whose kind only they themselves tell, and some that tests share.
+//! Objects of kinds that need example data, and some that tests share.
 
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -20,7 +20,7 @@ pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// A webhook that is asked about writes of one resource in one namespace and never answers, with the failure policy Ignore.
+/// A webhook for writes of one resource in one namespace, which never answers, with the failure policy Ignore.
 pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -31,7 +31,7 @@ pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) 
             "sideEffects": "None",
             "failurePolicy": "Ignore",
             "timeoutSeconds": 1,
-            // No server listens there.
+            // No server listens at this address.
             "clientConfig": { "url": "https://127.0.0.1:1/" },
             "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
             "rules": [{

@@ -15,20 +15,20 @@ const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
 /// A file of an image.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// A program: readable and executable by everybody.
+    /// A program: readable and executable by all users.
     Program(Vec<u8>),
-    /// Data: readable by everybody.
+    /// Data: readable by all users.
     Data(Vec<u8>),
     /// A symbolic link.
     Link(String),
 }
 
-/// What an image holds and runs.
+/// The content of an image, and its program.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     /// Path without a leading slash, and content.
     pub files: Vec<(String, Entry)>,
-    /// What a container runs.
+    /// The command of a container.
     pub entrypoint: Vec<String>,
     /// Its arguments, unless the pod gives some.
     pub command: Vec<String>,

@@ -20,10 +20,10 @@ const NODE: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
 ];
 
-/// Where distributions put the CNI plugins.
+/// The folders of CNI plugins in distributions.
 const CNI_FOLDERS: &[&str] = &["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 
-/// Fails with everything that is missing for a mode, and the command that installs it.
+/// Fails with all missing programs of a mode, and the command that installs them.
 pub(super) fn check(mode: Mode) -> Result<()> {
     let mut programs = ALWAYS.to_vec();
     let mut missing = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn check(mode: Mode) -> Result<()> {
     )
 }
 
-/// A program on the search path, or where administrators' programs lie.
+/// A program on the search path, or in the folders of administrators' programs.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::pki::{Authority, Subject};
 
-/// Serves until it is dropped.
+/// A webhook that serves until it is dropped.
 #[derive(Debug)]
 pub struct RefusingWebhook {
     url: String,
@@ -26,7 +26,7 @@ pub struct RefusingWebhook {
 }
 
 impl RefusingWebhook {
-    /// Starts the server on a free port; `folder` takes its certificate, `message` says why it refuses.
+    /// Starts the server on a free port; `folder` receives its certificate, `message` is the reason of its refusals.
     ///
     /// # Errors
     /// When the certificate cannot be issued or no port is free.

@@ -1,10 +1,10 @@
-//! OLM classic on a test cluster: the shipped definitions, accounts and rights, without what only Pods need.
+//! OLM classic on a test cluster: the shipped definitions, accounts and rights, without objects that only Pods need.
 
 use anyhow::Result;
 
 use super::{Lab, repository};
 
-/// The account that content is written under where no OperatorGroup names one, as `NAMESPACE/NAME`.
+/// The account that writes content if no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";
 
 /// Kinds in the manifests that only Pods need; here the programs are processes.
@@ -18,7 +18,7 @@ const ONLY_FOR_PODS: &[&str] = &[
 /// Applies the shipped manifests.
 ///
 /// # Errors
-/// When the API server refuses something.
+/// When the API server refuses an object.
 pub fn prepare(lab: &Lab) -> Result<()> {
     let folder = |name: &str| repository().join(name).display().to_string();
     let definitions = folder("manifests/classic/crds");

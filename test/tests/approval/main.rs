@@ -1,5 +1,5 @@
-//! Changes wait for approvals and windows, and nothing is applied that was not approved as applied. What is stored for that
-//! survives an upgrade and a downgrade of OLM.
+//! Changes wait for approvals and windows, and every applied change equals an approved one. The stored objects survive
+//! an upgrade and a downgrade of OLM.
 
 mod decisions;
 mod own_upgrade;
@@ -127,13 +127,13 @@ async fn ready(
         .await
 }
 
-/// What holds the next bundle back.
+/// The blocker of the next bundle.
 fn held_back_by(extension: &ClusterExtension) -> Option<&str> {
     let updates = extension.status.as_ref()?.updates.as_ref()?;
     updates.held_back_by.as_deref()
 }
 
-/// Installs 1.0.0 under a policy, and lets 1.0.1 come.
+/// Installs 1.0.0 under a policy, and publishes 1.0.1.
 async fn install_and_update(world: &World, name: &str, rules: &Value) -> Result<()> {
     publish(world, name, &["1.0.0"]).await?;
     policy(world, name, rules)?;

@@ -1,4 +1,4 @@
-//! How strictly the files are read.
+//! The strictness of the parser.
 
 use super::*;
 
@@ -109,7 +109,7 @@ fn metadata_are_read_as_the_reference_reads_them() {
     ] {
         assert_eq!(of_file(content), expected, "{content}");
     }
-    // The annotation stays byte for byte, unless there are more properties.
+    // The annotation is unchanged byte for byte, unless there are more properties.
     let said = r#" [ {"value": {"b": 1, "a": 2}, "TYPE": "x", "more": 1} ] "#;
     let annotated = with(
         fixture("kettle"),
@@ -168,7 +168,7 @@ fn all_properties_include_provided_and_required_apis() {
     assert!(all.iter().any(|found| found.starts_with("olm.gvk {")), "{all:?}");
 }
 
-/// Two lists of a revision: that of the files to the letter, and what they do not list.
+/// Two lists of a revision: the properties of the files, unchanged, and further properties.
 #[test]
 fn further_properties_hold_the_properties_outside_the_files_and_the_own_maximum_counts() {
     let properties = |maximum: &str| {

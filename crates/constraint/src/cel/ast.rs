@@ -1,4 +1,4 @@
-//! Expressions. Their depth is bounded when they are made, so that walking and dropping them is, too.
+//! Expressions. Their depth is limited on construction, so that walking and dropping them is bounded, too.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) enum Kind {
         operand: Box<Node>,
         field: Arc<str>,
     },
-    /// A function or an operator; the receiver of a member call stands first among the arguments.
+    /// A function or an operator; the receiver of a member call is the first argument.
     Call {
         name: String,
         is_member: bool,
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
-    /// A chain of `&&` or `||`, however long, is one step deep.
+    /// A chain of `&&` or `||`; whatever its length, it adds one level of depth.
     Chain {
         logic: Logic,
         terms: Vec<Node>,
@@ -68,7 +68,7 @@ pub(super) enum Kind {
         fold: Macro,
         range: Box<Node>,
         variable: String,
-        /// Only of `map` with three arguments.
+        /// Present only for `map` with three arguments.
         filter: Option<Box<Node>>,
         body: Box<Node>,
     },
@@ -111,7 +111,7 @@ fn deepest(nodes: &[Node]) -> u16 {
     nodes.iter().map(|node| node.depth).max().unwrap_or(0)
 }
 
-/// The name of a type that an expression spells, be it qualified.
+/// The type name in an expression, qualified or not.
 pub(super) fn type_name(node: &Node) -> Option<&'static str> {
     match &node.kind {
         Kind::Name(name) => match name.as_str() {

@@ -1,4 +1,4 @@
-//! The type of an expression, or where its types do not fit.
+//! The type of an expression, or the place of a type error.
 
 use super::Problem;
 use super::ast::{Kind, Macro, Node, type_name};
@@ -166,7 +166,7 @@ fn literal(value: &Value) -> Type {
         Value::String(_) => Type::String,
         Value::Bytes(_) => Type::Bytes,
         Value::Null => Type::Null,
-        // No literal spells the others.
+        // No literal has another type.
         _ => Type::Dyn,
     }
 }

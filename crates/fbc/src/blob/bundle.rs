@@ -12,7 +12,7 @@ pub struct Bundle {
     pub package: String,
     /// The reference of the bundle image.
     pub image: String,
-    /// What the bundle is, provides and requires.
+    /// The identity of the bundle, its APIs and its requirements.
     pub properties: List<Property>,
     /// The images that the bundle's workloads use.
     pub related_images: List<RelatedImage>,
@@ -34,7 +34,7 @@ impl Bundle {
         decode(text)
     }
 
-    /// The manifests that the bundle carries in its properties, in order.
+    /// The manifests in the properties of the bundle, in order.
     ///
     /// # Errors
     /// When one of them is not base64; the path is then that of the property.
@@ -55,7 +55,7 @@ impl Bundle {
 /// An image that a bundle's workloads use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelatedImage {
-    /// What the image is for.
+    /// The purpose of the image.
     pub name: String,
     /// The reference of the image.
     pub image: String,

@@ -1,11 +1,11 @@
 //! The rules by name.
 
-/// How bad a finding is; the worst comes first.
+/// The severity of a finding; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It makes the bundle or catalog invalid.
+    /// The bundle or catalog is invalid.
     Error,
-    /// It is worth knowing.
+    /// The bundle or catalog is valid, but should be improved.
     Warning,
 }
 
@@ -19,7 +19,7 @@ impl Severity {
     }
 }
 
-/// When a fault shows.
+/// The stage at which a fault is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The blob cannot be loaded by type.
@@ -52,19 +52,19 @@ macro_rules! rules {
 rules! {
     /// A file is a stream of JSON or YAML objects with unique keys.
     Syntax, "syntax";
-    /// There is something in the catalog.
+    /// The catalog is not empty.
     CatalogEmpty, "catalog-empty";
     /// The names and edges of a catalog fit into the memory of the process that compares them.
     CatalogSize, "catalog-size";
-    /// An object has a key once.
+    /// The keys of an object are unique.
     KeyRepeated, "key-repeated";
     /// A schema is one that is read, or has a prefix of its own.
     SchemaUnknown, "schema-unknown";
-    /// The fields of a blob are those that are read.
+    /// The fields of a blob are known.
     FieldUnknown, "field-unknown";
     /// A blob has a schema.
     Schema, "schema";
-    /// The fields of a blob have the types that its schema gives them.
+    /// The fields of a blob have the types of its schema.
     Shape, "shape";
     /// A package that is given is not empty.
     BlobPackage, "blob-package";
@@ -74,15 +74,15 @@ rules! {
     PropertyType, "property-type";
     /// The value of a property is not null.
     PropertyNull, "property-null";
-    /// The value of a property is there and fits its type.
+    /// The value of a property exists and matches its type.
     PropertyValue, "property-value";
     /// A package has a name.
     PackageName, "package-name";
     /// The name of a package is an RFC 1123 label.
     PackageLabel, "package-label";
-    /// The data of an icon are the image that its media type says.
+    /// The data of an icon match its media type.
     PackageIcon, "package-icon";
-    /// A package is described once.
+    /// A package is defined once.
     PackageDuplicate, "package-duplicate";
     /// A package has a default channel.
     DefaultChannel, "default-channel";
@@ -96,17 +96,17 @@ rules! {
     ChannelPackage, "channel-package";
     /// A channel has a name.
     ChannelName, "channel-name";
-    /// A channel is described once.
+    /// A channel is defined once.
     ChannelDuplicate, "channel-duplicate";
     /// A channel has entries.
     ChannelEmpty, "channel-empty";
     /// An entry has a name.
     EntryName, "entry-name";
-    /// A bundle is once in a channel.
+    /// A bundle occurs once in a channel.
     EntryDuplicate, "entry-duplicate";
     /// The bundle of an entry is in the catalog.
     EntryBundle, "entry-bundle";
-    /// `replaces` and `skipRange` are not empty when they are given.
+    /// `replaces` and `skipRange` are not empty if present.
     EntryEdge, "entry-edge";
     /// The names in `skips` are not empty.
     EntrySkip, "entry-skip";
@@ -118,7 +118,7 @@ rules! {
     BundlePackage, "bundle-package";
     /// A bundle belongs to a package of the catalog.
     BundlePackageUnknown, "bundle-package-unknown";
-    /// A bundle is described once.
+    /// A bundle is defined once.
     BundleDuplicate, "bundle-duplicate";
     /// A bundle is in some channel.
     BundleOrphan, "bundle-orphan";
@@ -142,7 +142,7 @@ rules! {
     ReleaseName, "release-name";
     /// A version with a release has no build metadata.
     ReleaseBuild, "release-build";
-    /// A version and release is there once in a package.
+    /// A version and release occurs once in a package.
     VersionDuplicate, "version-duplicate";
     /// A provided API is a valid group, version and kind.
     Gvk, "gvk";
@@ -160,14 +160,14 @@ rules! {
     DeprecationName, "deprecation-name";
     /// Deprecations have entries.
     DeprecationEmpty, "deprecation-empty";
-    /// What is deprecated is there, once, and of a schema that can be deprecated.
+    /// A deprecated object exists, is deprecated once, and has a schema that can be deprecated.
     DeprecationReference, "deprecation-reference";
     /// A deprecation has a message.
     DeprecationMessage, "deprecation-message";
 }
 
 impl Rule {
-    /// How bad it is to break the rule.
+    /// The severity of a violation of the rule.
     pub fn severity(self) -> Severity {
         match self {
             Self::CatalogEmpty
@@ -180,7 +180,7 @@ impl Rule {
         }
     }
 
-    /// When a fault against the rule shows.
+    /// The stage at which a violation of the rule is found.
     pub fn stage(self) -> Stage {
         match self {
             Self::Syntax | Self::Schema | Self::Shape => Stage::Load,
@@ -188,7 +188,7 @@ impl Rule {
         }
     }
 
-    /// What to do about a fault against the rule, where that is not plain from the fault.
+    /// The remedy for a violation of the rule, unless the fault implies it.
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Syntax => "list files that do not belong to the catalog in .indexignore",

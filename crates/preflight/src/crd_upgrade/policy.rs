@@ -26,13 +26,13 @@ pub struct Policy {
     pub allowed: BTreeSet<(Check, Change)>,
 }
 
-/// Why a text is not a policy.
+/// The reason why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// An entry is not `CHECK=LEVEL`.
     #[error("{0:?} is not of the form CHECK=Error|Warn|Off")]
     Form(String),
-    /// There is no such check.
+    /// The check does not exist.
     #[error("there is no check {0:?}; there are {all}", all = Check::ALL.map(Check::as_str).join(", "))]
     Check(String),
     /// A check is named twice.

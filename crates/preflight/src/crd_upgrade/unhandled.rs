@@ -7,7 +7,7 @@ const MAX_DEPTH: usize = 256;
 /// The longest value that is shown, in characters.
 const MAX_SHOWN: usize = 120;
 
-/// How messages show a field without a value.
+/// The form of a field without a value in messages.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Text, empty by default.
@@ -75,7 +75,7 @@ const HANDLED: [(&str, &str, Kind); 17] = [
     ("properties", "Properties", Kind::Complex),
 ];
 
-/// The changes that no check handles; `None` when there are none.
+/// The changes that no check handles; `None` if there are none.
 pub(super) fn message(old: &Value, new: &Value) -> Option<String> {
     let mut differences = Vec::new();
     let mut changed = false;

@@ -26,7 +26,7 @@ pub struct Account<'a> {
     pub name: &'a str,
 }
 
-/// The missing rules, each once, by namespace; `None` for the whole cluster.
+/// The missing rules by namespace, without duplicates; `None` for the whole cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     rules: Scoped,

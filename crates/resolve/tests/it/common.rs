@@ -1,4 +1,4 @@
-//! Catalogs written in a few words.
+//! Catalogs for tests, built with few calls.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ pub(crate) fn outcome(
     })
 }
 
-/// Resolves and hands the outcome on.
+/// Resolves and passes the outcome to a function.
 pub(crate) fn with<T>(
     shelves: &[Shelf],
     request: Request<'_>,
@@ -152,7 +152,7 @@ pub(crate) fn with<T>(
     see(resolve(&catalogs, &request, installed.as_ref()))
 }
 
-/// The catalogs as the resolver takes them.
+/// The catalogs in the form for the resolver.
 pub(crate) fn catalogs<'a>(shelves: &'a [Shelf], packages: &'a [Package]) -> Vec<Catalog<'a>> {
     shelves
         .iter()

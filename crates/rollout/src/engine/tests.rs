@@ -42,7 +42,8 @@ fn second() -> Revision {
 /// A step of a life.
 type Act = fn(&mut Executor<'_>) -> Result<(), Crash>;
 
-/// Install, upgrade, archive the old, take down the new; `crash` requests after the start the process dies once.
+/// Installs, upgrades, archives the old revision and tears the new one down; the process dies once, `crash` requests
+/// after the start.
 fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>> {
     let mut states = Vec::new();
     let (first, second) = (first(), second());
@@ -109,7 +110,7 @@ fn planning_again_on_the_result_writes_nothing() {
     );
 }
 
-/// What the server stores in its own way is applied once more by a process that has not seen that yet.
+/// A process that does not know yet how the server stores a value applies it once more.
 #[test]
 fn an_apply_that_changes_nothing_does_not_count_as_a_repair() {
     let mut cluster = Cluster {

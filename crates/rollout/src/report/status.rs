@@ -19,21 +19,22 @@ pub enum RevisionState {
     },
     /// Every object is as wanted and ready, but a newer revision owns some.
     HandingOver,
-    /// Not complete yet; a line for each object that is not ready.
+    /// The rollout is not complete yet; a line for each object that is not ready.
     RollingOut(Vec<String>),
     /// OLM will retry.
     Retrying(String),
-    /// OLM will retry, but a user must act first. `Progressing` says `Retrying`, as in the reference implementation.
+    /// OLM will retry, but a user must act first. The reason of `Progressing` is `Retrying`, as in the reference
+    /// implementation.
     Waiting(String),
-    /// It is being deleted, and objects are still there.
+    /// The set is being deleted, and objects still exist.
     Removing(String),
     /// A user must act first.
     Blocked(String),
     /// The user has paused it, and objects are not as wanted.
     Paused(String),
-    /// It is archived, and objects are still there.
+    /// The set is archived, and objects still exist.
     Archiving,
-    /// It is archived, and no object is left.
+    /// The set is archived, and no object is left.
     Archived,
 }
 
@@ -44,12 +45,12 @@ pub struct StatusInputs {
     pub generation: i64,
     /// The bundle's version; empty for revisions without an extension.
     pub version: String,
-    /// When a rollout that was never complete counts as failed. `None` without a deadline, and for a revision that is
-    /// archived or deleted.
+    /// The time at which a rollout that was never complete counts as failed. `None` without a deadline, and for a
+    /// revision that is archived or deleted.
     pub deadline: Option<Deadline>,
 }
 
-/// When a rollout counts as failed.
+/// The time at which a rollout counts as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     /// Minutes from the creation.
@@ -113,8 +114,7 @@ pub fn after(
     list
 }
 
-/// The conditions that tools read: whether the content of the set is there and works, and if not, whether a user must
-/// act.
+/// The conditions for tools: whether the content of the set exists and works, and if not, whether a user must act.
 fn readiness(
     state: &RevisionState,
     version: &str,
@@ -267,7 +267,7 @@ const HANDING_OVER: &str = "A newer revision has taken over objects of this one.
 const AVAILABLE: &str = "Objects are available and pass all probes.";
 const ARCHIVED: &str = "revision is archived";
 
-/// Whether the conditions say that nothing of an archived revision is left.
+/// Whether the conditions report that an archived revision has no objects left.
 pub fn is_archived(list: &[Condition]) -> bool {
     conditions::find(list, conditions::PROGRESSING).is_some_and(|c| c.reason == reason::ARCHIVED)
 }

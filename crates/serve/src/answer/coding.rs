@@ -1,4 +1,4 @@
-//! Which coding of a body the client accepts.
+//! The codings of a body that the client accepts.
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
@@ -9,7 +9,7 @@ use crate::compression::Encoding;
 pub(crate) const COMPRESS_FROM: u64 = 1024;
 
 impl Encoding {
-    /// What `Content-Encoding` calls it.
+    /// The name in `Content-Encoding`.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -23,8 +23,8 @@ impl Encoding {
     }
 }
 
-/// The codings to answer with, best first: those that the client names and likes at least as much as the plain body. Among
-/// equals, zstd goes first.
+/// The codings for the answer, best first: those that the client prefers at least as much as the plain body. Among
+/// equals, zstd is first.
 pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Encoding> + use<> {
     let (mut gzip, mut zstd, mut identity) = (None, None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {

@@ -99,7 +99,7 @@ pub(super) async fn metas(
     }
     let body = match covering {
         None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
-        // Joining stored segments reads and compresses nothing: another thread would only cost.
+        // Joining stored segments compresses nothing, so another thread would only add cost.
         Some(Covering { variant, left: 0 }) => snapshot.compressed(&variant, &selected)?,
         Some(Covering { variant, .. }) => {
             let snapshot = Arc::clone(snapshot);
@@ -129,7 +129,7 @@ fn validators(snapshot: &Snapshot, variant: Option<&Variant>) -> Validators {
     }
 }
 
-/// The answer that the preconditions ask for instead of the content.
+/// The response that a precondition demands instead of the content.
 fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response<Body>> {
     let mut response = Response::new(Body::default());
     match conditional::evaluate(headers, validators) {
@@ -140,7 +140,7 @@ fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response
             response
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
-            // An empty answer, as clients of the reference implementation know it, unless a problem is asked for.
+            // An empty answer as in the reference implementation, unless the client requests a problem.
             let error = ErrorResponse::of(StatusCode::PRECONDITION_FAILED)
                 .because("the content is not the one that the precondition names");
             response.extensions_mut().insert(error);

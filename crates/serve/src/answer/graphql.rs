@@ -24,7 +24,7 @@ pub(super) type WorkError = Box<dyn Error + Send + Sync>;
 
 /// Requests in work at the same time.
 const MAX_CONCURRENT: usize = 4;
-/// Answers that clients have not taken yet are counted in units of so many bytes; shorter ones do not count.
+/// The unit for answers that clients have not read yet, in bytes; shorter answers do not count.
 const UNIT: usize = 64 << 10;
 /// Units of all such answers together.
 const MAX_UNTAKEN: usize = 256;
@@ -84,7 +84,7 @@ impl AsRef<[u8]> for Untaken {
     }
 }
 
-/// Waits for room for an answer. `None`: there is none in time.
+/// Waits for space for an answer. `None` on a timeout.
 fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<Bytes> {
     let units = (text.len() / UNIT).min(MAX_UNTAKEN);
     if units == 0 {
@@ -96,7 +96,7 @@ fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<
     Some(Bytes::from_owner(Untaken { text, _room: room }))
 }
 
-/// The answer to a request for which there is no room.
+/// The answer if there is no space.
 fn crowded() -> ErrorResponse {
     ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
         .because("too many requests at once; try again")
@@ -104,8 +104,8 @@ fn crowded() -> ErrorResponse {
 }
 
 impl Workers {
-    /// Runs the work on a thread of its own, after waiting for a free place. The place stays taken until the work ends, even
-    /// when the client has gone.
+    /// Runs the work on a separate thread after waiting for a free worker. The worker stays occupied until the work
+    /// ends, even if the client is gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, WorkError> + Send + 'static,
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(untaken.available_permits(), MAX_UNTAKEN - 2);
             drop(part);
             assert_eq!(untaken.available_permits(), MAX_UNTAKEN);
-            // What is beyond all room is answered alone, and a short answer takes none.
+            // An answer that exceeds the whole limit is sent alone, and a short answer takes no permit.
             let all = answer(UNIT * (MAX_UNTAKEN + 1)).unwrap();
             assert_eq!(untaken.available_permits(), 0);
             assert!(answer(UNIT - 1).is_some());

@@ -12,7 +12,7 @@ use super::{LIGHT_BYTES, MAX_BYTES, Turn};
 use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
-/// What a value of an answer takes beside its text until the answer is written, in bytes.
+/// The memory of a value of an answer without its text, in bytes.
 const VALUE_BYTES: usize = 64;
 
 /// The bytes and time of one query.
@@ -21,7 +21,7 @@ pub(super) struct Budget<'q> {
     pub(super) bytes: Cell<u64>,
     /// The deadline.
     pub(super) end: Instant,
-    /// What a query of many bytes has to wait for.
+    /// The turn that a large query waits for.
     pub(super) turn: &'q Turn,
 }
 
@@ -200,7 +200,7 @@ impl Object<'_> {
             .unwrap_or(&Value::Null)
     }
 
-    /// The value of a field that is no list of objects.
+    /// The value of a field that is not a list of objects.
     fn leaf(&self, name: &str, field: &Field) -> JsonValue {
         let value = self.value(name, field);
         match &field.kind {
@@ -265,7 +265,7 @@ impl Object<'_> {
     }
 }
 
-/// The bytes that a text takes in JSON.
+/// The length of a text in JSON.
 fn written(text: &str) -> usize {
     let escapes = |byte: u8| match byte {
         b'"' | b'\\' => 1,
@@ -275,7 +275,7 @@ fn written(text: &str) -> usize {
     text.len() + text.bytes().map(escapes).sum::<usize>()
 }
 
-/// The value converted to the type of its field; null where that is impossible.
+/// The value converted to the type of its field; null if that is impossible.
 fn coerce(value: &Value, scalar: Scalar) -> JsonValue {
     match (scalar, value) {
         (_, Value::Null) => JsonValue::Null,

@@ -1,4 +1,4 @@
-//! The filters beside the packages.
+//! The filters in the side column.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::asked::Asked;
 use super::icons;
 use crate::search_page::{Facet, FacetValue, Facets};
 
-/// Values of a filter that are shown at once; the others unfold, up to [`ALL`].
+/// The number of values of a filter that are not collapsed; the others expand, up to [`ALL`].
 const SHOWN: usize = 7;
 const ALL: usize = 60;
 /// The capability levels, the lowest first.
@@ -18,7 +18,7 @@ const LEVELS: [&str; 5] = [
     "Auto Pilot",
 ];
 
-/// How high a capability level is, from 1 to 5.
+/// The position of a capability level, from 1 to 5.
 pub(super) fn level(name: &str) -> Option<usize> {
     let at = LEVELS.iter().position(|level| *level == name);
     at.map(|at| at + 1)
@@ -38,13 +38,13 @@ pub(super) fn title(parameter: &str) -> &'static str {
     }
 }
 
-/// The name of a parameter as it stands in the program.
+/// The static name of a parameter.
 pub(super) fn known(parameter: &str) -> &'static str {
     let mut names = Facet::ALL.map(Facet::parameter).into_iter().chain(["keyword"]);
     names.find(|name| *name == parameter).unwrap_or("name")
 }
 
-/// A value in words.
+/// The label of a value.
 pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
     match (parameter, value) {
         ("deprecated", "true") => "deprecated only",
@@ -57,7 +57,7 @@ pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
     }
 }
 
-/// All filters. Each value is a link that sets it, or takes it away where it is set.
+/// All filters. Each value is a link that sets it, or removes it if it is set.
 pub(super) fn aside(asked: &Asked, facets: &Facets) -> Markup {
     html! {
         aside id="filters" aria-label="Filters" {
@@ -86,7 +86,7 @@ fn ordered(facet: Facet, facets: &Facets) -> Vec<&FacetValue> {
 fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
     let parameter = facet.parameter();
     let set = asked.get(parameter);
-    // What is set stands among the first.
+    // The set value is among the first.
     let (chosen, others): (Vec<&FacetValue>, Vec<&FacetValue>) = values
         .iter()
         .partition(|value| !set.is_empty() && value.name.eq_ignore_ascii_case(set));
@@ -110,7 +110,7 @@ fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
     }
 }
 
-/// The field for an API: there are more than a list can show.
+/// The input field for an API: there are too many for a list.
 fn field(asked: &Asked, set: &str) -> Markup {
     html! {
         form action="/" {

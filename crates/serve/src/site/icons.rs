@@ -1,8 +1,8 @@
-//! Small pictures of the pages, drawn here: each is a symbol that a page holds once.
+//! The icons of the pages. A page contains each symbol once.
 
 use maud::{Markup, PreEscaped, html};
 
-/// The symbols: their names, and what is drawn within 24 by 24 with lines of width 2.
+/// The symbols: their names, and their shapes on 24 by 24 with lines of width 2.
 const SYMBOLS: [(&str, &str); 16] = [
     (
         "search",
@@ -58,7 +58,7 @@ const SYMBOLS: [(&str, &str); 16] = [
     ),
 ];
 
-/// The symbols that a page holds.
+/// The symbols of a page.
 pub(super) fn sprite() -> Markup {
     html! {
         svg class="sprite" aria-hidden="true" width="0" height="0" {
@@ -69,7 +69,7 @@ pub(super) fn sprite() -> Markup {
     }
 }
 
-/// A symbol in the line of text; it says nothing to those who listen.
+/// A symbol in the line of text. Screen readers skip it.
 pub fn symbol(name: &str) -> Markup {
     html! {
         svg class="i" aria-hidden="true" width="16" height="16" { use href={ "#i-" (name) } {} }

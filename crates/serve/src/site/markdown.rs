@@ -8,13 +8,13 @@ const LONGEST: usize = 64 << 10;
 /// The level of the page's heading above a description.
 const ABOVE: usize = 2;
 
-/// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links that do not lead to the web or
-/// to a mailbox as what they say.
+/// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links to other targets than web
+/// pages and mailboxes as their labels.
 pub(super) fn render(text: &str) -> PreEscaped<String> {
     let end = text.floor_char_boundary(LONGEST.min(text.len()));
     let text = text.get(..end).unwrap_or_default();
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
-    // The page has headings of its own above: those of the text begin with the third level and leave none out.
+    // The page has headings above the text, so those of the text begin with the third level without gaps.
     let highest = Parser::new_ext(text, options)
         .filter_map(|event| match event {
             Event::Start(Tag::Heading { level, .. }) => Some(level as usize),

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{Context as _, StoreError};
 
-/// The file that holds the content.
+/// The file with the content.
 pub(super) const ALL: &str = "all.jsonl";
-/// The file that holds the index.
+/// The file with the index.
 pub(super) const INDEX: &str = "index";
 
 /// Creates a file of the directory, or truncates it.
@@ -34,7 +34,7 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
         .context("write", "the catalog's directory")
 }
 
-/// Writes a file beside its name and renames it, so that it exists as a whole or not at all.
+/// Writes a temporary file and renames it, so that the file is complete or absent.
 pub(super) fn replace(
     directory: &Path,
     name: &str,
@@ -51,7 +51,7 @@ pub(super) fn replace(
         file.sync_data().context("write", name)?;
         std::fs::rename(directory.join(&partial), directory.join(name)).context("rename", name)
     };
-    // An unfinished file only takes space.
+    // An unfinished file would only use space.
     write().inspect_err(|_| drop(std::fs::remove_file(directory.join(&partial))))
 }
 

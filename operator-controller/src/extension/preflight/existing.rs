@@ -1,5 +1,5 @@
-//! Checks the existing objects of a changed CRD, read under the account: a message names only what the account may see.
-//! Objects that could not be checked are noted and do not block.
+//! Checks the existing objects of a changed CRD. The account reads them, so a message names only objects that it may
+//! see. Objects that could not be checked are noted and do not block.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 pub(crate) struct Looked {
     /// The faults of objects with the new schema.
     pub(crate) findings: Vec<Finding>,
-    /// The parts that were not checked, and why.
+    /// The unchecked parts, with the reasons.
     pub(crate) notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The result of a resolution: the bundle of an extension, or why there is none.
+//! The result of a resolution: the bundle of an extension, or the reason why there is none.
 
 use olm_resolve::deprecation::Messages;
 use olm_resolve::{Candidate, ReleaseField};
@@ -29,9 +29,9 @@ pub struct Target {
 /// The origin of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is in a catalog.
+    /// The bundle is in a catalog.
     Catalog,
-    /// It is already installed, and no catalog answers or the catalogs have the same version.
+    /// The bundle is already installed, and no catalog answers or the catalogs have the same version.
     Installed,
 }
 
@@ -46,9 +46,9 @@ pub struct Resolution {
     pub problem: Option<Failure>,
     /// The catalog that does not answer, if the installed bundle matches the spec.
     pub silent: Option<Failure>,
-    /// The newer bundle that is held back, and why.
+    /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
-    /// Newer bundles, or why they are unknown.
+    /// Newer bundles, or the reason why they are unknown.
     pub updates: Result<Updates, Held>,
 }
 

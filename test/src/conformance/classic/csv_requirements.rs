@@ -1,7 +1,7 @@
-//! What ClusterServiceVersions require: the requirement part of a pass.
+//! The requirements of ClusterServiceVersions: the requirement part of a pass.
 //!
-//! A pass stops early at its requirements: where they are not met or cannot be checked, phase, reason and message follow
-//! from them alone, and are compared too. What a pass goes on to where they are met is the matter of the phases.
+//! A pass stops early if its requirements are not met or cannot be checked. Then phase, reason and message depend only
+//! on them, and are compared, too. The suite of phases covers the rest of a pass.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::Outcome;
 use super::{cluster, compare, list, text, texts};
 
-/// The version that an API server says which was built from source.
+/// The version of an API server that was built from source.
 pub(super) const UNKNOWN_VERSION: &str = "v0.0.0-master+$Format:%H$";
 
 /// Runs a case.

@@ -1,4 +1,4 @@
-//! What the objects of a bundle say of each other.
+//! The references between the objects of a bundle.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::lint::manifests::{Manifests, csvs, of_kind};
 use crate::lint::problem::{Options, Problem};
 
-/// The largest bundle that fits where bundles were stored, compressed, in bytes.
+/// The largest bundle in compressed bytes that fitted into the earlier storage of bundles.
 const MAX_SIZE: usize = 1 << 20;
 
 pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
@@ -44,7 +44,7 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
     for (at, definition) in of_kind(manifests, "CustomResourceDefinition") {
         let versions = list(definition, "/spec/versions").iter();
         let mut versions: Vec<&str> = versions.map(|version| text(version, "/name")).collect();
-        // Only definitions of v1beta1 have a version of their own.
+        // Only definitions of v1beta1 have their own version field.
         if versions.is_empty() && text(definition, "/apiVersion").ends_with("/v1beta1") {
             versions.push(text(definition, "/spec/version"));
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::lint::manifests::Manifests;
 use crate::lint::problem::{Options, Problem};
 
-/// The security contexts that OpenShift comes with.
+/// The built-in security contexts of OpenShift.
 const DEFAULT_CONTEXTS: [&str; 8] = [
     "privileged",
     "restricted",
@@ -112,7 +112,8 @@ fn check(value: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Whether a share such as `25%` lets anything be unavailable. The reference takes every share for none.
+/// Whether a percentage such as `25%` allows any Pod to be unavailable. The reference implementation treats every
+/// percentage as zero.
 fn is_count(text: &str) -> bool {
     text.trim_end_matches('%')
         .parse::<u32>()
