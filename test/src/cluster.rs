@@ -40,14 +40,12 @@ pub(crate) mod pki;
 mod ports;
 pub(crate) mod process;
 mod requirements;
-mod signing;
 mod store;
 pub mod webhook;
 
-pub use binaries::Binaries;
+pub use binaries::{Binaries, Tool};
 pub use definitions::apply_definitions;
 pub use ports::free_address;
-pub use signing::Tool;
 
 /// The variable with the folder of a running cluster, for programs that [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";

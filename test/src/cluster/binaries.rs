@@ -1,5 +1,7 @@
 //! The cluster's programs: found in `KUBEBUILDER_ASSETS`, or built from Go modules once and kept in the user's cache.
 
+mod signing;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use tracing::info;
 
 use super::minors::{self, Minor};
-use super::signing::Tool;
 use super::{Mode, process, requirements};
+pub use signing::Tool;
 
 /// The Go modules in `test/cluster`, included so that the launcher needs no checkout.
 const SOURCES: &[(&str, &str)] = &[
@@ -92,7 +94,7 @@ const STAGES: &[&str] = &[
 
 /// A Go module of ours and the programs that are built from it.
 #[derive(Debug)]
-pub(super) struct Module {
+struct Module {
     folder: &'static str,
     /// The dependency whose version the programs report, and the variables for it.
     version_of: &'static str,
@@ -102,14 +104,14 @@ pub(super) struct Module {
 }
 
 #[derive(Debug)]
-pub(super) struct Program {
+struct Program {
     name: &'static str,
     package: &'static str,
     needed: Needed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
+enum Needed {
     Always,
     Registry,
     Health,
@@ -122,7 +124,7 @@ pub(super) enum Needed {
     Node,
 }
 
-pub(super) const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
+const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
     Program {
         name,
         package,
@@ -132,7 +134,7 @@ pub(super) const fn program(name: &'static str, package: &'static str, needed: N
 
 impl Module {
     /// A module whose programs need no tags and report no version of ours.
-    pub(super) const fn of(folder: &'static str, programs: &'static [Program]) -> Self {
+    const fn of(folder: &'static str, programs: &'static [Program]) -> Self {
         Self {
             folder,
             version_of: "",

@@ -14,7 +14,7 @@ use crate::access::policy::{Approval, Refusal, SIGNATURES, Signed, Unfit};
 use crate::access::tally::VERIFIED;
 use crate::digest::Digest;
 use crate::limits::Limits;
-use crate::manifest::{Blob, artifact_type, blob, parse_manifest};
+use crate::manifest::{Blob, EMPTY_TYPE, artifact_type, blob, parse_manifest};
 use crate::reference::{Pinned, Reference};
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::Wanted;
@@ -150,10 +150,10 @@ impl Images {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        // A list may leave the type out; then the manifest says it.
+        // A list may leave the type out, and cosign 2 lists the type of the configuration; then the manifest says it.
         let candidates = index.manifests.iter().filter(|entry| {
             let named = entry.artifact_type.as_deref().unwrap_or_default();
-            named.is_empty() || named == BUNDLE
+            matches!(named, "" | EMPTY_TYPE | BUNDLE)
         });
         for entry in candidates.take(SIGNATURES) {
             let digest = Digest::parse(&entry.digest).map_err(|error| unusable(&home, error.to_string()))?;

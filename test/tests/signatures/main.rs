@@ -14,8 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use olm_image::{
-    Access, Digest, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Policy, Reference,
-    Registries,
+    Access, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Policy, Reference, Registries,
 };
 use olm_test::registry::Server;
 use olm_test::registry::signatures::{Beside, Form};
@@ -116,8 +115,7 @@ impl Stage {
     /// What a policy of this requirement makes of an image.
     async fn judge(&self, requirement: Value, image: &Reference) -> Result<(), String> {
         let policy = json!({ "default": [requirement] }).to_string();
-        let policy =
-            Policy::parse(&policy, |path| std::fs::read(path)).map_err(|error| format!("{error:?}"))?;
+        let policy = Policy::parse(&policy, |path| std::fs::read(path)).map_err(|error| error.to_string())?;
         let access = Access {
             policy: Arc::new(policy),
             ..self.access.clone()
@@ -183,12 +181,15 @@ fn forged(document: &mut Value) {
 async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     let name = format!("{:?}/{}/{:?}", way.cosign, way.keyless, way.form).to_lowercase();
     let image = stage.push(&name).await?;
-    let other = stage.push(&format!("{name}/other")).await?;
+    let elsewhere = format!("{name}/other");
+    let other = stage.push(&elsewhere).await?;
     let registry = stage.server.registry();
-    let beside = |repository: &str| Beside::new(registry, repository, way.form);
-    let (here, there) = (beside(&name), beside(&format!("{name}/other")));
-    let reference = image.reference();
-    let is_logged = services && way.form == Form::Bundle;
+    let here = Beside::new(registry, &name, way.form);
+    let there = Beside::new(registry, &elsewhere, way.form);
+    let by_digest = |image: &Pinned| Reference::parse(&image.to_string());
+    let reference = by_digest(&image)?;
+    // The older form holds promises of the first Rekor, and cosign 2 speaks a dialect that Rekor 2.3 no longer takes.
+    let is_logged = services && way.form == Form::Bundle && way.cosign == Cosign::Three;
     stage.sign(way, &image.to_string(), is_logged, services)?;
     let identity = |subject: &str, issuer: &str, root: &str| {
         json!({
@@ -196,7 +197,6 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
             "identities": [{ "subjectRegExp": subject, "issuer": issuer }],
         })
     };
-    // The older form has no entry of this log.
     let root = if services {
         stage.root(|root| {
             if !is_logged {
@@ -263,6 +263,9 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
         refused(found, "its certificate does not count", "an expired authority")?;
         let late = stage.root(|root| {
             root["timestampAuthorities"][0]["validFor"]["end"] = json!("2021-01-01T00:00:00Z");
+            if !is_logged {
+                root.as_object_mut().unwrap().remove("tlogs");
+            }
         })?;
         let found = stage.judge(identity(".*", issuer, &late), &reference).await;
         refused(
@@ -293,7 +296,7 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
         } else {
             json!({ "type": "sigstoreSigned", "keyPath": stage.public, "trustedRootData": all })
         };
-        let found = stage.judge(wanted, &unlogged.reference()).await;
+        let found = stage.judge(wanted, &by_digest(&unlogged)?).await;
         refused(
             found,
             "the transparency log does not prove it",
@@ -305,7 +308,7 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     there.write(other.digest(), &signed).await?;
     let said = format!("it is for {}", image.digest());
     refused(
-        stage.judge(good(), &other.reference()).await,
+        stage.judge(good(), &by_digest(&other)?).await,
         &said,
         "a signature of another image",
     )?;
@@ -325,7 +328,8 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     )
 }
 
-#[tokio::test]
+/// With several threads: one waits for cosign while another is the issuer of tokens.
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cosign_signs_is_accepted_when_all_is_well_and_refused_when_anything_is_not() -> Result<()> {
     olm_platform::crypto::install();
     let is_whole = std::env::var("SIGNATURES").is_ok_and(|value| value == "all");
@@ -350,7 +354,7 @@ async fn what_cosign_signs_is_accepted_when_all_is_well_and_refused_when_anythin
                     form,
                 };
                 if let Err(error) = rows(&stage, way, is_whole).await {
-                    faults.insert(format!("{way:?}"), format!("{error:?}"));
+                    faults.insert(format!("{way:?}"), format!("{error:#}"));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The programs that sign images and the services that they use, from two Go modules: cosign 2 goes with older versions of
 //! what the others have in common.
 
-use super::binaries::{Module, Needed, program};
+use super::{Module, Needed, program};
 
 type Sources = &'static [(&'static str, &'static str)];
 
@@ -28,8 +28,8 @@ impl Tool {
 }
 
 const COSIGN2: Sources = &[
-    ("cosign2/go.mod", include_str!("../../cluster/cosign2/go.mod")),
-    ("cosign2/go.sum", include_str!("../../cluster/cosign2/go.sum")),
+    ("cosign2/go.mod", include_str!("../../../cluster/cosign2/go.mod")),
+    ("cosign2/go.sum", include_str!("../../../cluster/cosign2/go.sum")),
 ];
 const COSIGN2_MODULE: &[Module] = &[Module::of(
     "cosign2",
@@ -41,8 +41,14 @@ const COSIGN2_MODULE: &[Module] = &[Module::of(
 )];
 
 const SIGSTORE: Sources = &[
-    ("sigstore/go.mod", include_str!("../../cluster/sigstore/go.mod")),
-    ("sigstore/go.sum", include_str!("../../cluster/sigstore/go.sum")),
+    (
+        "sigstore/go.mod",
+        include_str!("../../../cluster/sigstore/go.mod"),
+    ),
+    (
+        "sigstore/go.sum",
+        include_str!("../../../cluster/sigstore/go.sum"),
+    ),
 ];
 const SIGSTORE_MODULE: &[Module] = &[Module::of(
     "sigstore",
