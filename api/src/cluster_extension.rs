@@ -207,9 +207,9 @@ pub struct InstallStatus {
 pub struct BundleMetadata {
     /// The bundle's name in the catalog.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
+    /// The release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
 }
@@ -220,7 +220,7 @@ pub struct BundleMetadata {
 pub struct RevisionStatus {
     /// The ClusterObjectSet's name.
     pub name: String,
-    /// Its conditions `Available` and `Progressing`, while it rolls out.
+    /// The conditions `Available` and `Progressing`, while it rolls out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

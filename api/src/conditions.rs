@@ -179,9 +179,9 @@ pub enum Change {
 pub struct Report<'a> {
     /// The condition's type, one of this module's constants.
     pub condition_type: &'a str,
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// Its reason, one of [`reason`]'s constants.
+    /// The reason, one of [`reason`]'s constants.
     pub reason: &'a str,
     /// The message for users.
     pub message: &'a str,

@@ -148,17 +148,17 @@ pub mod annotation {
 
 /// Annotations that users set. An unknown value is an error in a condition, never ignored.
 pub mod user {
-    /// On ClusterExtension: what deletion leaves behind. `delete` (default), `orphan`, `keep-crds`.
+    /// On ClusterExtension: the objects that deletion keeps. `delete` (default), `orphan`, `keep-crds`.
     pub const UNINSTALL: &str = "olm.operatorframework.io/uninstall";
-    /// On ClusterExtension: how to treat objects of kinds that the cluster lacks. `wait` (default), `skip`.
+    /// On ClusterExtension: the treatment of objects of kinds that the cluster lacks. `wait` (default), `skip`.
     pub const MISSING_KINDS: &str = "olm.operatorframework.io/missing-kinds";
     /// On ClusterExtension: the CRD checks one by one, `CHECK=Error|Warn|Off` separated by commas.
     pub const CRD_POLICY: &str = "olm.operatorframework.io/crd-policy";
-    /// On ClusterExtension: which existing objects may be taken over. `never` (default), `unowned`, `all`.
+    /// On ClusterExtension: the existing objects that may be taken over. `never` (default), `unowned`, `all`.
     pub const ADOPT: &str = "olm.operatorframework.io/adopt";
     /// On ClusterExtension: `true` upgrades although the operator reports Upgradeable=False. Default `false`.
     pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
-    /// On ClusterExtension: `true` changes or removes what other extensions depend on. Default `false`.
+    /// On ClusterExtension: `true` changes or removes dependencies of other extensions. Default `false`.
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
     /// On ClusterExtension: `true` installs a bundle although its workloads run as the installing account. Default `false`.
     pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";

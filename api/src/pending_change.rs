@@ -24,7 +24,7 @@ pub fn name(extension: &str, digest: &str) -> String {
 pub struct PendingChangeSpec {
     /// The name of the ClusterExtension.
     pub extension: String,
-    /// Its UID: another one of its name needs an approval of its own.
+    /// The UID: another one of its name needs an approval of its own.
     #[serde(rename = "extensionUID")]
     pub extension_uid: String,
     /// The digest of the plan to approve, as `olm plan` prints it.
@@ -36,7 +36,7 @@ pub struct PendingChangeSpec {
     pub to: String,
     /// The bundle to install.
     pub bundle: String,
-    /// Its image, by digest.
+    /// The image, by digest.
     pub image: String,
     /// The account that applies it, `NAMESPACE/NAME`.
     pub account: String,
@@ -61,7 +61,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The user who decided, as the API server knows them.
     pub approver: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }

@@ -73,7 +73,7 @@ pub struct MetasQuery<'a> {
     pub schema: Option<&'a str>,
     /// The package of the blob. An `olm.package` blob has none: query it by schema and name.
     pub package: Option<&'a str>,
-    /// Its name.
+    /// The name.
     pub name: Option<&'a str>,
 }
 

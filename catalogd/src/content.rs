@@ -1,4 +1,4 @@
-//! From an image reference to stored content.
+//! Resolves an image reference and stores the content.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ type Histograms = Family<Code, Histogram, fn() -> Histogram>;
 /// The counters of catalogd; clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogMetrics {
-    /// Under the name, label and buckets of the reference implementation.
+    /// The histogram with the name, label and buckets of the reference implementation.
     duration: Histograms,
     latency: Family<Endpoint, Histogram, fn() -> Histogram>,
     requests: Family<RequestLabels, Counter>,

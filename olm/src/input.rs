@@ -34,7 +34,7 @@ pub(crate) struct SourceFile {
 /// A directory entry that a reader cannot use as a file.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// Its path below the directory.
+    /// The path below the directory.
     pub(crate) name: String,
     /// The error message.
     pub(crate) message: String,

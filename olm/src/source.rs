@@ -194,9 +194,9 @@ pub(crate) fn load(
 /// The treatment of objects that do not match their schema. Catalog servers serve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unshaped {
-    /// They are skipped with a warning.
+    /// Skip them with a warning.
     LeftOut,
-    /// They are an error, because the output would lack them.
+    /// Fail, because the output would lack them.
     Refused,
 }
 

@@ -47,7 +47,7 @@ pub enum FetchError {
     Pending {
         /// The image.
         reference: String,
-        /// Its registry.
+        /// The registry.
         registry: String,
         /// The state of the request.
         state: Pending,

@@ -26,7 +26,7 @@ pub mod worst;
 pub enum Catalogs {
     /// The one in this file, lines of JSON.
     Given(PathBuf),
-    /// Generated ones of the shape of a big real one, of so many megabytes.
+    /// Generated catalogs in the shape of a large real one, with this many megabytes.
     Generated(Vec<u64>),
 }
 

@@ -52,7 +52,7 @@ const CLASSIC_STEPS: &[&str] = &[
 /// The steps to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steps {
-    /// Those of OLM v1.
+    /// The steps of OLM v1.
     V1,
     /// These, then those of OLM classic.
     WithClassic,

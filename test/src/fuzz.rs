@@ -27,7 +27,7 @@ use olm_yaml::ErrorKind;
 /// A reader under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, also that of its folder of seeds.
+    /// The name, also that of its folder of seeds.
     pub name: &'static str,
     /// The parser; its result does not matter.
     pub run: fn(&[u8]),

@@ -28,7 +28,7 @@ pub mod held_back {
     pub const REQUIREMENT: &str = "Requirement";
     /// The cluster is too old for it, or lacks an API or an architecture that it names.
     pub const PLATFORM: &str = "Platform";
-    /// Its catalog deprecates it, and the chosen one not.
+    /// The catalog deprecates it, and the chosen one not.
     pub const DEPRECATED: &str = "Deprecated";
     /// Another catalog comes first, none can be chosen, or one does not answer or is gone.
     pub const CATALOG: &str = "Catalog";
@@ -48,7 +48,7 @@ pub mod held_back {
     pub const WINDOW: &str = "Window";
     /// A ChangePolicy allows no changes.
     pub const FREEZE: &str = "Freeze";
-    /// Its revision rolls out and is stuck.
+    /// The revision rolls out and is stuck.
     pub const ROLLOUT: &str = "Rollout";
     /// Another reason; the condition `Ready` explains it.
     pub const OTHER: &str = "Other";
@@ -102,9 +102,9 @@ pub struct UpdatesStatus {
 pub struct AvailableBundle {
     /// The bundle's name in the catalog.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
+    /// The release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// The ClusterCatalog that has it.

@@ -1,4 +1,4 @@
-//! From the files of bundles to a catalog.
+//! Catalogs from the files of bundles.
 //!
 //! Parsing is more lenient than installation: files that are not manifests are skipped with a warning in
 //! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some contain odd files.

@@ -74,7 +74,7 @@ pub enum TemplateError {
     Bundle {
         /// The image.
         image: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
     /// A bundle image does not contain exactly one bundle.

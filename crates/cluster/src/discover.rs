@@ -35,9 +35,9 @@ pub struct Resource {
 /// Whether the objects of a kind have a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// They have not.
+    /// No namespace.
     Cluster,
-    /// They have.
+    /// A namespace.
     Namespaced,
 }
 
@@ -125,7 +125,7 @@ impl Discovery {
         self.find_since(group, version, kind, Instant::now()).await
     }
 
-    /// As [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
+    /// Like [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
     ///
     /// # Errors
     /// The API server, or the aggregated API server behind it, did not answer.

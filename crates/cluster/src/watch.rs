@@ -65,9 +65,9 @@ pub enum Look {
     },
     /// The object exists.
     There {
-        /// Its UID.
+        /// The UID.
         uid: String,
-        /// Its resourceVersion.
+        /// The resourceVersion.
         resource_version: String,
     },
 }

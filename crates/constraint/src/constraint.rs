@@ -52,7 +52,7 @@ pub struct Constraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CelRule {
-    /// Its text.
+    /// The text.
     pub rule: String,
 }
 

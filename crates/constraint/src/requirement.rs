@@ -275,7 +275,7 @@ impl Requirement {
         self.rules().any(|rule| matches!(rule.term, Term::Not(_)))
     }
 
-    /// Its rule and all rules in it.
+    /// The rule and all rules in it.
     fn rules(&self) -> impl Iterator<Item = &Clause> {
         let mut open = vec![&self.rule];
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! From JSON text to typed values, by the rules on which existing catalogs rely.
+//! Decodes JSON text into typed values, by the rules on which existing catalogs rely.
 //!
 //! Keys match without regard to letter case. The last of equal keys counts, `null` leaves a field empty, unknown keys
 //! are skipped. A value of the wrong type is a [`ShapeError`] that names the field.

@@ -10,9 +10,9 @@ use olm_version::Release;
 pub struct BundleIdentity {
     /// The package.
     pub package: String,
-    /// Its name, version and release.
+    /// The name, version and release.
     pub metadata: BundleMetadata,
-    /// Its image.
+    /// The image.
     pub image: String,
 }
 

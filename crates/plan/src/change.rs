@@ -111,11 +111,11 @@ pub struct Observed {
 pub struct Bundle {
     /// The package.
     pub package: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release.
+    /// The release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// The reference of its image.
@@ -138,9 +138,9 @@ impl Bundle {
 /// Digests of objects, `sha256:` and hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// Those of the newest revision.
+    /// The digest of the newest revision.
     pub before: String,
-    /// Those to install.
+    /// The digest of the objects to install.
     pub after: String,
 }
 
@@ -185,7 +185,7 @@ impl Serialize for ObjectName {
 /// An object that is added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AddedObject {
-    /// Its name.
+    /// The name.
     pub id: ObjectName,
     /// The object; the values of Secrets are hidden.
     pub object: Value,
@@ -194,7 +194,7 @@ pub struct AddedObject {
 /// An object that changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedObject {
-    /// Its name.
+    /// The name.
     pub id: ObjectName,
     /// The fields that differ; the values of Secrets are hidden.
     pub fields: Vec<FieldChange>,

@@ -18,11 +18,11 @@ use crate::change::Bundle;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Its number.
+    /// The number.
     pub revision: i64,
     /// The name of its ClusterObjectSet.
     pub name: String,
-    /// Its state, or how it ended.
+    /// The state, or how it ended.
     pub state: State,
     /// The revision that replaced it, or is about to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ impl State {
 /// A revision that replaces another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Successor {
-    /// Its number.
+    /// The number.
     pub revision: i64,
     /// The version of its bundle.
     pub version: String,

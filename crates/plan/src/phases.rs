@@ -21,7 +21,7 @@ const PHASES: usize = 20;
 pub struct Group {
     /// The phase's name.
     pub name: String,
-    /// Its objects, sorted by group, version, kind, namespace and name.
+    /// The objects, sorted by group, version, kind, namespace and name.
     pub objects: Vec<Value>,
 }
 

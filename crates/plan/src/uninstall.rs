@@ -56,7 +56,7 @@ pub struct CustomResources {
 /// A finalizer of custom resources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finalizer {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The number of objects with the finalizer.
     pub objects: u64,
@@ -67,7 +67,7 @@ pub struct Finalizer {
 /// An extension that depends on another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dependent {
-    /// Its name.
+    /// The name.
     pub extension: String,
     /// The requirement that it would lack.
     pub reason: String,

@@ -136,9 +136,9 @@ pub enum Change {
 /// The place of a finding in a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the definition as a whole.
+    /// The definition as a whole.
     Definition,
-    /// In the schema of a version, or between two of them (`v1alpha1 -> v1`).
+    /// A property in the schema of a version, or between two versions (`v1alpha1 -> v1`).
     Property {
         /// The version or the two versions.
         version: String,

@@ -26,9 +26,9 @@ pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 /// Names a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for SecretName {
 pub struct SecretContent {
     /// Whether the API server refuses changes of the Secret.
     pub immutable: bool,
-    /// Its data, decoded.
+    /// The data, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
@@ -57,11 +57,11 @@ pub struct Content {
 /// One phase of a revision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ContentPhase {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The digest of its objects as the API server stores them; empty for a phase that OLM adds.
     pub digest: String,
-    /// Its objects.
+    /// The objects.
     pub objects: Vec<ContentObject>,
 }
 
@@ -240,7 +240,7 @@ pub fn resolve(
 #[derive(Debug, Clone)]
 struct Referenced {
     object: Value,
-    /// Its size in bytes.
+    /// The size in bytes.
     size: u64,
 }
 

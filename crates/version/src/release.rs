@@ -97,9 +97,9 @@ impl Ord for Release {
 /// The meaning of the build metadata of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildMetadata {
-    /// It is the release if it is a valid one. Bundles of the format registry+v1 have no other place for the release.
+    /// The release, if it is a valid one. Bundles of the format registry+v1 have no other place for the release.
     Release,
-    /// It is build metadata and ignored.
+    /// Plain build metadata, which is ignored.
     Ignored,
 }
 

@@ -91,7 +91,7 @@ impl Lead {
 #[derive(Default)]
 struct Writer {
     out: String,
-    /// In characters.
+    /// The column, in characters.
     column: usize,
 }
 

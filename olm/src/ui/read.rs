@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Its name in addresses.
+    /// The name in addresses.
     pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Its name on pages.
+    /// The name on pages.
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Blocked => "Blocked",

@@ -1,4 +1,4 @@
-//! The server of the pages: who may see them, and which page an address leads to.
+//! The server of the pages: access control and routing.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

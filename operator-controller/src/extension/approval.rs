@@ -48,7 +48,7 @@ pub enum ApprovalError {
     /// The extension is unknown.
     #[error("cannot read ClusterExtension {name:?}")]
     Extension {
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         #[source]
@@ -57,7 +57,7 @@ pub enum ApprovalError {
     /// The decision is unknown.
     #[error("cannot read {PENDING_CHANGE} {name:?}")]
     Pending {
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         #[source]

@@ -23,7 +23,7 @@ use olm_cluster::identity::AccountName;
 pub struct Observed {
     /// The extension.
     pub extension: Arc<ClusterExtension>,
-    /// Its revisions.
+    /// The revisions.
     pub revisions: Revisions,
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,

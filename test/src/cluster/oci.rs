@@ -30,7 +30,7 @@ pub struct Image {
     pub files: Vec<(String, Entry)>,
     /// The command of a container.
     pub entrypoint: Vec<String>,
-    /// Its arguments, unless the pod gives some.
+    /// The arguments, unless the pod gives some.
     pub command: Vec<String>,
     /// The user, root when empty.
     pub user: String,

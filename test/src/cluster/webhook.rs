@@ -65,7 +65,7 @@ impl RefusingWebhook {
         })
     }
 
-    /// Its configuration: the API server asks it about new objects of a core resource in a namespace.
+    /// The configuration: the API server asks it about new objects of a core resource in a namespace.
     pub fn configuration(&self, name: &str, namespace: &str, resource: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

@@ -104,7 +104,7 @@ pub fn named(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
 /// The certificates and protocols of the server.
 #[derive(Debug)]
 pub struct Face<'a> {
-    /// Its certificate.
+    /// The certificate.
     pub leaf: &'a Issued,
     /// The intermediate certificates that it sends.
     pub intermediates: Vec<&'a Issued>,

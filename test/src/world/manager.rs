@@ -32,9 +32,9 @@ pub struct Manager {
     kubeconfig: PathBuf,
     /// The file with its log.
     pub log: PathBuf,
-    /// Its health port on this machine.
+    /// The health port on this machine.
     pub health: String,
-    /// Its metrics port on this machine.
+    /// The metrics port on this machine.
     pub metrics: String,
     /// The path of a small file system for it.
     disk: Option<PathBuf>,

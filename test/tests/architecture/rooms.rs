@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::root;
 
-/// The most sources of one folder. More want folders of their own.
+/// The maximum number of sources in one folder. Move others to a subfolder.
 const MOST: usize = 15;
 
 /// The number of Rust files in each folder, without its subfolders.

@@ -1,4 +1,4 @@
-//! From files to manifests for the rules.
+//! Parses files into manifests for the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

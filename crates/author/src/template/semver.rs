@@ -305,7 +305,7 @@ pub enum VersionsError {
     OtherPackage {
         /// The bundle.
         bundle: String,
-        /// Its package.
+        /// The package.
         named: String,
         /// The package of the others.
         package: String,

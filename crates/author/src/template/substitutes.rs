@@ -85,7 +85,7 @@ pub enum SubstitutionFault {
     Render {
         /// The image.
         image: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
     /// The image contains no bundle.

@@ -1,4 +1,4 @@
-//! From tokens to an expression, with macros expanded.
+//! Parses tokens into an expression, and expands macros.
 
 use super::Problem;
 use super::ast::{Kind, Logic, Macro, Node};

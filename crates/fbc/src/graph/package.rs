@@ -52,7 +52,7 @@ pub struct ChannelGraph {
 pub struct Node {
     /// The bundle.
     pub name: String,
-    /// Its version and release; empty if they are unknown.
+    /// The version and release; empty if they are unknown.
     pub version: String,
     /// The range of versions that update to it, when it names one.
     pub skip_range: Option<String>,

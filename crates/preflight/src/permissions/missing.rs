@@ -20,9 +20,9 @@ const GRANTED: &str = "what the roles among the objects give: ";
 /// A service account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account<'a> {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 

@@ -34,7 +34,7 @@ pub struct Newest<'a> {
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// Its obstacles; empty if it is chosen, or no bundle is.
+    /// The obstacles; empty if it is chosen, or no bundle is.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -76,7 +76,7 @@ pub enum Obstacle {
     /// The bundle has a blocker on the cluster.
     #[error(transparent)]
     Blocked(#[from] Blocker),
-    /// Its catalog deprecates it, but not the chosen one.
+    /// The catalog deprecates it, but not the chosen one.
     #[error("its catalog deprecates it")]
     Deprecated,
     /// Another catalog has precedence.
@@ -187,7 +187,7 @@ pub struct Considered<'a> {
     pub catalog: &'a str,
     /// Whether it is chosen.
     pub is_chosen: bool,
-    /// Its obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
+    /// The obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
     pub obstacles: Vec<Obstacle>,
 }
 

@@ -39,7 +39,7 @@ pub enum MissingKinds {
     /// Wait for the kind.
     #[default]
     Wait,
-    /// Go on without the object.
+    /// Continue without the object.
     Skip,
 }
 
@@ -88,7 +88,7 @@ pub enum RolloutEnd {
 pub struct NotReady {
     /// The object.
     pub id: ObjectId,
-    /// Why.
+    /// The reason.
     pub messages: Vec<String>,
 }
 

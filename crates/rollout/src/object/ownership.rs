@@ -51,11 +51,11 @@ impl OwnerReference {
 /// The owners and the identity of a live object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub resource_version: String,
-    /// Its finalizers, if it is being deleted.
+    /// The finalizers, if it is being deleted.
     pub deleting: Option<Vec<String>>,
     /// The controlling owner.
     pub controller: Option<OwnerReference>,

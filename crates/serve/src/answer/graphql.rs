@@ -58,7 +58,7 @@ pub(super) struct Workers {
     places: Arc<Semaphore>,
     /// Taken by the one query at a time that reads or answers much.
     heavy: Arc<Semaphore>,
-    /// Room for answers that clients have not taken yet.
+    /// The memory for answers that clients have not read yet.
     untaken: Arc<Semaphore>,
 }
 

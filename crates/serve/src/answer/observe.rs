@@ -19,7 +19,7 @@ use crate::body::Body;
 pub struct Access {
     /// The client's address, when known.
     pub peer: Option<SocketAddr>,
-    /// How.
+    /// The method.
     pub method: Method,
     /// The URI.
     pub uri: Uri,

@@ -1,4 +1,4 @@
-//! From paths to resources.
+//! Maps paths to resources.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub(crate) enum Route {
 /// The page of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PackagePage {
-    /// Its page.
+    /// The page.
     About,
     /// The page with all its versions.
     Versions,
@@ -52,7 +52,7 @@ pub(crate) enum PackagePage {
     Version(String),
     /// The feed of its versions.
     Feed,
-    /// Its icon.
+    /// The icon.
     Icon,
 }
 

@@ -61,7 +61,7 @@ fn identity(of: &Package, bundle: Option<&str>) -> Markup {
     }
 }
 
-/// Its publisher; a feed must have an author.
+/// The publisher; a feed must have an author.
 fn author(of: &Package) -> &str {
     let provider = of.release.metadata.text("/provider/name");
     if provider.is_empty() {

@@ -44,12 +44,12 @@ pub(crate) struct Package {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) version: Option<VersionRelease>,
-    /// Its creation time, as the publisher wrote it.
+    /// The creation time, as the publisher wrote it.
     pub(super) created: String,
 }
 
 impl Row {
-    /// Its version, otherwise its name.
+    /// The version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
@@ -162,7 +162,7 @@ impl Package {
         definitions.next().map_or("", |package| &package.default_channel)
     }
 
-    /// Its name for people.
+    /// The name for people.
     pub(super) fn title(&self) -> &str {
         let shown = self.release.metadata.text("/displayName");
         if shown.is_empty() { &self.name } else { shown }

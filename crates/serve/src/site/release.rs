@@ -91,14 +91,14 @@ impl Release {
         }
     }
 
-    /// Its version, otherwise its name.
+    /// The version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
             .map_or_else(|| self.name.clone(), ToString::to_string)
     }
 
-    /// Its summary of one or two sentences.
+    /// The summary of one or two sentences.
     pub(super) fn summary(&self) -> &str {
         self.metadata.annotation("description")
     }

@@ -1,4 +1,4 @@
-//! From a catalog image to stored content: layers are streamed to files, and these blob by blob into the store.
+//! Stores the content of a catalog image: layers are streamed to files, and these blob by blob into the store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -128,7 +128,7 @@ fn exceeds(error: &StoreError) -> bool {
 /// The cost of a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pull {
-    /// Its time.
+    /// The time.
     pub took: Duration,
     /// Transferred bytes of the layers.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! From a catalog's files into the store, blob by blob.
+//! Writes a catalog's files into the store, blob by blob.
 
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ pub enum IngestError {
     Read {
         /// The file, relative to the catalog's root.
         path: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },

@@ -29,7 +29,7 @@ pub enum InstallerWorkloads {
     /// The bundle is refused.
     #[default]
     Refused,
-    /// They get all rights of that account.
+    /// The workloads get all rights of that account.
     Allowed,
 }
 

@@ -29,7 +29,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 pub struct Cache {
     /// The number of consecutive runs that waited for a user.
     waits: u32,
-    /// Since when its image is being pulled.
+    /// The start of the current image pull.
     pulling: Option<Instant>,
 }
 

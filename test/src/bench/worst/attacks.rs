@@ -9,7 +9,7 @@ use serde_json::json;
 const BLOB: usize = 8_300_000;
 /// The most values of a blob that are used: the bound is 100,000.
 const VALUES: usize = 99_000;
-/// Packages that are asked for, one for each worker of operator-controller.
+/// Requested packages, one for each worker of operator-controller.
 const PACKAGES: usize = 8;
 
 /// Clients of GraphQL.
