@@ -37,7 +37,7 @@ enum Requirement {
     Reject,
     /// Signatures of a kind that is not checked here.
     SignedBy,
-    Signed(Signed),
+    Signed(Box<Signed>),
 }
 
 /// A signature that an image has to carry.
@@ -144,7 +144,7 @@ impl Policy {
                 Requirement::Accept => {}
                 Requirement::Reject => return Err(Refusal::Rejected { scope: scope() }),
                 Requirement::SignedBy => return Err(Refusal::SignedBy { scope: scope() }),
-                Requirement::Signed(one) => signed.push(one),
+                Requirement::Signed(one) => signed.push(&**one),
             }
         }
         Ok(signed)

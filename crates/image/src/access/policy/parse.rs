@@ -221,7 +221,7 @@ fn requirement(
         "reject" => Requirement::Reject,
         // Refused when an image needs it, so that its fields do not matter.
         "signedBy" => return Ok(Requirement::SignedBy),
-        "sigstoreSigned" => Requirement::Signed(signed(&mut fields, key)?),
+        "sigstoreSigned" => Requirement::Signed(Box::new(signed(&mut fields, key)?)),
         other => return Err(fields.wrong(format!("unknown type {other:?}"))),
     };
     fields.end()?;

@@ -172,6 +172,32 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
         "kind of key is not supported",
     );
+    check(
+        &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
+        "unknown identity",
+    );
+    check(
+        &signed(json!({ "signedIdentity": { "type": "exactReference", "dockerReference": "a.example/x" } })),
+        "neither a tag nor a digest",
+    );
+    check(
+        &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
+        "unknown field `x`",
+    );
+}
+
+#[test]
+fn a_requirement_names_exactly_one_kind_of_signer() {
+    let check = |policy: &Value, expected: &str| {
+        let error = parse(policy).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    let signed = |more: Value| {
+        let mut requirement = json!({ "type": "sigstoreSigned", "keyPath": "/key.pub" });
+        let fields = requirement.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        json!({ "default": [requirement] })
+    };
     let only = |more: Value| {
         let mut requirement = json!({ "type": "sigstoreSigned" });
         let fields = requirement.as_object_mut().unwrap();
@@ -245,18 +271,6 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
     check(
         &signed(json!({ "trustedRootData": root })),
         "the trust root names no transparency log",
-    );
-    check(
-        &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
-        "unknown identity",
-    );
-    check(
-        &signed(json!({ "signedIdentity": { "type": "exactReference", "dockerReference": "a.example/x" } })),
-        "neither a tag nor a digest",
-    );
-    check(
-        &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
-        "unknown field `x`",
     );
 }
 
