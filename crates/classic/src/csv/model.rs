@@ -7,6 +7,7 @@ use olm_bundle::csv::InstallModeEntry;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::cluster::text;
 use crate::names;
 
 /// The reason of copies.
@@ -238,6 +239,21 @@ impl ClusterServiceVersion {
     /// When a field has another type.
     pub fn read(object: &Value) -> Result<Self, serde_json::Error> {
         Self::deserialize(object)
+    }
+
+    /// The same without the spec: enough to recognize a copy, and to delete what its labels name.
+    ///
+    /// # Errors
+    /// When a field of the metadata has another type.
+    pub fn read_without_spec(object: &Value) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            metadata: Metadata::deserialize(object.get("metadata").unwrap_or(&Value::Null))?,
+            status: CsvStatus {
+                reason: text(object, "/status/reason").to_owned(),
+                ..CsvStatus::default()
+            },
+            ..Self::default()
+        })
     }
 
     /// Whether it is the copy of one in another namespace.
