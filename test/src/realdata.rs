@@ -2,7 +2,7 @@
 //!
 //! The data is not part of this project; whoever has it names the folder: `bundles/PACKAGE/VERSION`, `fbc/CATALOG`,
 //! `templates/` and `operatorhub.json`. A case passes when the product takes it or refuses it for a true reason, and the
-//! reasons are counted. [`cluster`] goes on where this ends: there real bundles are installed.
+//! reasons are counted. [`cluster`] and [`operators`] go on where this ends: there real bundles are installed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,6 +15,7 @@ pub mod changes;
 pub mod cluster;
 pub mod definitions;
 pub mod operatorhub;
+pub mod operators;
 pub mod plans;
 pub mod rights;
 pub mod templates;
