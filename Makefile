@@ -100,7 +100,7 @@ screenshots: ## pictures of the pages in both themes and widths, in dist/screens
 e2e: images ## a real node too (root): the managers as Pods from the manifests
 	$(OLM_TEST) e2e
 
-e2e-classic: images ## the same, then OLM classic: its programs as Pods, an operator by a Subscription
+e2e-classic: images ## e2e, then OLM classic on that node: its programs as Pods, an operator by a Subscription
 	$(OLM_TEST) e2e --classic
 
 bench: ## prints time, memory and requests; needs no root

@@ -14,33 +14,33 @@ crate::kind::kind! {
 pub struct ChangePolicySpec {
     /// Selects ClusterExtensions by their labels; empty: all.
     pub selector: LabelSelector,
-    /// Which changes need an approval.
+    /// The rules for approvals.
     pub approval: ApprovalRules,
-    /// When changes may begin; empty: always.
+    /// The windows in which changes may begin; empty: always.
     pub windows: Vec<WindowSpec>,
     /// Whether no change begins at all.
     pub freeze: bool,
 }
 
-/// Which changes need an approval.
+/// The changes that need an approval.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalRules {
     /// Holds for every kind of change that is not named.
     pub default: ApprovalMode,
-    /// For a first installation.
+    /// The mode for a first installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<ApprovalMode>,
-    /// For another patch version, and for other content of the same version.
+    /// The mode for another patch version, and for other content of the same version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<ApprovalMode>,
-    /// For another minor version.
+    /// The mode for another minor version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minor: Option<ApprovalMode>,
-    /// For another major version.
+    /// The mode for another major version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub major: Option<ApprovalMode>,
-    /// For a change after which the bundle gives rights that it did not give before, whatever its version.
+    /// The mode for a change after which the bundle grants rights that it did not grant before, whatever its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub widened_rights: Option<ApprovalMode>,
 }
@@ -48,10 +48,10 @@ pub struct ApprovalRules {
 /// Whether a change waits for an approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApprovalMode {
-    /// It does not.
+    /// The change needs no approval.
     #[default]
     Automatic,
-    /// It does.
+    /// The change waits for an approval.
     Manual,
 }
 
@@ -59,9 +59,9 @@ pub enum ApprovalMode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WindowSpec {
-    /// When it opens: minute, hour, day of the month, month and day of the week, as cron writes them.
+    /// The time at which it opens: minute, hour, day of the month, month and day of the week, in cron format.
     pub schedule: String,
-    /// How long it stays open, in hours and minutes: `4h`, `90m`, `1h30m`.
+    /// The time for which it stays open, in hours and minutes: `4h`, `90m`, `1h30m`.
     pub duration: String,
     /// The IANA name of the time zone of the schedule; `UTC` by the schema's default.
     pub time_zone: String,

@@ -8,11 +8,11 @@ crate::kind::kind! {
     ClusterCatalog, "clustercatalogs", ClusterCatalogSpec, ClusterCatalogStatus
 }
 
-/// Which image, how it ranks, and whether it is served.
+/// The image, priority and availability of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterCatalogSpec {
-    /// Where the catalog comes from.
+    /// The source of the catalog.
     pub source: CatalogSource,
     /// Catalogs of higher priority win when several offer the best bundle.
     pub priority: i32,
@@ -23,9 +23,9 @@ pub struct ClusterCatalogSpec {
 /// Whether a catalog is served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AvailabilityMode {
-    /// It is not, and takes no part in resolution.
+    /// The catalog is not served and not used for resolution.
     Unavailable,
-    /// It is.
+    /// The catalog is served.
     #[default]
     Available,
 }
@@ -38,11 +38,11 @@ pub enum SourceType {
     Image,
 }
 
-/// Where the catalog comes from: a union over `type`.
+/// The source of a catalog: a union over `type`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogSource {
-    /// Which of the members is set.
+    /// The member that is set.
     #[serde(rename = "type")]
     pub source_type: SourceType,
     /// Present exactly when `type` is `Image`.
@@ -57,7 +57,7 @@ pub struct ImageSource {
     /// A fully qualified reference by tag or digest.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Minutes between two looks at what the tag points to; absent: one look.
+    /// The minutes between two polls of the tag; absent: one poll.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_interval_minutes: Option<i64>,
 }
@@ -75,10 +75,10 @@ pub struct ClusterCatalogStatus {
     /// The content that is served, by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<ResolvedCatalogSource>,
-    /// Where it is served.
+    /// The addresses of the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urls: Option<CatalogUrls>,
-    /// When that content was unpacked, in whole seconds.
+    /// The time when that content was unpacked, in whole seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_unpacked: Option<Time>,
 }
@@ -87,7 +87,7 @@ pub struct ClusterCatalogStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResolvedCatalogSource {
-    /// Which of the members is set.
+    /// The member that is set.
     #[serde(rename = "type")]
     pub source_type: SourceType,
     /// Present exactly when `type` is `Image`.
@@ -104,7 +104,7 @@ pub struct ResolvedImageSource {
     pub reference: String,
 }
 
-/// Where a catalog is served.
+/// The addresses of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatalogUrls {

@@ -29,16 +29,16 @@ impl ClusterExtension {
     }
 }
 
-/// What to install, where, and under whose rights.
+/// The package, its namespace and its account.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterExtensionSpec {
-    /// The namespace the bundle is installed in; it exists before and never changes.
+    /// The install namespace; it must exist and never changes.
     pub namespace: String,
     /// The account under which every object of the bundle is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountReference>,
-    /// Where the bundle comes from.
+    /// The source of the bundle.
     pub source: SourceConfig,
     /// Settings of the checks made before an installation or upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,18 +68,18 @@ pub enum SourceType {
     Catalog,
 }
 
-/// Where the bundle comes from: a union over `sourceType`.
+/// The source of the bundle: a union over `sourceType`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SourceConfig {
-    /// Which of the members is set.
+    /// The member that is set.
     pub source_type: SourceType,
     /// Present exactly when `sourceType` is `Catalog`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<CatalogFilter>,
 }
 
-/// Which bundles of the catalogs come into question; all given filters hold together.
+/// The bundles of the catalogs that may be installed; all given filters must match.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogFilter {
@@ -130,16 +130,16 @@ pub struct PreflightConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CrdUpgradeSafety {
-    /// Whether findings stop the upgrade.
+    /// Whether findings block the upgrade.
     pub enforcement: CrdUpgradeSafetyEnforcement,
 }
 
-/// Whether findings of the CRD upgrade safety check stop the upgrade.
+/// Whether findings of the CRD upgrade safety check block the upgrade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CrdUpgradeSafetyEnforcement {
     /// The check is left out.
     None,
-    /// A finding stops the upgrade; also the behaviour when nothing is set.
+    /// A finding blocks the upgrade; also the default.
     #[default]
     Strict,
 }
@@ -156,7 +156,7 @@ pub enum ConfigType {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtensionConfig {
-    /// Which of the members is set.
+    /// The member that is set.
     pub config_type: ConfigType,
     /// Present exactly when `configType` is `Inline`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,7 +209,7 @@ pub struct BundleMetadata {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its release: absent when the bundle has none, empty when it says so explicitly.
+    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
 }

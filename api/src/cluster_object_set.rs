@@ -13,7 +13,7 @@ crate::kind::kind! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterObjectSetSpec {
-    /// `Archived` takes the objects down; there is no way back.
+    /// `Archived` removes the objects and is final.
     pub lifecycle_state: LifecycleState,
     /// The revision's number, from 1; among revisions of one owner the higher is the newer.
     pub revision: i64,
@@ -23,10 +23,10 @@ pub struct ClusterObjectSetSpec {
     /// Minutes after which a rollout that is not complete is reported as failed; absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_minutes: Option<i32>,
-    /// When an object counts as ready, so that the next phase may begin.
+    /// The conditions under which an object is ready, so that the next phase may begin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub progression_probes: Vec<ProgressionProbe>,
-    /// What to do with objects that exist already; phases and objects may say otherwise.
+    /// The treatment of existing objects; phases and objects may override it.
     pub collision_protection: CollisionProtection,
 }
 
@@ -36,14 +36,14 @@ pub enum LifecycleState {
     /// Applied and kept.
     #[default]
     Active,
-    /// Taken down in reverse order, but for what a newer revision owns.
+    /// Removed in reverse order, except objects that a newer revision owns.
     Archived,
 }
 
-/// What to do with objects that exist already.
+/// The treatment of existing objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollisionProtection {
-    /// Never touch them.
+    /// Never change them.
     #[default]
     Prevent,
     /// Adopt those without a controller.
@@ -72,7 +72,7 @@ pub struct PhaseObject {
     /// The object itself; a map, so that no field is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Map<String, Value>>,
-    /// Where the object lies.
+    /// The place of the object.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<ObjectReference>,
     /// Overrides the phase's.
@@ -93,13 +93,13 @@ pub struct ObjectReference {
     pub key: String,
 }
 
-/// When the selected objects count as ready.
+/// The conditions under which the selected objects are ready.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgressionProbe {
-    /// Which objects are asked.
+    /// The objects that are probed.
     pub selector: ProbeSelector,
-    /// What must hold, all of it.
+    /// The assertions, which must all hold.
     pub assertions: Vec<Assertion>,
 }
 
@@ -113,11 +113,11 @@ pub enum SelectorType {
     Label,
 }
 
-/// Which objects a probe asks: a union over `type`.
+/// The objects of a probe: a union over `type`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProbeSelector {
-    /// Which of the members is set.
+    /// The member that is set.
     #[serde(rename = "type")]
     pub selector_type: SelectorType,
     /// Present exactly when `type` is `GroupKind`.
@@ -150,11 +150,11 @@ pub enum AssertionType {
     FieldValue,
 }
 
-/// What must hold: a union over `type`.
+/// An assertion: a union over `type`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Assertion {
-    /// Which of the members is set.
+    /// The member that is set.
     #[serde(rename = "type")]
     pub assertion_type: AssertionType,
     /// Present exactly when `type` is `ConditionEqual`.
@@ -179,11 +179,11 @@ pub struct ConditionEqual {
     pub status: String,
 }
 
-/// Two fields, as paths separated by dots, must be equal.
+/// Two fields, as paths separated by dots, which must be equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FieldsEqual {
-    /// One path.
+    /// The first path.
     pub field_a: String,
     /// The other.
     pub field_b: String,
@@ -209,12 +209,12 @@ pub struct ClusterObjectSetStatus {
     /// See [`crate::conditions`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What each phase held when it was first seen; written once.
+    /// The content of each phase when it was first read; written once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub observed_phases: Vec<ObservedPhase>,
 }
 
-/// What a phase held when it was first seen.
+/// The content of a phase when it was first read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ObservedPhase {

@@ -1,10 +1,10 @@
-//! Commands in messages, to be pasted as they are.
+//! Commands in messages, ready to paste.
 
 use crate::ClusterObjectSet;
 use crate::cluster_extension::controlling_extension;
 use crate::names::label;
 
-/// What is annotated.
+/// The object to annotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Annotated<'a> {
     /// The ClusterExtension of that name.
@@ -16,7 +16,8 @@ pub enum Annotated<'a> {
 }
 
 impl<'a> Annotated<'a> {
-    /// Where users annotate a set: the extension that controls it, which hands its annotations down, or the set.
+    /// The object that users annotate: the extension that controls the set and passes its annotations on, otherwise the
+    /// set.
     pub fn of(set: &'a ClusterObjectSet) -> Self {
         match (controlling_extension(&set.metadata), set.label(label::OWNER_NAME)) {
             (Some(_), Some(name)) if !name.is_empty() => Self::Extension(name),

@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use olm_text::escape_lines;
 
-/// What the spec asks for is there and works. All kinds; see [`crate::readiness`].
+/// The object matches its spec and works. All kinds; see [`crate::readiness`].
 pub const READY: &str = "Ready";
-/// It is not, and the controller works on it. All kinds.
+/// The object is not ready, and the controller works on it. All kinds.
 pub const RECONCILING: &str = "Reconciling";
-/// It is not, and a user must change something. All kinds.
+/// The object is not ready, and a user must change something. All kinds.
 pub const STALLED: &str = "Stalled";
 /// The bundle is applied and complete. ClusterExtension.
 pub const INSTALLED: &str = "Installed";
-/// The controller works towards what is wanted, or says why it does not. All kinds.
+/// The controller works towards the spec, or reports why it does not. All kinds.
 pub const PROGRESSING: &str = "Progressing";
 /// The objects pass their probes. ClusterObjectSet, mirrored to ClusterExtension.
 pub const AVAILABLE: &str = "Available";
@@ -35,9 +35,9 @@ pub const UPGRADEABLE: &str = "Upgradeable";
 
 /// The reasons that conditions carry.
 pub mod reason {
-    /// What the spec asks for is there and works.
+    /// The object matches its spec and works.
     pub const HEALTHY: &str = "Healthy";
-    /// The user has everything stand still.
+    /// The user has paused the object.
     pub const PAUSED: &str = "Paused";
     /// A change waits for an approval.
     pub const AWAITING_APPROVAL: &str = "AwaitingApproval";
@@ -51,13 +51,13 @@ pub mod reason {
     pub const VOID: &str = "Void";
     /// A policy that cannot be used.
     pub const INVALID: &str = "Invalid";
-    /// What was wanted is reached.
+    /// The wanted state is reached.
     pub const SUCCEEDED: &str = "Succeeded";
     /// A retry follows by itself.
     pub const RETRYING: &str = "Retrying";
     /// A user must change something first.
     pub const BLOCKED: &str = "Blocked";
-    /// A revision is on its way.
+    /// A revision is rolling out.
     pub const ROLLING_OUT: &str = "RollingOut";
     /// A revision took longer than allowed.
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
@@ -77,13 +77,13 @@ pub mod reason {
     pub const DEPRECATED: &str = "Deprecated";
     /// Not deprecated by the catalog.
     pub const NOT_DEPRECATED: &str = "NotDeprecated";
-    /// No catalog could be asked.
+    /// No catalog answered.
     pub const DEPRECATION_STATUS_UNKNOWN: &str = "DeprecationStatusUnknown";
     /// Every object passes its probes.
     pub const PROBES_SUCCEEDED: &str = "ProbesSucceeded";
     /// An object does not.
     pub const PROBE_FAILURE: &str = "ProbeFailure";
-    /// What the probes say cannot be known at the moment.
+    /// The results of the probes are unknown at the moment.
     pub const RECONCILING: &str = "Reconciling";
     /// The catalog is served.
     pub const AVAILABLE: &str = "Available";
@@ -97,7 +97,7 @@ pub mod reason {
     pub const FINDINGS: &str = "Findings";
     /// An installed bundle does not support the cluster's next minor version.
     pub const INCOMPATIBLE_OPERATORS_INSTALLED: &str = "IncompatibleOperatorsInstalled";
-    /// What an installed bundle supports could not be found out.
+    /// The versions that an installed bundle supports could not be determined.
     pub const FAILURE_GETTING_EXTENSION_METADATA: &str = "FailureGettingExtensionMetadata";
     /// Every installed bundle supports the cluster's next minor version.
     pub const AS_EXPECTED: &str = "AsExpected";
@@ -146,16 +146,16 @@ pub const MAX_MESSAGE_BYTES: usize = 32_768;
 /// A condition's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// It is unknown.
+    /// The state is unknown.
     Unknown,
 }
 
 impl Status {
-    /// The word on the wire.
+    /// The value in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -168,13 +168,13 @@ impl Status {
 /// Whether a call changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Something differs from before and wants to be written.
+    /// The object changed and must be written.
     Changed,
-    /// Nothing differs.
+    /// The object is unchanged.
     Unchanged,
 }
 
-/// What a controller has to say; the time is added by [`set_condition`], which also bounds the message.
+/// The report of a controller. [`set_condition`] adds the time and bounds the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report<'a> {
     /// The condition's type, one of this module's constants.
@@ -183,14 +183,14 @@ pub struct Report<'a> {
     pub status: Status,
     /// Its reason, one of [`reason`]'s constants.
     pub reason: &'a str,
-    /// What a reader needs to know.
+    /// The message for users.
     pub message: &'a str,
-    /// The generation of the object that was looked at.
+    /// The generation of the observed object.
     pub observed_generation: i64,
 }
 
 /// Sets a condition: appended when its type is new, else changed in place. Its transition time is `now`, in whole
-/// seconds, when it is new or its status differs, and stays as it was in every other case.
+/// seconds, if it is new or its status differs; otherwise it is unchanged.
 pub fn set_condition(conditions: &mut Vec<Condition>, report: Report<'_>, now: Timestamp) -> Change {
     let mut wanted = Condition {
         type_: report.condition_type.to_owned(),
@@ -214,7 +214,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, report: Report<'_>, now: T
     Change::Changed
 }
 
-/// Takes a condition away.
+/// Removes a condition.
 pub fn remove_condition(conditions: &mut Vec<Condition>, condition_type: &str) -> Change {
     let before = conditions.len();
     conditions.retain(|c| c.type_ != condition_type);
@@ -235,7 +235,7 @@ pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
     find(conditions, condition_type).is_some_and(|c| c.status == Status::True.as_str())
 }
 
-/// The time as the API server stores it: in whole seconds, so that what is written equals what is read back.
+/// The time in whole seconds, as the API server stores it, so that the written and the read value are equal.
 pub fn whole_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
@@ -252,8 +252,8 @@ pub fn prefix(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// The message as a condition holds it: hidden characters escaped, and cut at a character and marked as cut when it is
-/// longer than the API server accepts. Lines stay: the caller escapes text from outside.
+/// The message in the form for a condition: hidden characters are escaped, and a text that exceeds the limit of the API
+/// server is truncated and marked. Line breaks stay: the caller escapes text from outside.
 pub fn bounded_message(message: &str) -> String {
     const MARK: &str = "\n\n... [message truncated]";
     let message = escape_lines(message);
@@ -263,8 +263,8 @@ pub fn bounded_message(message: &str) -> String {
     format!("{}{MARK}", prefix(&message, MAX_MESSAGE_BYTES - MARK.len()))
 }
 
-/// An error's text without what makes it differ at each retry: [`without_ephemeral_addresses`], and without the moment at
-/// which a certificate was looked at.
+/// An error's text without the parts that differ at each retry: [`without_ephemeral_addresses`], and the time at which
+/// a certificate was checked.
 pub fn steady(message: &str) -> String {
     without(&without_ephemeral_addresses(message), moment)
 }
@@ -276,7 +276,7 @@ pub fn without_ephemeral_addresses(message: &str) -> String {
     without(message, connection)
 }
 
-/// The text without what `after` recognises at the beginning of a text, giving what follows it.
+/// The text without the parts that `after` recognises. `after` returns the rest of a text that begins with such a part.
 fn without(message: &str, after: impl Fn(&str) -> Option<&str>) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
@@ -291,7 +291,7 @@ fn without(message: &str, after: impl Fn(&str) -> Option<&str>) -> String {
     out
 }
 
-/// What follows when `text` begins with `read tcp A->B: ` or the like; an error that says no more has no colon.
+/// The rest of a text that begins with `read tcp A->B: ` or similar. An error without further text has no colon.
 fn connection(text: &str) -> Option<&str> {
     let rest = text
         .strip_prefix("read ")
@@ -302,7 +302,7 @@ fn connection(text: &str) -> Option<&str> {
     Some(rest.strip_prefix(": ").unwrap_or(rest))
 }
 
-/// What follows when `text` begins with the moment at which a certificate was looked at, as rustls and Go tell it.
+/// The rest of a text that begins with the time at which a certificate was checked, in the form of rustls or Go.
 fn moment(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix("verification time ") {
         return after_number(rest)?.strip_prefix(" (UNIX), but ");
@@ -321,7 +321,7 @@ fn after_number(text: &str) -> Option<&str> {
     (rest.len() < text.len()).then_some(rest)
 }
 
-/// What follows an IPv4 or bracketed IPv6 address with an optional port.
+/// The rest of a text after an IPv4 or bracketed IPv6 address with an optional port.
 fn address(text: &str) -> Option<&str> {
     let rest = if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']')?;

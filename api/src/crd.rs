@@ -1,8 +1,8 @@
 //! The `CustomResourceDefinitions`, as files.
 //!
-//! One set for all clusters: the superset that the reference ships as experimental. Schemas are written with
-//! [`schema`]'s few words instead of being derived, because what users and other programs meet is the schema: its
-//! rules, messages, defaults and list types are a contract of their own.
+//! One set for all clusters: the superset that the reference implementation ships as experimental. Schemas are written
+//! with the builders in [`schema`] instead of being derived, because users and other programs depend on the schema
+//! itself: its rules, messages, defaults and list types.
 
 mod catalog;
 mod change_policy;
@@ -99,28 +99,28 @@ const AGE: Column = Column {
     path: ".metadata.creationTimestamp",
 };
 
-/// Whether something is still to be done.
+/// Whether work remains.
 const PROGRESSING: Column = Column {
     name: "Progressing",
     kind: "string",
     path: ".status.conditions[?(@.type=='Progressing')].status",
 };
 
-/// Whether all is well.
+/// Whether the object is ready.
 const READY: Column = Column {
     name: "Ready",
     kind: "string",
     path: ".status.conditions[?(@.type=='Ready')].status",
 };
 
-/// In one word, what state the object is in.
+/// The state of the object in one word.
 const STATUS: Column = Column {
     name: "Status",
     kind: "string",
     path: ".status.conditions[?(@.type=='Ready')].reason",
 };
 
-/// Why the last step was or was not taken.
+/// The reason for the last step or its omission.
 const REASON: Column = Column {
     name: "Reason",
     kind: "string",
@@ -150,8 +150,8 @@ fn conditions(description: &str) -> Schema {
     array(description, condition()).map_list(&["type"])
 }
 
-/// The root of a kind's status. Until its controller has seen an object, the default says so: kstatus takes an object
-/// without `observedGeneration` for one whose controller never sets it.
+/// The root of a kind's status. Its default marks an object that its controller has not processed yet, because kstatus
+/// treats an object without `observedGeneration` as one whose controller never sets it.
 fn status_root(description: &str) -> Schema {
     let observed = "The generation of the object that the conditions are about; -1 before the controller has seen the object.";
     object(description)
@@ -159,7 +159,7 @@ fn status_root(description: &str) -> Schema {
         .property("observedGeneration", integer(observed, "int64"))
 }
 
-/// What the conditions for tools mean, the same of every kind.
+/// The meaning of the conditions for tools, which is the same for every kind.
 const TOOLS: &str = "Ready: the object matches its spec and works. Reconciling: the controller works on it. Stalled: a user must change something first.";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What all kinds have in common: a cluster-scoped object of group `olm.operatorframework.io/v1` with a spec
-//! and a status.
+//! The common parts of all kinds: a cluster-scoped object of group `olm.operatorframework.io/v1` with a spec and a
+//! status.
 //!
 //! The root types are written here instead of derived because the schema requires neither `spec` nor `status`: one
 //! object without a spec must not make a whole list unreadable.
@@ -17,9 +17,9 @@ macro_rules! kind {
             pub kind: String,
             /// Name, labels, annotations, owners.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is wanted. Empty when the object has no spec, which the schema allows.
+            /// The wanted state. Empty if the object has no spec, which the schema allows.
             pub spec: $spec,
-            /// What happened. Written by the managers only.
+            /// The observed state. Written by the managers only.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub status: Option<$status>,
         }

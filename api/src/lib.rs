@@ -1,11 +1,11 @@
 //! The API of OLM v1: its kinds, conditions and names.
 //!
-//! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]; [`ChangePolicy`] and [`PendingChange`] are about approvals. [`names`] holds every label, annotation,
-//! finalizer, field manager and lease once; [`conditions`] the condition types, reasons and the rule for transition times;
-//! [`readiness`] what tools read from them; [`updates`] what a status says of newer bundles;
-//! [`text`] the escapes for text from outside; [`command`] the commands in messages; [`serving`] the addresses at which
-//! catalogd serves; [`crd`] the `CustomResourceDefinitions`.
-//! Nothing here reads a file, a clock or the network.
+//! Start at [`ClusterExtension`], [`ClusterCatalog`] and [`ClusterObjectSet`]; [`ChangePolicy`] and [`PendingChange`]
+//! are about approvals. [`names`] contains every label, annotation, finalizer, field manager and lease; [`conditions`]
+//! the condition types, reasons and the rule for transition times; [`readiness`] the conditions for tools; [`updates`]
+//! the newer bundles in a status; [`text`] the escapes for text from outside; [`command`] the commands in messages;
+//! [`serving`] the addresses at which catalogd serves; [`crd`] the `CustomResourceDefinitions`. Nothing here reads a
+//! file, a clock or the network.
 
 pub mod change_policy;
 pub mod cluster_catalog;

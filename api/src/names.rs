@@ -78,7 +78,8 @@ pub mod label {
 
 /// Annotations that the managers write.
 pub mod annotation {
-    /// What an image of a mirror is, `catalog` or `image`. On the images in the index of a mirror that is a directory.
+    /// The kind of an image in a mirror, `catalog` or `image`. On the images in the index of a mirror that is a
+    /// directory.
     pub const MIRROR: &str = "olm.operatorframework.io/mirror";
     /// Package of the bundle. On revisions and managed objects.
     pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
@@ -182,29 +183,29 @@ pub mod finalizer {
 
 /// Field managers.
 pub mod field_manager {
-    /// Of managed objects.
+    /// Field manager of managed objects.
     pub const OBJECTS: &str = "olm.operatorframework.io";
-    /// Of Secrets with self-signed certificates, and of the certificate authorities in other objects.
+    /// Field manager of Secrets with self-signed certificates, and of the certificate authorities in other objects.
     pub const CERTIFICATES: &str = "olm.operatorframework.io/certificates";
-    /// Of revisions, forced.
+    /// Field manager of revisions, forced.
     pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
-    /// Of dry runs.
+    /// Field manager of dry runs.
     pub const DRY_RUN: &str = "dummy";
-    /// Of status, finalizers and labels written by operator-controller.
+    /// Field manager of status, finalizers and labels that operator-controller writes.
     pub const OPERATOR_CONTROLLER: &str = "operator-controller";
-    /// Of status, finalizers and labels written by catalogd.
+    /// Field manager of status, finalizers and labels that catalogd writes.
     pub const CATALOGD: &str = "catalogd";
-    /// Of content that OLM classic applies.
+    /// Field manager of content that OLM classic applies.
     pub const CLASSIC: &str = "olm.operatorframework.io/classic";
-    /// Of conversions that OLM classic writes into CustomResourceDefinitions.
+    /// Field manager of conversions that OLM classic writes into CustomResourceDefinitions.
     pub const CLASSIC_CONVERSIONS: &str = "olm.operatorframework.io/classic-conversion";
 }
 
 /// Leases, named as in the reference, so that both never lead at once.
 pub mod lease {
-    /// Of operator-controller.
+    /// Lease of operator-controller.
     pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
-    /// Of catalogd.
+    /// Lease of catalogd.
     pub const CATALOGD: &str = "catalogd-operator-lock";
 }
 
@@ -274,7 +275,7 @@ pub mod release {
     pub const INDEX_SELECTOR: &str = "owner=operator-controller,type=index";
 }
 
-/// The move of an operator from OLM classic: annotations that its tools share.
+/// The migration of an operator from OLM classic: annotations that its tools share.
 pub mod migration {
     /// `NAMESPACE/NAME` of the Subscription that an extension was made from. On ClusterExtensions and revisions.
     pub const SUBSCRIPTION: &str = "olm.operatorframework.io/migrated-from-subscription";
@@ -282,12 +283,13 @@ pub mod migration {
     pub const SUBSCRIPTION_BACKUP: &str = "olm.operatorframework.io/migration-subscription-backup";
     /// The `spec` of the OperatorGroup of that Subscription, as JSON. On ClusterExtensions.
     pub const OPERATOR_GROUP_BACKUP: &str = "olm.operatorframework.io/migration-operatorgroup-backup";
-    /// Digest of the packed record of what OLM classic had before the move, `sha256:HEX`. On ClusterExtensions.
+    /// Digest of the packed record of the objects of OLM classic before the migration, `sha256:HEX`. On
+    /// ClusterExtensions.
     pub const RECORD_DIGEST: &str = "olm.operatorframework.io/migration-record-digest";
     /// `NAMESPACE/NAME` of the CatalogSource that a catalog was made from. On ClusterCatalogs.
     pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
-    /// With the name of a check behind it and the value `true`: a finding of that check is acknowledged. On Subscriptions,
-    /// and on the ClusterExtensions that are made from them.
+    /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
+    /// `true`. On Subscriptions, and on the ClusterExtensions created from them.
     pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";
 }
 
@@ -299,7 +301,7 @@ pub mod property {
     pub const MAX_OPENSHIFT_VERSION: &str = "olm.maxOpenShiftVersion";
 }
 
-/// Whether a text has the form of most objects' names, so that it stays one part of a path.
+/// Whether a text has the form of most objects' names, so that it is a single segment of a path.
 pub fn is_name(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
@@ -309,17 +311,17 @@ pub fn is_name(text: &str) -> bool {
 /// `true`.
 pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
 
-/// The annotation by which a CatalogSource of OLM classic asks for a Pod as its registry, with the value `true`: for a `kubectl
-/// port-forward` to its Service, or for an image that only its own program can serve. Without it the catalog-operator serves
-/// the catalog.
+/// The annotation of a CatalogSource of OLM classic that requests a registry Pod, with the value `true`: for a `kubectl
+/// port-forward` to its Service, or for an image that only its own program can serve. Without it the catalog-operator
+/// serves the catalog.
 pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 
 /// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
 /// references of its lookups.
 pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";
 
-/// The annotation of a Subscription of OLM classic that says whether a deleted ClusterServiceVersion is installed
-/// again: `false` keeps it away.
+/// The annotation of a Subscription of OLM classic that decides whether a deleted ClusterServiceVersion is installed
+/// again: `false` prevents it.
 pub const REINSTALL_ANNOTATION: &str = "olm.operatorframework.io/reinstall";
 
 #[cfg(test)]

@@ -42,11 +42,11 @@ pub struct PendingChangeSpec {
     pub account: String,
     /// The kind of change: `Install`, `Content`, `Patch`, `Minor` or `Major`.
     pub class: String,
-    /// Whether the bundle gives rights that it did not give before.
+    /// Whether the bundle grants rights that it did not grant before.
     pub widens_rights: bool,
-    /// How grave the changes of definitions are: `None`, `Safe` or `Breaking`.
+    /// The severity of the changes of definitions: `None`, `Safe` or `Breaking`.
     pub definitions: String,
-    /// What changes, a line each.
+    /// The effects of the change, a line each.
     pub summary: Vec<String>,
     /// The decision; none until a user decides.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct Decision {
 pub enum Verdict {
     /// The change may be made.
     Approved,
-    /// It may not.
+    /// The change may not begin.
     #[default]
     Rejected,
 }
@@ -83,7 +83,7 @@ pub struct PendingChangeStatus {
     /// The generation of the object that the conditions are about; -1, by the schema's default, before the first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// [`APPLIED`] tells the state of the change.
+    /// The conditions. [`APPLIED`] is the state of the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -92,13 +92,13 @@ pub struct PendingChangeStatus {
 pub const APPLIED: &str = "Applied";
 
 impl PendingChange {
-    /// Whether the change is not wanted any more: an approval of it is worth nothing.
+    /// Whether the change is no longer wanted, so that an approval has no effect.
     pub fn is_void(&self) -> bool {
         crate::conditions::find(self.conditions(), APPLIED)
             .is_some_and(|applied| applied.reason == crate::conditions::reason::VOID)
     }
 
-    /// Whether the change is made.
+    /// Whether the change has been made.
     pub fn is_applied(&self) -> bool {
         crate::conditions::is_true(self.conditions(), APPLIED)
     }

@@ -1,7 +1,7 @@
 //! The conditions `Ready`, `Reconciling` and `Stalled`, from which tools read the state of an object.
 //!
 //! The meaning is that of kstatus: an object is current when `Ready` is true, in progress when `Reconciling` is, failed
-//! when `Stalled` is. At most one of the three is true, and all three are always there.
+//! when `Stalled` is. At most one of the three is true, and all three are always present.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -16,15 +16,15 @@ const SUMMARY_BYTES: usize = 300;
 /// The state of an object for tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// What the spec asks for is there and works.
+    /// The object matches its spec and works.
     Ready,
-    /// It is not, and no user needs to act.
+    /// The object is not ready, and no user needs to act.
     Reconciling,
-    /// It is not, and a user must change something.
+    /// The object is not ready, and a user must change something.
     Stalled,
 }
 
-/// What the three conditions say.
+/// The content of the three conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readiness<'a> {
     /// The state.
@@ -33,7 +33,7 @@ pub struct Readiness<'a> {
     pub reason: &'a str,
     /// The message of `Ready`; its first line is that of the condition that explains why `Ready` is false.
     pub message: &'a str,
-    /// The generation of the object that was looked at.
+    /// The generation of the observed object.
     pub observed_generation: i64,
 }
 

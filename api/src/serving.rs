@@ -20,7 +20,7 @@ pub const IMAGE_HEADER: &str = "olm-catalog-image";
 /// The query parameters that `metas` knows; values are compared exactly and all must hold.
 pub const METAS_PARAMETERS: [&str; 3] = ["schema", "package", "name"];
 
-/// What can be asked of a catalog.
+/// The endpoints of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// The whole catalog.
@@ -57,7 +57,7 @@ pub fn base_url(origin: &str, catalog: &str) -> String {
     format!("{}{CATALOGS_PATH}{catalog}", origin.trim_end_matches('/'))
 }
 
-/// The catalog's name and the endpoint that a request's path means; nothing when it means no endpoint.
+/// The catalog's name and the endpoint in a request's path; `None` if there is no such endpoint.
 pub fn parse_path(path: &str) -> Option<(&str, Endpoint)> {
     let (catalog, rest) = path.strip_prefix(CATALOGS_PATH)?.split_once('/')?;
     let endpoint = Endpoint::EVERY

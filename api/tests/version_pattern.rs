@@ -1,4 +1,4 @@
-//! What admission accepts as `spec.source.catalog.version` is what the range grammar accepts.
+//! Admission accepts the same values of `spec.source.catalog.version` as the range grammar.
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
@@ -24,7 +24,7 @@ impl Admission {
     fn new() -> Self {
         let VersionPattern { accepted, refused } = version_pattern();
         let as_re2 = |pattern: &str| {
-            // Inside a class the brackets are there already.
+            // Inside a class the brackets already exist.
             let classes = pattern
                 .replace(r"[\s,", r"[\t\n\f\r ,")
                 .replace(r"\s", r"[\t\n\f\r ]");
@@ -41,7 +41,7 @@ impl Admission {
     }
 }
 
-/// Both say the same; returns what.
+/// Checks that both give the same result, and returns it.
 fn agree(text: &str) -> Result<bool, String> {
     let (admitted, parsed) = (ADMISSION.admits(text), Constraint::parse(text));
     if text.chars().count() > MAX_LENGTH || admitted == parsed.is_ok() {

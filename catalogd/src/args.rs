@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(args.catalogs_server_addr, ":8443");
         assert!(!args.wants_version());
         assert!(Args::parse_from(["catalogd", "version"]).wants_version());
-        // Of a flag that is given twice the last counts, so that one can be appended to those of a manifest.
+        // The last of repeated flags counts, so that one can be appended to those of a manifest.
         let twice = Args::parse_from([
             "catalogd",
             "--leader-elect",

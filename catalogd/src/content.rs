@@ -41,12 +41,12 @@ pub(crate) enum ContentError {
 }
 
 impl ContentError {
-    /// Whether storing failed, not pulling.
+    /// Whether storage failed instead of the pull.
     pub(crate) fn is_about_storing(&self) -> bool {
         matches!(self, Self::Unpack(error) if error.is_about_storing())
     }
 
-    /// Whether the image itself is at fault: the same digest always fails in the same way.
+    /// Whether the image itself is faulty: the same digest always fails in the same way.
     pub(crate) fn is_about_content(&self) -> bool {
         matches!(self, Self::Unpack(error) if error.is_about_content())
     }
@@ -159,7 +159,7 @@ impl Contents {
         Ok(self.images.images().resolve(&image.0, &access).await?)
     }
 
-    /// Pulls an image, checks its catalog and replaces the served content. The old content stays when anything fails or
+    /// Pulls an image, checks its catalog and replaces the served content. The old content stays if a step fails or
     /// `stop` is cancelled.
     pub(crate) async fn fetch(
         &self,

@@ -26,7 +26,7 @@ pub(crate) async fn watch(directory: std::path::PathBuf, counts: CatalogMetrics,
     }
 }
 
-/// Bytes of the files below a directory. Files that vanish meanwhile count nothing.
+/// The bytes of the files below a directory. Files that disappear meanwhile are skipped.
 fn used(directory: &Path, depth: usize) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries

@@ -63,7 +63,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     profile.warn();
     let namespace = identity::system_namespace(&args.common.system_namespace, names::SYSTEM_NAMESPACE);
 
-    // What is on the disk is served before anything else is known.
+    // Content on the disk is served first.
     let store = open_store(&args).await?;
     let metrics = Metrics::default();
     let client = client::connect(args.common.kubeconfig(), "catalogd", &metrics).await?;

@@ -35,9 +35,9 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Reads the command line; a wrong one and a call for help end the process. Called as `kubectl-olm`, as kubectl calls
-/// its plugins, the program speaks of itself as `kubectl olm`; called as `kubectl_complete-olm`, it
-/// prints completions, and there is nothing else to do.
+/// Parses the command line; an error or a request for help ends the process. Called as `kubectl-olm`, as kubectl calls
+/// its plugins, the program uses the name `kubectl olm`. Called as `kubectl_complete-olm`, it prints completions and
+/// returns `None`.
 pub(crate) fn parse() -> Option<Arguments> {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called
@@ -46,7 +46,7 @@ pub(crate) fn parse() -> Option<Arguments> {
         .and_then(OsStr::to_str);
     if name.is_some_and(|name| name.starts_with("kubectl_complete-")) {
         let words: Vec<String> = std::env::args().skip(1).collect();
-        // There is nobody to report an error to.
+        // The completion has no output for errors.
         let _ = print(&complete::for_kubectl(command(), &words));
         return None;
     }
@@ -188,7 +188,7 @@ impl Command {
     }
 }
 
-/// The command line with everything that its help says.
+/// The command line with all help texts.
 fn command() -> clap::Command {
     examples::with_examples(Arguments::command())
 }

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Push(push::Arguments),
 }
 
-/// The way to every fault of a bundle.
+/// The hint about the command that shows all faults of a bundle.
 fn faults_shown(source: &str) -> Hint {
     Hint(format!("`olm bundle validate {source}` shows every error"))
 }

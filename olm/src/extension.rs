@@ -1,4 +1,4 @@
-//! What is done with the ClusterExtensions of a cluster.
+//! The commands for the ClusterExtensions of a cluster.
 
 pub(crate) mod access;
 pub(crate) mod approve;

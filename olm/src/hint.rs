@@ -1,4 +1,4 @@
-//! Hints: what a user can do about an error, printed after it.
+//! Hints: remedies for an error, printed after it.
 
 use std::{fmt, io};
 
@@ -14,7 +14,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// The way out of an error, if one is known.
+/// The remedy for an error, if one is known.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(Hint(hint)) = error.downcast_ref() {
         return Some(hint.clone());
@@ -32,14 +32,14 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     connection.map(str::to_owned).or_else(answer)
 }
 
-/// What helps against what the system itself refuses.
+/// The remedy for an error of the system.
 fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let kind = cause.downcast_ref::<io::Error>()?.kind();
     (kind == io::ErrorKind::AddrInUse)
         .then_some("another program listens there: set --addr to another address; port 0 picks a free one")
 }
 
-/// What helps against a connection that does not come about. TLS reports its faults as texts only.
+/// The remedy for a failed connection. TLS reports its faults only as text.
 fn of_connection(text: &str) -> Option<&'static str> {
     const HINTS: [(&str, &str); 5] = [
         (
@@ -70,7 +70,7 @@ fn of_connection(text: &str) -> Option<&'static str> {
         .map(|(_, hint)| *hint)
 }
 
-/// What helps against what a registry answers.
+/// The remedy for an error of a registry.
 fn of_answer(error: &RegistryError) -> Option<String> {
     Some(match error {
         RegistryError::Unauthorized { registry, .. } => format!(

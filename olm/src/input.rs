@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::hint::Hint;
 use crate::output::note;
 
-/// Directories inside one another beyond which a tree is refused.
+/// The deepest accepted nesting of directories.
 const MAX_DEPTH: usize = 100;
 /// The largest file of a bundle that is read, in bytes.
 pub(crate) const MAX_BUNDLE_FILE: u64 = 64 << 20;
@@ -31,16 +31,16 @@ pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
 }
 
-/// Something in a directory that is no file to whom reads it.
+/// A directory entry that a reader cannot use as a file.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     /// Its path below the directory.
     pub(crate) name: String,
-    /// That it cannot be read, and why.
+    /// The error message.
     pub(crate) message: String,
 }
 
-/// What to name in the place of a file.
+/// The hint if the path is a file.
 pub(crate) const CATALOG_DIRECTORY: &str = "name the directory that holds the files of the catalog";
 
 /// The files of a catalog, in the order in which they are read.
@@ -49,7 +49,7 @@ pub(crate) struct CatalogFiles {
     files: Vec<SourceFile>,
     /// The names of those that `.indexignore` leaves out.
     ignored: Vec<String>,
-    /// Holds what had to be fetched.
+    /// The directory with fetched files.
     scratch: Option<TempDir>,
 }
 
@@ -69,8 +69,8 @@ impl CatalogFiles {
         Self::open_but(path, Vec::new())
     }
 
-    /// The catalog in a directory, of which something besides cannot be read: like catalogd does, that is refused unless
-    /// `.indexignore` leaves it out.
+    /// The catalog in a directory with unreadable entries. Like in catalogd, an unreadable entry is an error unless
+    /// `.indexignore` excludes it.
     pub(crate) fn open_but(path: &Path, mut unreadable: Vec<Unreadable>) -> anyhow::Result<Self> {
         let (files, more) = survey(path)?;
         unreadable.extend(more);
@@ -117,7 +117,7 @@ impl CatalogFiles {
         self.files.iter().map(|file| file.name.as_str())
     }
 
-    /// Where the file of this name is.
+    /// The path of the file with this name.
     pub(crate) fn path(&self, name: &str) -> Option<&Path> {
         self.files
             .iter()
@@ -125,8 +125,8 @@ impl CatalogFiles {
             .map(|file| file.path.as_path())
     }
 
-    /// Shows every blob with the name of its file, and what of a file cannot be read. Warns about `reference` when
-    /// there is nothing to show.
+    /// Passes all blobs and all unreadable documents to `each`, with the name of the file. Warns about `reference` if
+    /// it has no blobs.
     pub(crate) fn read(
         &self,
         reference: &str,
@@ -159,7 +159,7 @@ impl CatalogFiles {
         Ok(())
     }
 
-    /// Says what there is in `reference` instead of a catalog, and what to do about it.
+    /// Prints a warning about the content of `reference` that is not a catalog, with a hint.
     pub(crate) fn warn_of_emptiness(&self, reference: &str) {
         note(&format!("warning: {reference}: {}", self.emptiness()));
         if let Some(hint) = Rule::CatalogEmpty.hint() {
@@ -167,7 +167,7 @@ impl CatalogFiles {
         }
     }
 
-    /// What there is instead of a catalog.
+    /// The description of a directory without a catalog.
     pub(crate) fn emptiness(&self) -> String {
         let read: Vec<&str> = self.names().collect();
         let ignored: Vec<&str> = self.ignored.iter().map(String::as_str).collect();
@@ -217,7 +217,7 @@ fn listed(names: &[&str]) -> String {
     format!("{} file{plural} ({shown}{more})", names.len())
 }
 
-/// That there is a directory at `path`; where there is something else, `hint` says what to name.
+/// Checks that there is a directory at `path`; otherwise `hint` is added to the error.
 pub(crate) fn directory(path: &Path, hint: &str) -> anyhow::Result<()> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     if metadata.is_dir() {
@@ -276,10 +276,10 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Vec<SourceFile>> {
     }
 }
 
-/// How many things that cannot be read are named.
+/// The number of unreadable entries in an error.
 const MOST_NAMED: usize = 10;
 
-/// That these cannot be read, a line each.
+/// The error for unreadable entries, a line each.
 fn refusal<'u>(unreadable: impl Iterator<Item = &'u Unreadable>) -> Option<anyhow::Error> {
     let mut seen = BTreeSet::new();
     let mut lines: Vec<&str> = unreadable
@@ -296,7 +296,7 @@ fn refusal<'u>(unreadable: impl Iterator<Item = &'u Unreadable>) -> Option<anyho
     }
 }
 
-/// The files as [`walk`] finds them, and what else there is.
+/// The files in the order of [`walk`], and the unreadable entries.
 fn survey(root: &Path) -> anyhow::Result<(Vec<SourceFile>, Vec<Unreadable>)> {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     let mut directories = vec![(String::new(), root.to_owned(), 0)];

@@ -1,4 +1,4 @@
-//! `olm`: catalogs, bundles and what they resolve to, from the command line. Also works as `kubectl olm`.
+//! `olm`: catalogs, bundles and their resolution on the command line. Also works as `kubectl olm`.
 
 mod arguments;
 mod bundle;

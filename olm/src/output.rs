@@ -19,11 +19,11 @@ pub(crate) enum Status {
     Success,
     /// A check failed; the output says which.
     Failure,
-    /// Something would change, and the command was asked to say so by its exit status.
+    /// There would be changes, and the command reports them by its exit status.
     Changes,
-    /// What was waited for needs a person.
+    /// The wait ended because a user must act.
     Stalled,
-    /// What was waited for took longer than allowed.
+    /// The wait timed out.
     TimedOut,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum ReportFormat {
     Json,
 }
 
-/// The format of what a cluster holds or would hold.
+/// The format of the objects of a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -75,7 +75,7 @@ impl Format {
     }
 }
 
-/// Writes to standard output: data as it is, but nothing that a terminal takes as a command.
+/// Writes to standard output. A terminal gets no control characters.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let shown = if out.is_terminal() {
@@ -143,7 +143,8 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// The error and its causes but the hint. An answer of the API server is shown as it is, without the words of the client.
+/// The error and its causes without the hint. The message of an answer of the API server is shown without the text of
+/// the client.
 pub(crate) fn message(error: &anyhow::Error, hint: Option<&str>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in error.chain() {

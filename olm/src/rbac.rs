@@ -1,5 +1,5 @@
-//! `olm rbac`: the roles that users apply, computed from the objects that are installed. No text of a message becomes an
-//! object on the way.
+//! `olm rbac`: the roles that users apply, computed from the objects of an installation. No text of a message becomes
+//! an object.
 
 pub(crate) mod bundle;
 pub(crate) mod cluster;
@@ -71,12 +71,12 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-/// For whom roles are printed.
+/// The account and the objects for the roles.
 struct Subject {
     /// The extension, or a set by itself.
     extension: String,
     account: AccountName,
-    /// Everything that is applied under the account.
+    /// All objects that are applied under the account.
     objects: Vec<Value>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// What the objects need, as far as their own kinds say it: no cluster is asked how it serves them.
+/// The rights that the objects need, computed from their kinds without discovery on a cluster.
 fn needed_anywhere(objects: &[Value]) -> Missing {
     let planned = olm_cluster::rights::absent(objects);
     let discovery = bundle::usual_resources(objects);
@@ -128,7 +128,7 @@ fn print_roles(subject: &Subject, missing: &Missing) -> Outcome {
     Ok(Status::Success)
 }
 
-/// The name of what roles are printed for.
+/// The name of the extension or set for the roles.
 fn name(arguments: &Arguments) -> anyhow::Result<&str> {
     match &arguments.name {
         Some(name) => Ok(name),

@@ -1,4 +1,4 @@
-//! What every verb that talks to a registry has in common.
+//! The common parts of all commands that access a registry.
 
 pub(crate) mod image;
 
@@ -20,19 +20,19 @@ use crate::hint::Hint;
 use crate::input::{self, Unreadable};
 use crate::output::print;
 
-/// What requests call us.
+/// The user agent of requests.
 const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
 /// The largest file of credentials that is read, in bytes.
 const MAX_CREDENTIALS: u64 = 1 << 20;
-/// What adds certificate authorities.
+/// The setting that adds certificate authorities.
 const CA_DIR: &str = "the directory of --ca-dir";
 
-/// Which part of a bundle image is fetched.
+/// The part of a bundle image to fetch.
 pub(crate) fn bundle_selection() -> Selection {
     Selection::Below(DIRECTORIES.map(str::to_owned).to_vec())
 }
 
-/// How the registry is reached.
+/// The options for access to registries.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Registry")]
 pub(crate) struct RegistryArguments {
@@ -75,12 +75,12 @@ impl RegistryArguments {
             .with_context(|| format!("{} holds no credentials", path.display()))
     }
 
-    /// Whether registries need not show a certificate.
+    /// Whether registries need no certificate.
     pub(crate) const fn is_insecure(&self) -> bool {
         self.insecure || self.plain_http
     }
 
-    /// With what rights, and how, the registry of a reference is spoken to.
+    /// The credentials and the transport for the registry of a reference.
     pub(crate) fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
         let registry = || vec![reference.registry().to_owned()];
         let settings = Settings {
@@ -139,7 +139,7 @@ impl RegistryArguments {
         Ok(found.collect())
     }
 
-    /// A client for a running catalogd, which trusts whom the registry's would.
+    /// A client for a running catalogd, with the trusted authorities of registries.
     pub(crate) fn client(&self) -> anyhow::Result<reqwest::Client> {
         let provider = olm_transport::provider();
         let verifier = if self.insecure {
@@ -196,7 +196,7 @@ impl RegistryArguments {
     }
 }
 
-/// Whether a reference is docker.io's because it names no registry.
+/// Whether a reference is at docker.io because it has no registry.
 pub(crate) fn is_short(reference: &Reference, written: &str) -> bool {
     let is_named = ["docker.io/", "index.docker.io/"]
         .iter()
@@ -208,7 +208,7 @@ fn below(variable: &str, path: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(|home| PathBuf::from(home).join(path))
 }
 
-/// A user's own file of this name, which container tools read in the place of the system's.
+/// A user's own file with this name, which container tools read instead of the system's.
 fn of_user(path: &str) -> Option<PathBuf> {
     let places = [
         below("XDG_CONFIG_HOME", path),
@@ -217,7 +217,7 @@ fn of_user(path: &str) -> Option<PathBuf> {
     places.into_iter().flatten().find(|place| place.is_file())
 }
 
-/// Where the container tools keep credentials, the most specific place first.
+/// The places of credentials of container tools, the most specific first.
 fn usual_places() -> impl Iterator<Item = PathBuf> {
     [
         below("XDG_RUNTIME_DIR", "containers/auth.json"),
@@ -230,7 +230,7 @@ fn usual_places() -> impl Iterator<Item = PathBuf> {
     .flatten()
 }
 
-/// The links that lead nowhere for whom reads the image, of what a layer has at `path` from this directory.
+/// The links in a layer at `path`, from this directory, that a reader of the image cannot follow.
 pub(crate) fn astray(layer: &LayerBuilder, path: &str, directory: &Path) -> Vec<Unreadable> {
     let outline = layer.outline();
     let unreadable = outline.astray(path).map(|link| Unreadable {

@@ -102,7 +102,7 @@ fn priority(text: &str) -> Result<(String, i32), String> {
     Ok((name.to_owned(), number))
 }
 
-/// A catalog as far as it is about the package.
+/// The part of a catalog about the package.
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) priority: i32,
@@ -188,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// What there is on the cluster, and the extension that asks for the package.
+/// The state of the cluster, and the extension that requests the package.
 struct OnCluster {
     extension: Option<ClusterExtension>,
     selector: Option<Selector>,
@@ -212,7 +212,7 @@ fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnClu
     })
 }
 
-/// What is asked for: what the command line says, else the extension of the package.
+/// The request: from the command line, otherwise from the extension of the package.
 struct Asked<'s> {
     /// The catalogs that the extension may choose from.
     selector: Option<&'s Selector>,
@@ -318,7 +318,8 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What the catalog says about the package, as far as operator-controller asks for it, and the names of all packages.
+/// The content of the catalog about the package, as operator-controller would request it, and the names of all
+/// packages.
 pub(crate) fn package(
     files: &CatalogFiles,
     source: &str,
@@ -414,9 +415,9 @@ fn text(resolution: &Resolution<'_>, messages: &deprecation::Messages) -> String
     text
 }
 
-/// What is required, on one line.
+/// The requirement, on one line.
 fn value(needed: &DeclaredRequirement) -> Value {
-    // What is no JSON is shown as it is.
+    // A value that is not JSON is shown as text.
     serde_json::from_str(&needed.text).unwrap_or_else(|_| needed.text.as_str().into())
 }
 

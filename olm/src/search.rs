@@ -88,7 +88,7 @@ pub(crate) struct ShowArguments {
     output: ReportFormat,
 }
 
-/// What a package says of itself in the head of its default channel.
+/// The metadata of a package from the head of its default channel.
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) default_channel: String,
@@ -193,7 +193,7 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package) -> About {
     }
 }
 
-/// What the bundle's `ClusterServiceVersion` says of it, in the form of the property that describes it.
+/// The metadata in the bundle's `ClusterServiceVersion`, in the form of the property.
 fn described(bundle: &Bundle) -> Value {
     let mut catalog = Catalog {
         bundles: vec![bundle.clone()],

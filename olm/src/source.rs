@@ -1,4 +1,4 @@
-//! Where catalogs and bundles come from: files and directories, images in registries and on disk, a running catalogd.
+//! The sources of catalogs and bundles: files and directories, images in registries and on disk, a running catalogd.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,12 +23,12 @@ use crate::registry::{RegistryArguments, bundle_selection, is_short};
 
 /// The label that says where in an image its catalog is.
 pub(crate) const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
-/// The label of images with a database in the place of a catalog.
+/// The label of images with a database instead of a catalog.
 const DATABASE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
 /// The largest catalog that is fetched from a running catalogd, in bytes.
 pub(crate) const MAX_CATALOG: u64 = 4 << 30;
 
-/// What a reference leads to.
+/// The catalog or bundle at a reference.
 pub(crate) enum Source {
     /// A catalog.
     Catalog(CatalogFiles),
@@ -68,7 +68,7 @@ impl BundleSource {
     }
 }
 
-/// Opens what `reference` names.
+/// Opens the catalog or bundle at `reference`.
 pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Result<Source> {
     if reference.starts_with("http://") || reference.starts_with("https://") {
         return served(reference, registry).map(Source::Catalog);
@@ -105,7 +105,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
             return error;
         }
-        // If the user meant a file, the registry's answer is no help.
+        // If the user meant a file, the registry's answer does not help.
         error.context(Hint(format!(
             "there is no file or directory {reference}, and it names no registry, so that it was taken for an image of \
              docker.io"
@@ -154,14 +154,14 @@ pub(crate) fn open_bundle(reference: &str, registry: &RegistryArguments) -> anyh
     }
 }
 
-/// Warns that a bundle has update edges in the catalog, but nothing to install.
+/// Warns that a bundle has update edges in the catalog, but no image.
 pub(crate) fn warn_of_missing_image(bundle: &str) {
     note(&format!(
         "warning: {bundle} has no image in the catalog and cannot be installed"
     ));
 }
 
-/// The way to every fault of a catalog.
+/// The hint about the command that shows all faults of a catalog.
 pub(crate) fn faults_shown(reference: &str) -> Hint {
     Hint(format!(
         "`olm catalog validate {reference}` shows every error; list files that do not belong to the catalog in \
@@ -174,8 +174,8 @@ pub(crate) fn unreadable(reference: &str, file: &str, error: &MetaError) -> anyh
     anyhow!("{file}:{}: {}", error.line, error.without_line()).context(faults_shown(reference))
 }
 
-/// Adds what `reference` names to the catalog: all blobs of a catalog, the one of a bundle. What cannot be written again
-/// as it was is refused.
+/// Adds the content at `reference` to the catalog: all blobs of a catalog, or one bundle. Blobs that cannot be written
+/// unchanged are refused.
 pub(crate) fn load(
     reference: &str,
     registry: &RegistryArguments,
@@ -191,16 +191,16 @@ pub(crate) fn load(
     .with_context(|| format!("render reference {reference:?}"))
 }
 
-/// What becomes of objects that do not have the shape of their schema. Catalog servers serve them.
+/// The treatment of objects that do not match their schema. Catalog servers serve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unshaped {
     /// They are skipped with a warning.
     LeftOut,
-    /// They are an error: what is written would lack them.
+    /// They are an error, because the output would lack them.
     Refused,
 }
 
-/// Reads a whole catalog: all that a catalog server would serve of it, but what `unshaped` says.
+/// Reads a whole catalog, as a catalog server would serve it, except for the objects of `unshaped`.
 pub(crate) fn load_catalog(
     reference: &str,
     registry: &RegistryArguments,
@@ -225,7 +225,7 @@ pub(crate) fn read_catalog(files: &CatalogFiles, reference: &str) -> anyhow::Res
     Ok(catalog)
 }
 
-/// How many warnings about a catalog are printed.
+/// The number of printed warnings about a catalog.
 const MAX_WARNINGS: usize = 5;
 /// The longest message that is printed, in characters.
 const MAX_MESSAGE: usize = 300;
@@ -270,7 +270,7 @@ fn load_files(
     Ok(())
 }
 
-/// What is wrong with an object that is served all the same, in one line.
+/// The fault of an object that is served nevertheless, in one line.
 fn warning(reference: &str, file: &str, fault: &Fault) -> String {
     let object = fault.object.to_string();
     let object = if object.is_empty() {
@@ -327,7 +327,7 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
     }
 }
 
-/// What an image holds.
+/// The content of an image.
 pub(crate) enum Kind {
     /// A catalog in this directory.
     Catalog(String),
@@ -335,7 +335,7 @@ pub(crate) enum Kind {
     Bundle,
 }
 
-/// What an image holds, by its labels.
+/// The content of an image, by its labels.
 pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow::Result<Kind> {
     if let Some(configs) = labels.get(CONFIGS_LABEL) {
         return Ok(Kind::Catalog(configs.clone()));
@@ -467,7 +467,7 @@ fn served(address: &str, registry: &RegistryArguments) -> anyhow::Result<Catalog
     Ok(CatalogFiles::open(&path)?.keeping(directory))
 }
 
-/// What the body of a refusal says beyond its status, to be read after it.
+/// The reason in the body of a refusal, as text after the status.
 async fn why(response: &mut reqwest::Response) -> String {
     let start = response.chunk().await.ok().flatten().unwrap_or_default();
     let text = String::from_utf8_lossy(&start);
@@ -485,7 +485,7 @@ async fn why(response: &mut reqwest::Response) -> String {
     }
 }
 
-/// Fetches the image and what it holds.
+/// Fetches the image and its content.
 fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> anyhow::Result<Source> {
     let access = registry.access(reference)?;
     let images = registry.images();
@@ -522,7 +522,7 @@ fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
     let absolute = path
         .canonicalize()
         .with_context(|| format!("cannot read {argument}"))?;
-    // A file's name ends with what kind of file it is; that of a directory may end with a version.
+    // A file's name ends with its type; that of a directory may end with a version.
     let name = if absolute.is_dir() {
         absolute.file_name()
     } else {

@@ -46,7 +46,7 @@ pub struct Args {
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
     #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
     pub plain_http_registries: Vec<String>,
-    /// What an image may cost.
+    /// Limits for the download of an image.
     #[command(flatten)]
     pub limits: ImageLimitArgs,
     /// How many extensions are worked on at once.
@@ -91,7 +91,7 @@ impl Args {
         matches!(self.command, Some(Command::Version))
     }
 
-    /// The gates, all on unless switched off; what is unknown is in the list to be warned about.
+    /// The feature gates. All are on unless switched off. The second value contains the unknown gates, for a warning.
     pub fn gates(&self) -> (Gates, FeatureGates) {
         let known = [
             SINGLE_NAMESPACE,
@@ -119,7 +119,7 @@ impl Args {
         directory(&self.catalogd_cas_dir)
     }
 
-    /// Where images come from, and which may be used.
+    /// The sources of images, and the policy that they must meet.
     pub fn places(&self) -> olm_image::Settings {
         olm_image::Settings {
             registries: self.common.registries_file(),

@@ -17,7 +17,7 @@ use credentials::{CredentialsError, PullSecrets};
 use olm_platform::queue::Queue;
 use pulls::{Pending, Pulled, Pulls};
 
-/// Why a bundle could not be fetched.
+/// An error while fetching a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The catalog has an invalid image reference.
@@ -94,7 +94,7 @@ pub struct Settings {
     pub limits: Limits,
     /// The source of credentials.
     pub secrets: PullSecrets,
-    /// How many images are pulled at once.
+    /// The limits for concurrent pulls.
     pub bounds: Bounds,
     /// The queue of extensions, to wake those that wait for an image.
     pub wake: Queue<String>,

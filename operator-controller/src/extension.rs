@@ -1,4 +1,4 @@
-//! ClusterExtensions: from what a user asks for to a ClusterObjectSet, and back to a status.
+//! ClusterExtensions: from the user's request to a ClusterObjectSet, and back to a status.
 //!
 //! ```text
 //! ClusterExtension ─► observe ─► resolve ─► bundle ─► plan ─► approval ─► preflight ─► act ─► report

@@ -24,7 +24,7 @@ pub mod run;
 
 pub use olm_cluster as cluster;
 
-/// Prints what this binary is.
+/// Prints the version of this binary.
 #[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]
 pub fn print_version() {
     println!("{}", olm_platform::version::line(env!("CARGO_PKG_VERSION")));

@@ -1,7 +1,7 @@
 //! `olm-test bench`: time, memory and requests of both managers on a simulated node, as Markdown.
 //!
-//! The figures are those of one machine that also runs the control plane, the registry and the load: they compare
-//! one state of this project with another, not machines. Everything together takes some minutes.
+//! The figures come from one machine that also runs the control plane, the registry and the load. They compare states
+//! of this project, not machines. A run takes some minutes.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -31,23 +31,23 @@ pub enum Catalogs {
     Generated(Vec<u64>),
 }
 
-/// What is measured.
+/// The plan of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The catalogs, one after another. What is served is asked of the last of them, which stays beside the extensions.
+    /// The catalogs, one after another. The last one is also queried, and stays while extensions are measured.
     pub catalogs: Catalogs,
-    /// How many cores catalogd may use while it unpacks and while it is asked, one measurement for each.
+    /// The numbers of cores for catalogd while it unpacks and serves, one measurement for each.
     pub cores: Vec<usize>,
-    /// How many extensions are applied at once.
+    /// The number of extensions that are applied at the same time.
     pub extensions: usize,
-    /// How long the requests of managers that have nothing to do are counted.
+    /// The time for which the requests of idle managers are counted.
     pub quiet: Duration,
 }
 
 /// Measures, and prints the figures.
 ///
 /// # Errors
-/// When something cannot be started, or does not come to its end in time.
+/// When a part cannot be started or does not end in time.
 pub async fn run(plan: &Plan) -> Result<()> {
     let begin = Instant::now();
     let mut figures = Figures::new(&process::machine()?);

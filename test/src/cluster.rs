@@ -1,16 +1,17 @@
-//! A real Kubernetes for tests, out of Go modules: started in seconds, gone without a trace.
+//! A real Kubernetes for tests, built from Go modules: it starts in seconds and leaves nothing behind.
 //!
 //! [`Mode::ApiServer`] is etcd and the API server. [`Mode::Simulated`] adds controller-manager, scheduler, KWOK, which
 //! makes one node and every pod on it ready, and an OCI registry. None of it needs root: everything listens on free
 //! ports of the loopback address, and service addresses lie in 127.0.0.0/8. [`Mode::Node`] has a real node instead of
-//! KWOK (containerd, runc, kubelet, kube-proxy, `CoreDNS`), needs root, and lives in namespaces of its own that no route
-//! leads out of: [`Cluster::enter`] and [`Cluster::exec`] lead in.
+//! KWOK (containerd, runc, kubelet, kube-proxy, `CoreDNS`), needs root, and runs in separate namespaces without a route
+//! to the outside: [`Cluster::enter`] and [`Cluster::exec`] give access.
 //!
 //! Programs are taken from `KUBEBUILDER_ASSETS` or built by Go, once, into the user's cache directory. On Debian the
-//! packages `util-linux`, and for a node `iproute2 iptables mount runc containernetworking-plugins busybox-static`, must be there.
+//! packages `util-linux`, and for a node `iproute2 iptables mount runc containernetworking-plugins busybox-static`, are
+//! required.
 //!
-//! A cluster ends with its [`Cluster`]. If the owning process dies first, in whatever way, the kernel kills the
-//! daemons and a guard removes the folder. With the variable `OLM_TEST_KEEP` set, the folder with its logs stays.
+//! A cluster ends with its [`Cluster`]. If the owning process dies first, the kernel kills the daemons and a guard
+//! removes the folder. With the variable `OLM_TEST_KEEP` set, the folder with its logs stays.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -46,16 +47,16 @@ pub use binaries::Binaries;
 pub use definitions::apply_definitions;
 pub use ports::free_address;
 
-/// Names the folder of a running cluster to whoever [`Cluster::exec`] starts.
+/// The variable with the folder of a running cluster, for programs that [`Cluster::exec`] starts.
 pub const STATE_VARIABLE: &str = "OLM_TEST_STATE";
-/// The variable that names the folder in which kubectl keeps what it learned of clusters.
+/// The variable with the folder of kubectl's discovery cache.
 const KUBECTL_CACHE: &str = "KUBECACHEDIR";
 
-/// How much of a cluster to start.
+/// The parts of a cluster to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// etcd and the API server, for what only validation and storage can tell.
+    /// etcd and the API server, for tests of validation and storage.
     ApiServer,
     /// A control plane whose node and pods KWOK simulates, and a registry.
     Simulated,
@@ -63,12 +64,12 @@ pub enum Mode {
     Node,
 }
 
-/// What to start and where.
+/// The options of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How much to start.
+    /// The parts to start.
     pub mode: Mode,
-    /// The folder for everything the cluster writes; a temporary one when `None`. At most 80 bytes long.
+    /// The folder for all files of the cluster; a temporary one if `None`. At most 80 bytes long.
     pub state: Option<PathBuf>,
 }
 
@@ -114,12 +115,12 @@ impl Component {
     }
 }
 
-/// What others need to know of a running cluster; `cluster.json` in its folder.
+/// The facts about a running cluster; `cluster.json` in its folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Info {
-    /// How much was started.
+    /// The started parts.
     pub mode: Mode,
-    /// The folder of everything the cluster writes.
+    /// The folder of all files of the cluster.
     pub state: PathBuf,
     /// Credentials of an administrator.
     pub kubeconfig: PathBuf,
@@ -137,7 +138,7 @@ pub struct Info {
     pub path: String,
     /// Process 1 of a node's namespaces.
     pub holder: Option<i32>,
-    /// From the start to ready, in milliseconds; building programs is not counted.
+    /// The time from the start to ready, in milliseconds, without building programs.
     pub started_in_ms: u64,
 }
 
@@ -151,12 +152,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until it is ready: the API server answers, controllers work, the node is ready,
-    /// with a real node names resolve.
+    /// Starts a cluster and waits until it is ready: the API server answers, controllers work, the node is ready, on a
+    /// real node names resolve.
     ///
     /// # Errors
-    /// When something is missing on the machine or does not start; the error ends with the end of its log. Nothing
-    /// is left behind then.
+    /// When a program is missing on the machine or does not start; the error ends with the end of its log. No process
+    /// or file remains.
     pub async fn start(options: impl Into<Options>) -> Result<Self> {
         let options = options.into();
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -164,13 +165,13 @@ impl Cluster {
         std::thread::Builder::new()
             .name("cluster".to_owned())
             .spawn(move || {
-                // When no test waits any longer, the cluster ends here.
+                // If no test waits any longer, the cluster ends here.
                 drop(sender.send(assemble(&options)));
             })?;
         receiver.await.context("the starting thread died")?
     }
 
-    /// Joins a cluster that another process owns; it goes on when this value is dropped.
+    /// Connects to a cluster that another process owns. The cluster continues after this value is dropped.
     ///
     /// # Errors
     /// When there is none in the folder.
@@ -184,7 +185,7 @@ impl Cluster {
         })
     }
 
-    /// Joins the cluster that [`Cluster::exec`] has put this process into, if it has.
+    /// Connects to the cluster of this process, if [`Cluster::exec`] started it.
     ///
     /// # Errors
     /// When that cluster is gone.
@@ -194,7 +195,7 @@ impl Cluster {
             .transpose()
     }
 
-    /// Everything there is to know.
+    /// The facts about the cluster.
     pub fn info(&self) -> &Info {
         &self.info
     }
@@ -227,10 +228,10 @@ impl Cluster {
         client(self.kubeconfig()).await
     }
 
-    /// Moves the calling thread into the cluster's network, and with it the threads and processes that it starts
-    /// from now on. Nothing happens where the cluster uses the machine's own.
+    /// Moves the calling thread, and all threads and processes that it starts later, into the cluster's network. Does
+    /// nothing if the cluster uses the machine's network.
     ///
-    /// Call it before a runtime is built; threads that exist already stay where they are.
+    /// Call it before a runtime is built, because existing threads are not moved.
     ///
     /// # Errors
     /// Without root, or when the cluster is gone.
@@ -238,8 +239,8 @@ impl Cluster {
         self.info.holder.map_or(Ok(()), node::join_network)
     }
 
-    /// A command in the cluster's network, but among the machine's own files and processes, with `KUBECONFIG` and
-    /// the cluster's programs at hand and no proxies. It is killed when the owner stops the cluster of a real node.
+    /// A command in the cluster's network, with the machine's files and processes, `KUBECONFIG`, the cluster's programs
+    /// in the search path, and no proxies. If the cluster has a real node, its end kills the command.
     pub fn exec(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.in_network(program.as_ref(), |program| Command::new(program))
     }
@@ -307,7 +308,8 @@ impl Cluster {
         process::without_proxies(command);
         command
             .env("KUBECONFIG", &self.info.kubeconfig)
-            // kubectl remembers for hours what an address serves; the next cluster there may serve something else.
+            // kubectl caches for hours which kinds an address serves, and the next cluster at the address may serve
+            // others.
             .env(KUBECTL_CACHE, self.info.state.join("kubectl"))
             .env(STATE_VARIABLE, &self.info.state)
             .env("CONTAINERD_ADDRESS", self.info.state.join("containerd.sock"))
@@ -388,7 +390,7 @@ impl Cluster {
         self.revive(component)
     }
 
-    /// Waits until the API server is ready, after an outage for instance.
+    /// Waits until the API server is ready, for example after an outage.
     ///
     /// # Errors
     /// When it is not within a minute.
@@ -404,11 +406,11 @@ impl Cluster {
         }
     }
 
-    /// Ends the cluster and removes its folder, and says when something could not be removed. Dropping does the
-    /// same. A cluster that another process owns goes on.
+    /// Ends the cluster, removes its folder, and reports failures. Dropping does the same. A cluster that another
+    /// process owns continues.
     ///
     /// # Errors
-    /// When a process, a control group or the folder is left.
+    /// When a process, a control group or the folder remains.
     pub fn stop(mut self) -> Result<()> {
         self.instance
             .as_mut()
@@ -422,7 +424,7 @@ impl Cluster {
     }
 }
 
-/// Starts everything, on a thread that is for this alone.
+/// Starts all parts, on a separate thread.
 fn assemble(options: &Options) -> Result<Cluster> {
     requirements::check(options.mode)?;
     let binaries = Binaries::ensure(options.mode)?;
@@ -492,7 +494,7 @@ fn assemble(options: &Options) -> Result<Cluster> {
     })
 }
 
-/// The cluster in a folder, when its owner lives and it is ready.
+/// The cluster in a folder, if its owner is alive and it is ready.
 fn running(state: &Path) -> Result<Option<Info>> {
     if owner(state).is_none() {
         return Ok(None);

@@ -1,9 +1,8 @@
 //! Runs recorded cases against the same public functions that the product calls.
 //!
-//! A suite is one JSON file of cases (`fbc-validate/rules.json`, say); its module here turns a case's inputs into a
-//! call and compares the outcome with `expect`. A case whose recorded outcome is a fault of the reference
-//! implementation stands in `test/conformance/deviations.toml`: there its expectation is replaced by what ours does,
-//! so that ours is checked to do exactly that.
+//! A suite is one JSON file of cases, for example `fbc-validate/rules.json`. Its module here converts a case's inputs
+//! into a call and compares the outcome with `expect`. Cases whose recorded outcome is a fault of the reference
+//! implementation are in `test/conformance/deviations.toml`, with our outcome as the expectation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,12 +21,12 @@ pub mod network_error_sanitize;
 pub mod resolution;
 pub mod versions;
 
-/// What one case came to.
+/// The result of one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Ours does what is expected.
+    /// Our outcome is the expected one.
     Pass,
-    /// Ours does something else; the text says what was expected and what came.
+    /// Our outcome differs; the text contains the expected and the actual one.
     Fail(String),
     /// The case records a text of a library that is not part of the contract; it is not counted.
     Informative,
@@ -53,7 +52,7 @@ impl Outcome {
     }
 }
 
-/// What a case expects under this key.
+/// The expectation of a case under this key.
 fn expect<'a>(case: &'a Value, key: &str) -> &'a Value {
     case.get("expect")
         .and_then(|expect| expect.get(key))
@@ -73,7 +72,7 @@ fn files(case: &Value) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Compares the version and the release of a bundle with what the case expects.
+/// Compares the version and the release of a bundle with the expectation.
 fn compare_version(case: &Value, found: &VersionRelease) -> Outcome {
     let release = found
         .release
@@ -337,7 +336,7 @@ fn attach_bundle(dir: &Path, case: &mut Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where ours is right and the recorded outcome is not, with the reason.
+/// The deviations from recorded outcomes that are faulty, with reasons.
 #[derive(Debug, Default, Deserialize)]
 struct Deviations {
     #[serde(default)]

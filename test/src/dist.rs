@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use sha2::{Digest as _, Sha256};
 use tracing::info;
 
-/// The licences of what the programs contain.
+/// The licences of all parts of the programs.
 const LICENCES: &str = "THIRD-PARTY-LICENCES.txt";
 /// The checksums, as `sha256sum -c` reads them.
 const SUMS: &str = "SHA256SUMS";
@@ -23,11 +23,11 @@ const SUMS: &str = "SHA256SUMS";
 /// A system that `olm` is built for.
 #[derive(Debug, Clone, Copy)]
 pub struct System {
-    /// As Go and Kubernetes name it.
+    /// The name in Go and Kubernetes.
     pub os: &'static str,
-    /// As Go and Kubernetes name it.
+    /// The name in Go and Kubernetes.
     pub architecture: &'static str,
-    /// As Rust names both.
+    /// The name of both in Rust.
     pub target: &'static str,
 }
 
@@ -56,14 +56,14 @@ pub enum DistCommand {
         #[command(flatten)]
         place: Place,
     },
-    /// Write the licences of what the programs contain.
+    /// Write the licences of all parts of the programs.
     Licences {
         #[command(flatten)]
         place: Place,
     },
 }
 
-/// Where sources are and files go.
+/// The folders of sources and output.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
     /// The repository's root.
@@ -77,10 +77,10 @@ pub struct Place {
     pub kubectl: PathBuf,
 }
 
-/// What a release is made of.
+/// The input of a release.
 #[derive(Debug, Clone, Args)]
 pub struct Release {
-    /// Where sources are and files go.
+    /// The folders of sources and output.
     #[command(flatten)]
     pub place: Place,
     /// The folder with `TARGET/release/PROGRAM` for each target that is built.
@@ -89,7 +89,7 @@ pub struct Release {
     /// The folder with the managers for this machine's images; where this program lies when not given.
     #[arg(long)]
     pub programs: Option<PathBuf>,
-    /// Where the files of the release will be found, for the manifest of krew.
+    /// The base URL of the release's files, for the manifest of krew.
     #[arg(long, default_value = "https://releases.olm.example")]
     pub url: String,
 }
@@ -239,7 +239,7 @@ fn managers(release: &Release) -> Result<Vec<String>> {
     Ok(written)
 }
 
-/// Where a program for a system lies when it is built.
+/// The path of a program that was built for a system.
 fn built(release: &Release, system: System, program: &str) -> PathBuf {
     release.builds.join(system.target).join("release").join(program)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::world::{binary, repository};
 
-/// Above what is generated of a page; what stands before it is written by hand.
+/// The line above the generated part of a page; the text before it is written by hand.
 const MARKER: &str = "<!-- The rest is generated from --help by `make crds`. -->\n";
 
 /// A Markdown file of the repository.
@@ -21,7 +21,7 @@ pub struct Page {
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What stands after the opening fence, such as `sh cluster`.
+    /// The text after the opening fence, such as `sh cluster`.
     pub mark: String,
     /// The lines between the fences.
     pub text: String,
@@ -143,7 +143,7 @@ pub fn generated() -> Result<Vec<(&'static str, String)>> {
     .collect()
 }
 
-/// Adds what `--help` prints of a command and of those below it.
+/// Adds the output of `--help` of a command and its subcommands.
 fn describe(program: &str, path: &[&str], out: &mut String) -> Result<()> {
     let run = Command::new(binary(program)?)
         .args(path)

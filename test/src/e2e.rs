@@ -1,6 +1,6 @@
 //! `olm-test e2e`: the managers as Pods on a real node, from the shipped manifests.
 //!
-//! One story in steps; each prints like a test, and what follows a failed step counts as failed too.
+//! One scenario in steps. Each step is reported like a test, and the steps after a failed one count as failed, too.
 
 mod backup;
 mod classic;
@@ -42,14 +42,14 @@ const STEPS: &[&str] = &[
     "the API server calls webhooks of all kinds and an aggregated API, before and after their certificate is renewed",
     "the extension is removed and nothing is left",
 ];
-/// What follows with `--classic`.
+/// The further steps with `--classic`.
 const CLASSIC_STEPS: &[&str] = &[
     "the programs of OLM classic become available from the shipped manifests",
     "a Subscription installs the operator, which works, and its package is listed",
     "the Subscription is removed, and of the operator only its data is left",
 ];
 
-/// Which steps run.
+/// The steps to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steps {
     /// Those of OLM v1.
@@ -58,7 +58,7 @@ pub enum Steps {
     WithClassic,
 }
 
-/// Runs the story with the images in `archives` (`make images` puts them there). Returns whether all of it passed.
+/// Runs the scenario with the images in `archives` (from `make images`). Returns whether all steps passed.
 ///
 /// # Errors
 /// When the cluster does not start.
@@ -294,7 +294,7 @@ impl Story {
             Ok((!left).then_some(()))
         })
         .await?;
-        // The new ones do the work: what is deleted now comes back.
+        // The new operator works: a deleted object comes back.
         let deployments = Api::<Deployment>::namespaced(self.lab.client.clone(), "greeter");
         deployments
             .delete("greeter-operator", &DeleteParams::default())
@@ -444,7 +444,7 @@ impl Story {
         .await
     }
 
-    /// Waits until the webhook answers, and with what it is to answer.
+    /// Waits until the webhook answers, and checks the answer.
     async fn refuses_nobody(&self, when: &str) -> Result<()> {
         let nobody = json!({
             "apiVersion": "samples.olm.example/v1", "kind": "Greeting",
@@ -580,7 +580,7 @@ impl Story {
         Ok(())
     }
 
-    /// Names of everything that can be listed, without what comes and goes by itself.
+    /// The names of all objects that can be listed, except transient ones.
     fn everything(&self) -> Result<BTreeSet<String>> {
         everything(&self.lab)
     }
@@ -628,10 +628,10 @@ impl Story {
     }
 }
 
-/// [`everything`] before the first extension, with what the controller brings for all of them once it leads.
+/// [`everything`] before the first extension, with the objects that the leading controller creates for all extensions.
 ///
 /// # Errors
-/// When the cluster cannot be asked, or the controller does not lead.
+/// When the cluster does not answer, or the controller does not lead.
 pub async fn everything_before(lab: &Lab) -> Result<BTreeSet<String>> {
     const BROUGHT: &[&str] = &[
         "customresourcedefinition.apiextensions.k8s.io/operatorconditions.operators.coreos.com",
@@ -649,10 +649,10 @@ pub async fn everything_before(lab: &Lab) -> Result<BTreeSet<String>> {
     .await
 }
 
-/// Names of everything in a cluster that can be listed, without what comes and goes by itself.
+/// The names of all objects in a cluster that can be listed, except transient ones.
 ///
 /// # Errors
-/// When the cluster cannot be asked.
+/// When the cluster does not answer.
 pub fn everything(lab: &Lab) -> Result<BTreeSet<String>> {
     const TRANSIENT: &[&str] = &[
         "events",

@@ -1,4 +1,4 @@
-//! What tests do with ClusterExtensions and wait for.
+//! Common steps and waits of tests with ClusterExtensions.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, binary};
 
-/// How long tests wait for what takes a moment, on a machine with much else to do.
+/// The time limit for short waits on a busy machine.
 pub const SOON: Duration = Duration::from_mins(2);
 
 /// A ClusterCatalog of an image.
@@ -28,7 +28,7 @@ pub fn catalog(name: &str, reference: &str) -> Value {
     })
 }
 
-/// A namespace, an account in it, and the right of that account to do everything.
+/// A namespace, an account in it, and a binding that gives the account all rights.
 pub fn administrator(namespace: &str, account: &str) -> [Value; 3] {
     [
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
@@ -55,10 +55,10 @@ pub fn revisions(world: &World) -> Api<ClusterObjectSet> {
     Api::all(world.client.clone())
 }
 
-/// The objects of a revision, as they are stored.
+/// The stored objects of a revision.
 ///
 /// # Errors
-/// A Secret is gone or does not hold what the revision says.
+/// A Secret is missing or does not match the revision.
 pub async fn content(client: &Client, set: &ClusterObjectSet) -> Result<Vec<Value>> {
     let mut secrets = BTreeMap::new();
     for name in secrets_of(&set.spec, SYSTEM_NAMESPACE).into_keys() {
@@ -90,17 +90,17 @@ pub fn installed_version(extension: &ClusterExtension) -> Option<&str> {
     )
 }
 
-/// Whether something is installed and nothing is under way.
+/// Whether a bundle is installed and no change is in progress.
 pub fn is_settled(extension: &ClusterExtension) -> bool {
     conditions::is_true(extension.conditions(), conditions::INSTALLED)
         && conditions::find(extension.conditions(), conditions::PROGRESSING)
             .is_some_and(|progressing| progressing.reason == conditions::reason::SUCCEEDED)
 }
 
-/// Waits until this version is installed and nothing is under way any longer.
+/// Waits until this version is installed and no change is in progress.
 ///
 /// # Errors
-/// When it is not so soon.
+/// When that takes too long.
 pub async fn await_version(world: &World, name: &str, version: &str) -> Result<ClusterExtension> {
     world
         .eventually(&format!("{name} is at {version}"), SOON, async || {
@@ -113,10 +113,11 @@ pub async fn await_version(world: &World, name: &str, version: &str) -> Result<C
         .await
 }
 
-/// Waits until `Progressing` has this reason and the message of `Ready`, which explains it, this part; returns that message.
+/// Waits until `Progressing` has this reason and the message of `Ready`, which explains it, this part; returns that
+/// message.
 ///
 /// # Errors
-/// When it is not so soon.
+/// When that takes too long.
 pub async fn await_progressing(world: &World, name: &str, reason: &str, part: &str) -> Result<String> {
     world
         .eventually(&format!("{name} is {reason} with {part:?}"), SOON, async || {
@@ -156,7 +157,7 @@ pub async fn merge(world: &World, name: &str, patch: Value) -> Result<()> {
     Ok(())
 }
 
-/// Runs `olm rollback`; says whether it went well and what it printed.
+/// Runs `olm rollback`; returns whether it succeeded, and its output.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -176,7 +177,7 @@ pub fn rollback(world: &World, name: &str, arguments: &[&str]) -> Result<(bool, 
 /// Waits until a ClusterExtension is gone.
 ///
 /// # Errors
-/// When it is not gone soon.
+/// When that takes too long.
 pub async fn await_gone(world: &World, name: &str) -> Result<()> {
     world
         .eventually(&format!("{name} is gone"), SOON, async || {
@@ -211,10 +212,10 @@ pub fn rbac(world: &World, arguments: &[&str]) -> Result<String> {
     Ok(roles)
 }
 
-/// Gives the account of an extension what it lacks.
+/// Grants the missing rights to the account of an extension.
 ///
 /// # Errors
-/// When nothing is printed, or it cannot be applied.
+/// When `olm rbac` prints nothing, or its output cannot be applied.
 pub fn grant(world: &World, extension: &str) -> Result<()> {
     let path = world.folder().join("roles.yaml");
     std::fs::write(&path, rbac(world, &[extension])?)?;

@@ -1,7 +1,7 @@
-//! Every reader of foreign bytes as a function from bytes: none may panic, run away or break its own promises.
+//! All parsers of untrusted bytes, as functions of bytes: none may panic, run without end or violate its guarantees.
 //!
-//! The tests replay the seeds in `test/fuzz/seeds` and change them for a while; `make fuzz` has a coverage-guided engine
-//! look for new ones.
+//! The tests replay the seeds in `test/fuzz/seeds` and mutate them for a while; `make fuzz` runs a coverage-guided
+//! engine that finds new ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::BufReader;
@@ -29,7 +29,7 @@ use olm_yaml::ErrorKind;
 pub struct Target {
     /// Its name, also that of its folder of seeds.
     pub name: &'static str,
-    /// Reads; what it returns does not matter.
+    /// The parser; its result does not matter.
     pub run: fn(&[u8]),
 }
 
@@ -133,7 +133,7 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// What YAML became is JSON, which is YAML with the same meaning.
+/// YAML converted to JSON is also YAML with the same meaning.
 fn yaml(bytes: &[u8]) {
     let Ok(value) = olm_yaml::to_json(bytes) else {
         return;
@@ -141,7 +141,8 @@ fn yaml(bytes: &[u8]) {
     let written = value.to_string();
     match olm_yaml::to_json(&written) {
         Ok(again) => assert_eq!(again, value, "{written}"),
-        // What aliases made large is too large when it stands there; and YAML knows no longer keys than 1024 letters.
+        // Text that aliases enlarged is too large when it is written out, and YAML allows no keys longer than 1024
+        // letters.
         Err(error) => assert!(
             matches!(
                 error.kind,
@@ -174,7 +175,7 @@ fn catalog(bytes: &[u8]) {
     }
     drop(checker.finish());
     let mut catalog = olm_fbc::Catalog::default();
-    // What does not load is refused; that is all.
+    // Input that does not load is refused.
     let _ = catalog.load(BufReader::new(bytes), &limits);
     for package in &catalog.packages {
         if let Some(graph) = PackageGraph::within(&catalog, &package.name, 10_000) {
@@ -240,7 +241,7 @@ fn manifest(bytes: &[u8]) {
     let _ = olm_image::fuzz::manifest(bytes);
 }
 
-/// What parses prints as it was.
+/// A parsed reference prints as the original text.
 fn reference(bytes: &[u8]) {
     let text = text(bytes);
     if let Ok(reference) = Reference::parse(&text) {
@@ -317,7 +318,7 @@ const SERVED: &str = r#"{"schema":"olm.package","name":"greeter","defaultChannel
 {"schema":"olm.bundle","package":"greeter","name":"greeter.v1.0.0","image":"registry.example/x:v1"}
 "#;
 
-/// The small catalog as it is served.
+/// The served small catalog.
 struct Served {
     runtime: tokio::runtime::Runtime,
     app: Arc<App>,
@@ -374,7 +375,7 @@ fn graphql(bytes: &[u8]) {
     }
 }
 
-/// Nothing that a client sends is a fault of the server.
+/// No request of a client causes a server error.
 #[expect(clippy::expect_used, reason = "a target that cannot run has to say so")]
 fn answer(request: http::Request<String>, text: &str) {
     static APP: OnceLock<Served> = OnceLock::new();
@@ -425,8 +426,8 @@ fn bundle(bytes: &[u8]) {
     }
 }
 
-/// A custom resource definition and what replaces it, divided by a line `--- NEW`, and after a line `--- OBJECT` an object
-/// of its kind.
+/// A custom resource definition and its replacement, separated by a line `--- NEW`, and after a line `--- OBJECT` an
+/// object of its kind.
 fn definitions(bytes: &[u8]) {
     let text = text(bytes);
     let (definitions, object) = text.split_once("--- OBJECT\n").unwrap_or((&text, ""));
@@ -503,7 +504,7 @@ fn reads_back(catalog: &Catalog) {
     assert_eq!(olm_author::write::json_lines(&again), text);
 }
 
-/// Images hold bundles whose names and versions follow from the reference's end, `…/NAME:vVERSION`.
+/// Images contain bundles whose names and versions come from the end of the reference, `…/NAME:vVERSION`.
 fn template(bytes: &[u8]) {
     let Ok(template) = Template::parse(bytes) else {
         return;
@@ -539,8 +540,8 @@ fn template(bytes: &[u8]) {
     }
 }
 
-/// Files of a layout: what is not at its root is a blob, whose digest `@NAME@` stands for in the files after it, and its
-/// size `#NAME#`.
+/// Files of a layout. A file below the root is a blob; in later files, `@NAME@` is replaced by its digest and `#NAME#`
+/// by its size.
 fn layout(bytes: &[u8]) {
     let Ok(folder) = tempfile::tempdir() else { return };
     let blobs = folder.path().join("blobs/sha256");
@@ -595,7 +596,7 @@ fn local_image(path: &Path) {
     }
 }
 
-/// The value of a constraint; what is sound is asked of a bundle, within a budget.
+/// The value of a constraint. A valid one is evaluated over a bundle within a budget.
 fn constraint(bytes: &[u8]) {
     let text = text(bytes);
     let properties = vec![

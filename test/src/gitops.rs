@@ -1,5 +1,5 @@
-//! What GitOps tools make of objects: kstatus, Argo CD's script and Flux's expressions as `manifests/gitops` ships them,
-//! run by the libraries that those tools run.
+//! The health of objects in GitOps tools: kstatus, Argo CD's script and Flux's expressions in `manifests/gitops`, run
+//! by the libraries of those tools.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cluster::Binaries;
 use crate::world::repository;
 
-/// What the tools say of an object.
+/// The results of the tools for an object.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Said {
     /// The status of kstatus.
@@ -27,14 +27,14 @@ pub struct Said {
 /// The health of Argo CD.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ArgoHealth {
-    /// In a word.
+    /// The state in one word.
     pub status: String,
     /// Why.
     pub message: String,
 }
 
 impl Said {
-    /// Whether each of the tools says that the object is healthy.
+    /// Whether each of the tools reports the object as healthy.
     pub fn healthy(&self) -> [bool; 3] {
         [
             self.kstatus == "Current",

@@ -1,8 +1,8 @@
 //! Real catalogs, bundles and templates, run through the same public functions that the product calls.
 //!
-//! The data is not part of this project; whoever has it names the folder: `bundles/PACKAGE/VERSION`, `fbc/CATALOG`,
-//! `templates/` and `operatorhub.json`. A case passes when the product takes it or refuses it for a true reason, and the
-//! reasons are counted. [`cluster`] and [`operators`] go on where this ends: there real bundles are installed.
+//! The data is not part of this project. Its folder contains `bundles/PACKAGE/VERSION`, `fbc/CATALOG`, `templates/` and
+//! `operatorhub.json`. A case passes if the product accepts it or refuses it for a valid reason, and the reasons are
+//! counted. [`cluster`] and [`operators`] also install real bundles.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +20,7 @@ pub mod plans;
 pub mod rights;
 pub mod templates;
 
-/// A case, and what it came to: the name of an outcome worth counting (`rendered`, `webhooks`), or what is wrong.
+/// A case and its result: the name of a counted outcome (`rendered`, `webhooks`), or the fault.
 pub type Case = (String, Result<String, String>);
 
 /// The cases of one kind of data.
@@ -30,18 +30,18 @@ pub struct Kind {
     pub name: &'static str,
     /// The cases.
     pub cases: Vec<Case>,
-    /// What was found in data that passes, by name.
+    /// The findings in passing data, counted by name.
     pub findings: BTreeMap<String, usize>,
 }
 
 impl Kind {
-    /// How many cases passed and how many failed.
+    /// The numbers of passed and failed cases.
     pub fn tally(&self) -> (usize, usize) {
         let passed = self.cases.iter().filter(|(_, outcome)| outcome.is_ok()).count();
         (passed, self.cases.len() - passed)
     }
 
-    /// How often each outcome was the one.
+    /// The number of cases for each outcome.
     pub fn outcomes(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for outcome in self.cases.iter().filter_map(|(_, outcome)| outcome.as_ref().ok()) {
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// Runs everything in `dir` and reports to `out`. Returns whether there was something and all of it passed.
+/// Runs all cases in `dir` and reports to `out`. Returns whether there were cases and all passed.
 ///
 /// # Errors
 /// When the report cannot be written.

@@ -1,5 +1,5 @@
-//! A real OCI registry, the Go module `distribution`, that stores on disk and listens three times: plain, with TLS,
-//! and with TLS and a password. A cluster brings one along; [`Server::start`] gives one without a cluster.
+//! A real OCI registry, the Go module `distribution`. It stores on disk and has three listeners: plain, with TLS, and
+//! with TLS and a password. A cluster contains one; [`Server::start`] starts one without a cluster.
 
 pub mod front;
 mod referrers;
@@ -17,20 +17,20 @@ use crate::cluster::instance::Instance;
 use crate::cluster::pki::{Authority, Subject};
 use crate::cluster::process::Daemon;
 
-/// The user of the registry that wants a password.
+/// The user of the registry with a password.
 const USERNAME: &str = "tester";
 const PASSWORD: &str = "sesame";
-/// The password as bcrypt keeps it, at the lowest cost: every request pays it.
+/// The bcrypt hash of the password, at the lowest cost, because every request computes it.
 const HTPASSWD: &str = "tester:$2a$04$yqb7DzllkH5qWA1xJWleb./cdnX.Pb1c0IYzZrxr9KDtO2XOB0dYy\n";
 
-/// Where the three servers listen, each as `HOST:PORT`. They share one store: what is pushed to one is in all.
+/// The addresses of the three servers, each as `HOST:PORT`. They share one store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Registry {
     /// Plain HTTP.
     pub address: String,
     /// HTTPS.
     pub tls: String,
-    /// HTTPS, with a user name and a password for everything.
+    /// HTTPS, with a user name and a password for all requests.
     pub auth: String,
     /// The authority that signed the certificates, in PEM.
     pub ca: PathBuf,
@@ -68,7 +68,7 @@ impl Server {
         })
     }
 
-    /// Starts a registry that shows this certificate, whose authority is `ca`, both in PEM.
+    /// Starts a registry with this certificate, whose authority is `ca`, both in PEM.
     ///
     /// # Errors
     /// When it cannot be built or does not start.
@@ -98,7 +98,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The addresses of the registry.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::samples;
 use crate::world::{Lab, Options, World};
 
-/// Starts everything, installs the sample operator, says how to go on, and stays up until SIGINT or SIGTERM.
+/// Starts all parts, installs the sample operator, prints the next steps, and runs until SIGINT or SIGTERM.
 ///
 /// # Errors
 /// When a part does not start or the extension is not installed within two minutes.
@@ -82,7 +82,7 @@ pub async fn run() -> Result<()> {
     until_interrupted().await
 }
 
-/// What another terminal needs to work on a cluster.
+/// The settings for another terminal that uses a cluster.
 struct Shell {
     kubeconfig: String,
     path: String,
@@ -98,7 +98,7 @@ impl Shell {
             .split(':')
             .next()
             .context("the cluster has no programs")?;
-        // `olm` lies beside this program.
+        // `olm` is in the folder of this program.
         let here = std::env::current_exe()?;
         let here = here.parent().context("this program lies nowhere")?;
         Ok(Self {

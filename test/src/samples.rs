@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 const CSV: &str = include_str!("../samples/greeter/csv.yaml");
 const CRD: &str = include_str!("../samples/greeter/crd.yaml");
@@ -98,7 +98,7 @@ pub const WITH_WEBHOOK: &str = "1.2.0";
 /// The version with every kind of webhook and an aggregated API, in the same channel.
 pub const WITH_ALL_WEBHOOKS: &str = "1.3.0";
 
-/// A bundle as files: path below the bundle's root → content. `operator_image` is what its Deployment runs.
+/// A bundle as files: path below the bundle's root → content. `operator_image` is the image of its Deployment.
 pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
     let block = |wanted: bool, text: &str| {
         if wanted {
@@ -196,7 +196,7 @@ const CHANNELS: &[(&str, &[Entry])] = &[
             },
         ],
     ),
-    // Only extensions that name the channel see the next major version.
+    // Only extensions with this channel get the next major version.
     (
         "candidate",
         &[
@@ -259,12 +259,33 @@ pub fn catalog(versions: &[&str], bundle_image: impl Fn(&str) -> String) -> Stri
             "properties": [
                 { "type": "olm.package", "value": { "packageName": "greeter", "version": version } },
                 { "type": "olm.gvk", "value": { "group": "samples.olm.example", "kind": "Greeting", "version": "v1" } },
+                { "type": "olm.csv.metadata", "value": described(version) },
             ],
         }));
     }
     let mut lines: Vec<String> = blobs.iter().map(ToString::to_string).collect();
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The operator in the words of its author, as `opm render` takes them from the ClusterServiceVersion.
+fn described(version: &str) -> Value {
+    let narrow = version != WITH_ALL_WEBHOOKS;
+    json!({
+        "displayName": "Greeter",
+        "description": "Keeps a ConfigMap with a greeting for every Greeting.",
+        "provider": { "name": "OLM v1" },
+        "maturity": "stable",
+        "installModes": [
+            { "type": "OwnNamespace", "supported": narrow },
+            { "type": "SingleNamespace", "supported": narrow },
+            { "type": "MultiNamespace", "supported": false },
+            { "type": "AllNamespaces", "supported": true },
+        ],
+        "crdDescriptions": { "owned": [
+            { "name": "greetings.samples.olm.example", "version": "v1", "kind": "Greeting", "displayName": "Greeting" },
+        ] },
+    })
 }
 
 #[cfg(test)]

@@ -31,9 +31,9 @@ const ONLY_FOR_PODS: &[&str] = &[
     "PodDisruptionBudget",
 ];
 
-/// How much longer than the time for all looks together one of them may take.
+/// The additional time for one poll beyond the total time of all polls.
 const LAST_LOOK: Duration = Duration::from_secs(30);
-/// How long kubectl may take.
+/// The time limit of kubectl.
 const KUBECTL_TIME: Duration = Duration::from_mins(3);
 
 /// The running product.
@@ -43,7 +43,7 @@ pub struct World {
     pub catalogd: Manager,
     /// operator-controller.
     pub operator_controller: Manager,
-    /// Where catalogs are served: `https://HOST:PORT`.
+    /// The address at which catalogs are served: `https://HOST:PORT`.
     pub catalogs: String,
 }
 
@@ -55,20 +55,20 @@ impl std::ops::Deref for World {
     }
 }
 
-/// How the managers are started.
+/// The settings of the managers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// More arguments for catalogd.
     pub catalogd: Vec<String>,
     /// More arguments for operator-controller.
     pub operator_controller: Vec<String>,
-    /// Where catalogs are served, as `HOST:PORT`; a free port of 127.0.0.1 when absent.
+    /// The address at which catalogs are served, as `HOST:PORT`; a free port of 127.0.0.1 if absent.
     pub catalogs: Option<String>,
     /// The manifests to apply, a folder of the repository; `manifests/base` when empty.
     pub manifests: &'static str,
-    /// Where catalogd reaches the API server, as `http://HOST:PORT`; directly when absent.
+    /// The address at which catalogd reaches the API server, as `http://HOST:PORT`; directly if absent.
     pub catalogd_server: Option<String>,
-    /// Where operator-controller reaches the API server, as `http://HOST:PORT`; directly when absent.
+    /// The address at which operator-controller reaches the API server, as `http://HOST:PORT`; directly if absent.
     pub operator_controller_server: Option<String>,
 }
 
@@ -129,10 +129,10 @@ impl World {
         self.operator_controller.start(&self.lab.cluster)
     }
 
-    /// Looks until `look` returns something.
+    /// Polls until `look` returns a value.
     ///
     /// # Errors
-    /// When `limit` passes first; the error holds `what` and the ends of both managers' logs.
+    /// When `limit` passes first; the error contains `what` and the ends of both managers' logs.
     pub async fn eventually<T, F>(&self, what: &str, limit: Duration, look: F) -> Result<T>
     where
         F: AsyncFnMut() -> Result<Option<T>>,
@@ -155,17 +155,17 @@ impl Drop for World {
     }
 }
 
-/// Looks until `look` returns something.
+/// Polls until `look` returns a value.
 ///
 /// # Errors
-/// When `limit` passes first; the error holds `what` and the last problem.
+/// When `limit` passes first; the error contains `what` and the last problem.
 pub async fn eventually<T, F>(what: &str, limit: Duration, mut look: F) -> Result<T>
 where
     F: AsyncFnMut() -> Result<Option<T>>,
 {
     let end = Instant::now() + limit;
     loop {
-        // One look may wait for an answer that never comes.
+        // One poll may wait for an answer that never comes.
         let problem = match tokio::time::timeout(limit + LAST_LOOK, look()).await {
             Ok(Ok(Some(found))) => return Ok(found),
             Ok(Ok(None)) => String::new(),
@@ -185,7 +185,7 @@ pub fn repository() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// A program of this workspace, built beside this one.
+/// A program of this workspace, in the folder of this one.
 ///
 /// # Errors
 /// When it is not built.
@@ -228,7 +228,7 @@ fn apply_manifests(cluster: &Cluster, folder: &str) -> Result<()> {
 /// Runs kubectl with an administrator's rights.
 ///
 /// # Errors
-/// When it fails; the error holds what it said.
+/// When it fails; the error contains its output.
 pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Result<String> {
     use std::io::Write as _;
     let mut command = cluster.exec("kubectl");

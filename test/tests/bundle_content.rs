@@ -18,15 +18,15 @@ use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
-/// Where everything is installed.
+/// The install namespace of all extensions.
 const NAMESPACE: &str = "bundle-content";
-/// What the custom object waits for before it goes.
+/// The finalizer that delays the deletion of the custom object.
 const FINALIZER: &str = "example.com/wait";
 
 /// The content of a bundle by path.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A bundle of these manifests beside its ClusterServiceVersion, whose `spec` and labels may have more.
+/// A bundle with these manifests and a ClusterServiceVersion, whose `spec` and labels may be extended.
 fn files(package: &str, version: &str, more: &Value, manifests: &[Value]) -> Files {
     let file = |value: &Value| value.to_string().into_bytes();
     let mut csv = json!({
@@ -125,7 +125,7 @@ fn secret(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"k": "v"}})
 }
 
-/// What a bundle of more objects than a few holds.
+/// The objects of a bundle with many objects.
 fn config_maps(count: usize) -> Vec<Value> {
     (0..count)
         .map(|number| config_map(&format!("one-of-many-{number}"), "1"))
@@ -226,7 +226,7 @@ fn bundles() -> Vec<(&'static str, &'static str, Files)> {
     bundles
 }
 
-/// Pushes a chart as Helm does: an artifact without labels, whose one layer is the chart. Returns its reference.
+/// Pushes a chart like Helm: an artifact without labels, whose single layer is the chart. Returns its reference.
 async fn push_chart(world: &World) -> Result<String> {
     let registry = world.cluster.registry().context("a registry")?;
     let base = format!("http://{}/v2/charts/chart", registry.address);
@@ -284,7 +284,7 @@ fn extension(package: &str, version: Option<&str>) -> Value {
     })
 }
 
-/// The catalog of all packages, and an account that may do everything.
+/// The catalog of all packages, and an account with all rights.
 async fn publish(world: &World) -> Result<()> {
     let mut images = Vec::new();
     for (package, version, files) in bundles() {
@@ -437,7 +437,7 @@ fn a_kind_is_not_provided_twice() -> Result<()> {
         let taken =
             format!("CustomResourceDefinition \"{name}\" belongs to ClusterExtension \"provided-once\"");
         await_progressing(world, "rival", reason::BLOCKED, &taken).await?;
-        // Nor is anything else of the bundle there, and what is there stays when the second one goes.
+        // No other object of the bundle exists, and the first one's objects stay when the second one is deleted.
         let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
         ensure!(maps.get_opt("rival").await?.is_none(), "something was applied");
         leaves_without_a_trace(world, "rival").await?;
@@ -446,7 +446,7 @@ fn a_kind_is_not_provided_twice() -> Result<()> {
     })
 }
 
-/// Deletes an extension that has nothing installed.
+/// Deletes an extension without an installed bundle.
 async fn leaves_without_a_trace(world: &World, name: &str) -> Result<()> {
     let found = extensions(world).get(name).await?;
     assert_eq!(installed_version(&found), None);
@@ -587,7 +587,7 @@ fn a_bundle_that_the_cluster_cannot_run_is_a_second_choice() -> Result<()> {
         )
         .await?;
         ensure!(held.contains(lacks) && held.contains(api), "it says {held}");
-        // A user who asks for it gets it.
+        // A user who requests the version gets it.
         patch_source(world, "second-choice", json!({"version": "2.0.0"})).await?;
         await_version(world, "second-choice", "2.0.0").await?;
         let doubt = "The bundle may not work on this cluster: ";

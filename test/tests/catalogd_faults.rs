@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// Enough bytes that unpacking takes a while, few enough for many rounds.
 const FILLER: usize = 6 << 20;
 
-/// A catalog of one package that says which round it is from, and is as large as asked.
+/// A catalog of one package that contains the number of its round and has the requested size.
 fn blobs(round: usize, bytes: usize) -> String {
     let package =
         |name: &str| json!({ "schema": "olm.package", "name": name, "defaultChannel": "" }).to_string();
@@ -68,7 +68,7 @@ async fn create(lab: &Lab, name: &str, reference: &str) -> Result<()> {
     Ok(())
 }
 
-/// Has the catalog looked at again.
+/// Changes the catalog so that it is reconciled again.
 async fn touch(lab: &Lab, name: &str, number: usize) -> Result<()> {
     let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
     let patch = Patch::Merge(json!({ "spec": { "priority": number } }));
@@ -94,7 +94,7 @@ async fn settled(lab: &Lab, name: &str, reason: &str) -> Result<ClusterCatalog> 
 /// A replica of catalogd.
 struct Replica {
     manager: Manager,
-    /// Where it serves.
+    /// The address of the content.
     content: String,
 }
 
@@ -115,7 +115,7 @@ impl Replica {
     }
 }
 
-/// A client that trusts what catalogd's replicas show.
+/// A client that trusts the certificates of catalogd's replicas.
 async fn client(lab: &Lab) -> Result<reqwest::Client> {
     let authority = lab.catalogd_authority().await?;
     Ok(reqwest::Client::builder()
@@ -131,7 +131,7 @@ fn all(content: &str, name: &str) -> String {
     format!("https://{HOST}:{port}/catalogs/{name}/api/v1/all")
 }
 
-/// The round that a replica serves; nothing while it has none.
+/// The round that a replica serves; `None` while it serves none.
 async fn served(client: &reqwest::Client, content: &str, name: &str) -> Result<Option<(String, usize)>> {
     let answer = client.get(all(content, name)).send().await?;
     if answer.status().is_server_error() || answer.status() == 404 {
@@ -148,7 +148,7 @@ async fn served(client: &reqwest::Client, content: &str, name: &str) -> Result<O
     Ok(Some((round, text.lines().count())))
 }
 
-/// Everything below a folder, relative to it.
+/// All files below a folder, relative to it.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -165,7 +165,7 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Whether the cache holds one content of the catalog and nothing else.
+/// Checks that the cache contains exactly one content of the catalog.
 async fn tidy(cache: &Path, name: &str) -> Result<()> {
     eventually("the cache is tidy", SOON, async || {
         let found = files(cache);
@@ -187,7 +187,7 @@ async fn tidy(cache: &Path, name: &str) -> Result<()> {
 /// A cluster whose catalogd each test starts itself. All use the same catalog, one after the other.
 static CLUSTER: Shared<Lab> = Shared::new(|| Box::pin(Lab::with_manifests("manifests/base")));
 
-/// A catalog is never held whole in memory: sixteen times the bytes cost less than half of what is more.
+/// A catalog is never in memory as a whole: sixteen times the bytes cost less than half of the difference.
 #[test]
 fn a_large_catalog_is_streamed() -> Result<()> {
     const SMALL: usize = 4 << 20;
@@ -238,7 +238,7 @@ fn peak(manager: &Manager) -> Result<usize> {
     Ok(kibibytes.trim().parse::<usize>()? << 10)
 }
 
-/// Takes away what another test has left: its catalog, and the lease of a replica that was killed.
+/// Removes the catalog of another test, and the lease of a killed replica.
 async fn clean(lab: &Lab) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(lab.client.clone(), names::SYSTEM_NAMESPACE);
     leases
@@ -253,7 +253,7 @@ async fn clean(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Takes the catalog away; a replica that leads has to run.
+/// Removes the catalog; a leading replica must be running.
 async fn remove(lab: &Lab) -> Result<()> {
     let catalogs: Api<ClusterCatalog> = Api::all(lab.client.clone());
     catalogs.delete("cat", &DeleteParams::default()).await?;
@@ -271,13 +271,13 @@ fn a_replica_killed_at_any_point_serves_whole_content_and_leaves_nothing_behind(
     })
 }
 
-/// Killed at any point, it serves something whole and leaves nothing behind.
+/// Killed at any point, it serves complete content and leaves no files behind.
 async fn killed_at_any_point(lab: &Lab) -> Result<()> {
     let cache = lab.folder().join("killed");
     let mut replica = Replica::prepare(lab, "killed", &[]).await?;
-    // No flag names a certificate: it serves with one of its own.
+    // No flag names a certificate, so it creates its own.
     replica.start(lab).await?;
-    // Whether every image is accepted must not go unsaid.
+    // A message must report if every image is accepted.
     let said = if Path::new("/etc/containers/policy.json").exists() {
         "images have to satisfy this signature policy"
     } else {
@@ -298,7 +298,7 @@ async fn killed_at_any_point(lab: &Lab) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(35 * round as u64)).await;
         replica.manager.kill();
         replica.manager.start(&lab.cluster)?;
-        // What is on the disk is served before anything else happens: the round before, or this one.
+        // The content on the disk is served first: the round before, or this one.
         let first = eventually("something is served", SOON, async || {
             served(&client, &replica.content, "cat").await
         })
@@ -321,7 +321,8 @@ async fn killed_at_any_point(lab: &Lab) -> Result<()> {
     replica.manager.stop().await.map(drop)
 }
 
-/// A restart serves what is on the disk at once, whether or not the API server is there, and asks the registry for nothing but what the tag means.
+/// A restarted replica serves the content on the disk at once, with or without the API server, and the only request to
+/// the registry resolves the tag.
 async fn restart_with_a_warm_disk(lab: &Lab, replica: &mut Replica, client: &reqwest::Client) -> Result<()> {
     replica.manager.stop().await?;
     let downloads = || -> Result<usize> {
@@ -337,7 +338,7 @@ async fn restart_with_a_warm_disk(lab: &Lab, replica: &mut Replica, client: &req
     };
     let before = downloads()?;
     ensure!(before > 0, "the registry's log does not tell of downloads");
-    // Not even the API server is needed: the certificate is on the disk, too.
+    // The API server is not needed either: the certificate is on the disk, too.
     lab.cluster.kill(Component::KubeApiserver)?;
     let begin = Instant::now();
     replica.manager.start(&lab.cluster)?;
@@ -366,9 +367,9 @@ async fn restart_with_a_warm_disk(lab: &Lab, replica: &mut Replica, client: &req
     Ok(())
 }
 
-/// What a replica answers to one question after the other, one at a time.
+/// The answers of a replica to sequential requests.
 struct Answers {
-    /// How many, and each answer that differs from the one before.
+    /// The number of answers, and each answer that differs from the one before.
     seen: Arc<Mutex<(usize, Vec<String>)>>,
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
@@ -430,8 +431,8 @@ fn a_follower_serves_its_content_while_its_registry_is_slow() -> Result<()> {
     })
 }
 
-/// A replica that does not lead serves what it has while its registry is slow, fetches what the leader reports and not what
-/// the tag has come to mean since, and changes over between two answers.
+/// A follower serves its content while its registry is slow, fetches the content that the leader reports instead of the
+/// present content of the tag, and switches between two answers.
 async fn followed_slowly(lab: &Lab) -> Result<()> {
     let passage = Passage::to(lab.registry()?).await?;
     let registries = lab.folder().join("slow.conf");
@@ -482,7 +483,7 @@ async fn followed_slowly(lab: &Lab) -> Result<()> {
     ensure!(seen == ["round-0", "round-1"], "{seen:?}");
     follower.manager.stop().await?;
     remove(lab).await?;
-    // It gives its lease back.
+    // It releases its lease.
     leader.manager.stop().await.map(drop)
 }
 
@@ -513,7 +514,7 @@ impl Load {
                                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
                                 let (before, after) = places.split_at(turn % places.len().max(1));
                                 let order = || after.iter().chain(before);
-                                // The list may be another one by now: who failed is not asked again beside others.
+                                // The list may have changed: the replica that failed is avoided if there are others.
                                 let other = order().find(|&place| Some(place) != tried.as_ref());
                                 other.or(order().next()).cloned().unwrap_or_default()
                             };
@@ -565,7 +566,7 @@ fn no_request_is_lost_while_replicas_are_replaced() -> Result<()> {
     })
 }
 
-/// No request is lost when the leader dies, nor while replicas are replaced.
+/// No request fails when the leader dies, nor while replicas are replaced.
 async fn replaced_under_load(lab: &Lab) -> Result<()> {
     let elected = ["--leader-elect"];
     let mut replicas = BTreeMap::new();
@@ -602,7 +603,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     start(&mut replicas, "a").await?;
     load.replace(&[&a, &b]);
 
-    // A rolling upgrade: a new replica counts once it is ready, and only then an old one is stopped.
+    // A rolling upgrade: an old replica is stopped only after a new one is ready.
     start(&mut replicas, "c").await?;
     load.replace(&[&a, &b, &c]);
     replicas.get_mut("b").context("b")?.manager.stop().await?;
@@ -617,7 +618,7 @@ async fn replaced_under_load(lab: &Lab) -> Result<()> {
     ensure!(lost.is_empty(), "{lost:?}");
     ensure!(answered > 50, "only {answered} requests were made");
     drop(replicas);
-    // The lease of the one that was killed has not run out, so there is no leader: this one serves without one.
+    // The lease of the killed replica has not expired, so there is no leader. This replica runs without election.
     let mut last = Replica::prepare(lab, "last", &[]).await?;
     last.manager.start(&lab.cluster)?;
     remove(lab).await?;
@@ -632,7 +633,7 @@ fn a_full_disk_costs_the_new_content_and_nothing_else() -> Result<()> {
     })
 }
 
-/// A full disk costs the new content and nothing else.
+/// A full disk only prevents new content.
 async fn full_disk(lab: &Lab) -> Result<()> {
     let disk = lab.folder().join("small");
     let mut replica = Replica::prepare(lab, "small", &[]).await?;
@@ -643,7 +644,7 @@ async fn full_disk(lab: &Lab) -> Result<()> {
     create(lab, "cat", &reference).await?;
     settled(lab, "cat", "Succeeded").await?;
     for (round, bytes) in [(1, 12 << 20), (2, 40 << 20)] {
-        // Too large for the disk while it is stored, and while it is pulled.
+        // The content is too large for the disk during storage, and during the pull.
         push(lab, "cat", round, bytes).await?;
         touch(lab, "cat", round).await?;
         let catalog = settled(lab, "cat", "Retrying").await?;

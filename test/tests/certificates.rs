@@ -1,5 +1,5 @@
-//! What operators get besides the objects of their bundle, on real parts: certificates that the API server trusts where
-//! there is no other provider, and an OperatorCondition with which they block their upgrade.
+//! Additional objects for operators on real parts: certificates that the API server trusts if there is no other
+//! provider, and an OperatorCondition with which they block their upgrade.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -18,7 +18,7 @@ use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
 use serde_json::{Value, json};
 
-/// What switches cert-manager off as a provider.
+/// The setting that disables cert-manager as a provider.
 const WITHOUT_CERT_MANAGER: &str = "--feature-gates=WebhookProviderCertManager=false";
 const SECRET: &str = "greeter-operator-service-cert";
 const CONFIGURATION: &str = "greetings.samples.olm.example";
@@ -28,7 +28,7 @@ fn text(secret: &Secret, key: &str) -> String {
     String::from_utf8_lossy(&bytes.cloned().unwrap_or_default().0).into_owned()
 }
 
-/// Waits until the webhook configuration trusts what the Secret says, other than `before`.
+/// Waits until the webhook configuration trusts the authority in the Secret, other than `before`.
 async fn trusted(world: &World, before: Option<&Secret>) -> Result<Secret> {
     let secrets = Api::<Secret>::namespaced(world.client.clone(), "greeter");
     let configurations = Api::<ValidatingWebhookConfiguration>::all(world.client.clone());
@@ -98,7 +98,7 @@ async fn uninstall(world: &World) -> Result<()> {
     await_gone(world, "greeter").await
 }
 
-/// Has definitions come or go while operator-controller does not run; it looks for providers when it starts.
+/// Applies or deletes definitions while operator-controller does not run; it looks for providers when it starts.
 async fn restarted(world: &mut World, verb: &str, definitions: &str) -> Result<()> {
     world.operator_controller.kill();
     let path = format!("test/samples/definitions/{definitions}.yaml");
@@ -167,7 +167,7 @@ fn other_providers_are_used_where_they_are_and_replaced_when_they_go() -> Result
     })
 }
 
-/// The operator's part is played by hand.
+/// The test acts as the operator.
 async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
     let deployment = Api::<Deployment>::namespaced(world.client.clone(), "greeter")
         .get("greeter-operator")
@@ -284,7 +284,7 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
         "the controller touched a Secret itself: {by_controller:?}"
     );
 
-    // Lost: made anew, and what the lost authority signed stays trusted.
+    // A lost Secret is created again, and certificates of the lost authority stay trusted.
     secrets.delete(SECRET, &DeleteParams::default()).await?;
     let second = trusted(world, Some(&first)).await?;
     ensure!(
@@ -292,7 +292,7 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
         "the old authority is trusted no longer"
     );
 
-    // A restart makes nothing anew; a deleted object is back.
+    // A restart creates no new certificates; a deleted object comes back.
     world.operator_controller.kill();
     world.kubectl(&[
         "patch",
@@ -335,7 +335,7 @@ async fn the_provider_stays_with_the_extension(world: &mut World) -> Result<()> 
     trusted(world, None).await.map(drop)
 }
 
-/// What cert-manager says of an object once it is done.
+/// Sets the status that cert-manager writes when an object is ready.
 async fn is_ready(world: &World, object: &str) -> Result<()> {
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).to_string();
     world
@@ -354,7 +354,7 @@ fn made_by_cert_manager() -> Value {
     })
 }
 
-/// cert-manager where it is installed; where it may not be used, the service CA of OpenShift.
+/// cert-manager provides certificates if it is installed; if it is disabled, the service CA of OpenShift does.
 async fn others_provide_certificates_where_they_are(world: &mut World) -> Result<()> {
     apply(world, samples::WITH_WEBHOOK)?;
     let issuer = format!("{SECRET}-selfsigned-issuer");
@@ -446,7 +446,7 @@ async fn others_provide_certificates_where_they_are(world: &mut World) -> Result
         .await
 }
 
-/// What another provider issued lies under the name that ours has, too.
+/// The Secret of another provider has the same name as ours.
 async fn ours_take_the_place_of_others(world: &World) -> Result<()> {
     let service = world.kubectl(&[
         "get",
@@ -471,7 +471,7 @@ async fn ours_take_the_place_of_others(world: &World) -> Result<()> {
     let mut looks = 0;
     let look = async || {
         looks += 1;
-        // Nothing that counts has changed of the extension, but it is looked at.
+        // The relevant parts of the extension are unchanged, but it is reconciled.
         let again = json!({"metadata": {"annotations": {"example.com/look": looks.to_string()}}});
         merge(world, "greeter", again).await?;
         let named = provider(world).await?;

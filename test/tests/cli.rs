@@ -9,7 +9,7 @@ use olm_test::registry::Server;
 use olm_test::samples;
 use olm_test::world::binary;
 
-/// Runs `olm` and returns what it printed.
+/// Runs `olm` and returns its output.
 fn olm(directory: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(binary("olm")?)
         .current_dir(directory)
@@ -172,7 +172,7 @@ async fn the_platforms_of_images_are_held_against_the_labels() -> Result<()> {
     Ok(())
 }
 
-/// Runs `olm`, which has to fail, and returns what it said.
+/// Runs `olm`, which must fail, and returns its error.
 fn refused(directory: &Path, arguments: &[&str]) -> Result<String> {
     match olm(directory, arguments) {
         Ok(printed) => anyhow::bail!("olm {arguments:?} printed {printed}"),
@@ -193,8 +193,8 @@ async fn the_files_of_the_container_tools_say_where_images_come_from_and_which_m
         r#"{"schema":"olm.package","name":"greeter","defaultChannel":"stable"}"#,
     )?;
     let write = |name: &str, text: String| std::fs::write(here.join(name), text);
-    // A user's own file is found without a flag: nothing else lets these images be reached without TLS. The name leads to
-    // a mirror, and a part of the registry is blocked.
+    // A user's own file is found without a flag: only it allows access to these images without TLS. The name redirects
+    // to a mirror, and a part of the registry is blocked.
     std::fs::create_dir_all(here.join(".config/containers"))?;
     let conf = format!(
         "[[registry]]\nlocation = \"{plain}\"\ninsecure = true\n\n[[registry]]\nprefix = \"{plain}/blocked\"\nblocked = true\n\n\
@@ -221,14 +221,14 @@ async fn the_files_of_the_container_tools_say_where_images_come_from_and_which_m
             "{verb:?}: {said}"
         );
     }
-    // A file that was named counts in the place of the user's, and has to be there.
+    // A file given by a flag replaces the user's, and must exist.
     let said = refused(
         here,
         &["catalog", "render", &plain, "--registries-conf", "missing.conf"],
     )?;
     ensure!(said.contains("missing.conf"), "{said}");
 
-    // What the policy does not let through is not used, whatever was asked.
+    // The policy applies to all commands.
     write(
         ".config/containers/policy.json",
         r#"{"default":[{"type":"reject"}]}"#.into(),

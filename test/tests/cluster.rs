@@ -34,7 +34,7 @@ async fn two_clusters_keep_apart_survive_outages_and_leave_nothing() {
         "services never leave the machine"
     );
 
-    // What is made in one is not in the other; pods become ready.
+    // Objects of one cluster do not exist in the other; Pods become ready.
     let client = first.client().await.unwrap();
     namespaces(&client)
         .create(&PostParams::default(), &named("here"))
@@ -91,7 +91,7 @@ async fn two_clusters_keep_apart_survive_outages_and_leave_nothing() {
         ["admin"]
     );
 
-    // Outages: what was stored is there again.
+    // Outages: the stored objects still exist.
     first.kill(Component::Etcd).unwrap();
     first.kill(Component::KubeApiserver).unwrap();
     assert!(namespaces(&client).get("here").await.is_err());
@@ -109,7 +109,7 @@ async fn two_clusters_keep_apart_survive_outages_and_leave_nothing() {
     .await;
     assert_eq!(pull(&plain, "kept", &digest).await, b"content");
 
-    // One ends, the other goes on; then nothing is left.
+    // One cluster ends and the other continues; then nothing is left.
     let (left, folder) = (processes(&first), first.info().state.clone());
     assert_eq!(left.len(), 8, "etcd, three of Kubernetes, KWOK, three registries");
     first.stop().unwrap();
@@ -240,7 +240,7 @@ fn a_cluster_in_the_background_is_found_by_its_folder_until_it_is_taken_down() {
     ]);
     assert!(said.contains("olm-test-node") && said.contains("Ready"), "{said}");
 
-    // An outage from outside: dead until the owner starts it again.
+    // An outage from outside: the component stays dead until the owner starts it again.
     let cluster = Cluster::attach(&state).unwrap();
     cluster.kill(Component::KubeScheduler).unwrap();
     assert!(!run(&["status", at[0], at[1]]).0);
@@ -303,7 +303,7 @@ async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// One of the registry's servers, as a client sees it.
+/// One of the registry's servers, accessed by a client.
 struct Access {
     base: String,
     client: reqwest::Client,

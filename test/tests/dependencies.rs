@@ -1,5 +1,6 @@
-//! Dependencies on real parts: a bundle that requires something says what to install and is installed by itself once that
-//! is there; what it depends on is neither updated nor uninstalled from under it, unless the user says so.
+//! Dependencies on real parts: an extension whose requirement is missing reports which package to install, and is
+//! installed by itself when it exists. A package that others depend on is neither updated nor uninstalled, unless the
+//! user overrides this.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 const NAMESPACE: &str = "dependencies";
 
-/// The files of the sample operator as those of another package, whose kind has the package's name.
+/// The files of the sample operator for another package, whose kind has the package's name.
 fn bundle(package: &str, kind: &str, version: &str) -> BTreeMap<String, Vec<u8>> {
     let rename = |text: &str| {
         text.replace("greetings", &format!("{package}s"))
@@ -46,9 +47,10 @@ fn api(package: &str, kind: &str) -> Value {
     json!({ "group": format!("{package}.olm.example"), "kind": kind, "version": "v1" })
 }
 
-/// Package `provider` in two versions, and package `dependent`, which requires the first of them. The packages of a pair
-/// need each other's version, and those of the circle that of the next. That `bundle-dependent` requires `provider` stands
-/// in its bundle alone, and what `catalog-dependent` requires in the catalog alone.
+/// Package `provider` in two versions, and package `dependent`, which requires the first of them. The packages of a
+/// pair need each other's version, and each package of the circle needs that of the next. Only the bundle of
+/// `bundle-dependent` declares that it requires `provider`, and only the catalog declares the requirement of
+/// `catalog-dependent`.
 async fn publish(world: &World) -> Result<String> {
     let mut blobs = Vec::new();
     let needs = |package: &str, range: &str| json!({ "type": "olm.package.required", "value": { "packageName": package, "versionRange": range } });
@@ -126,7 +128,7 @@ async fn allow(world: &World, name: &str, value: Option<&str>) -> Result<()> {
     merge(world, name, json!({ "metadata": { "annotations": annotations } })).await
 }
 
-/// An account that may do everything.
+/// An account with all rights.
 fn account(name: &str) -> [Value; 2] {
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": { "name": name, "namespace": NAMESPACE } });
@@ -149,7 +151,7 @@ fn extension(package: &str, version: Option<&str>) -> Value {
     })
 }
 
-/// Both managers, the catalog, and an account that may do everything.
+/// Both managers, the catalog, and an account with all rights.
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 
 async fn start() -> Result<World> {
@@ -198,7 +200,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             await_version(world, dependent, "1.0.0").await?;
         }
 
-        // What only the catalog said of it is known of it, too.
+        // A requirement that only the catalog declares is recorded, too.
         world.apply(&[extension("catalog-dependent", None)])?;
         await_version(world, "catalog-dependent", "1.0.0").await?;
         extensions(world)
@@ -240,7 +242,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
         await_version(world, "provider", "2.0.0").await?;
         allow(world, "provider", None).await?;
 
-        // The dependent still needs the API: what provides it is not uninstalled from under it.
+        // The dependent still needs the API, so its provider is not uninstalled.
         let (done, text) = olm(world, &["uninstall", "provider", "--dry-run"])?;
         assert!(!done && text.contains("\n! dependent: "), "{text}");
         extensions(world)
@@ -263,7 +265,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
     })
 }
 
-/// Runs `olm`; says whether it went well and what it printed.
+/// Runs `olm`; returns whether it succeeded, and its output.
 fn olm(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
     let run = std::process::Command::new(binary("olm")?)
         .args(arguments)
@@ -285,7 +287,7 @@ fn extensions_that_need_each_other_move_together() -> Result<()> {
         for package in ["pair-a", "pair-b"] {
             await_version(world, package, "1.0.0").await?;
         }
-        // One alone would break the other.
+        // An update of only one would break the other.
         patch_source(world, "pair-a", json!({ "version": ">=1.0.0" })).await?;
         let held = "pair-a.v2.0.0 is held back: ";
         await_progressing(world, "pair-a", succeeded, held).await?;
@@ -342,7 +344,7 @@ fn extensions_that_need_each_other_change_in_a_window_that_both_have() -> Result
         };
         held("twin-a", "Window").await?;
         held("twin-b", "Requirement").await?;
-        // The other way round: the one that was ready has no window any more.
+        // The reverse: the extension that was ready has no window any more.
         policy("twin-b", never)?;
         policy("twin-a", always.clone())?;
         held("twin-b", "Window").await?;
@@ -372,7 +374,7 @@ fn no_extension_of_a_circle_moves_while_one_may_not() -> Result<()> {
             .eventually("the account may nothing any more", SOON, async || {
                 let who = format!("--as=system:serviceaccount:{NAMESPACE}:limited");
                 let may = world.kubectl(&["auth", "can-i", "create", "configmaps", "-n", NAMESPACE, &who]);
-                // It exits with 1 when the answer is no.
+                // kubectl exits with 1 if the answer is no.
                 Ok(may.is_err().then_some(()))
             })
             .await?;

@@ -12,7 +12,7 @@ const WIDTH: usize = 120;
 const README_LINES: usize = 120;
 /// Options of other programs that pages name in their text.
 const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help"];
-/// Names under our group in manifests or of the API, beside those in `names.rs`.
+/// Names in our group in manifests or the API, in addition to those in `names.rs`.
 const NAMES_ELSEWHERE: &[&str] = &["v1"];
 
 /// The anchor of a heading, as GitHub and mdbook make it.
@@ -36,10 +36,10 @@ fn anchors(page: &Page) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the links of a page lead to.
+/// The targets of the links of a page.
 fn links(page: &Page) -> Vec<String> {
     let prose = page.prose();
-    // What is code is no link.
+    // Code is not a link.
     let prose: String = prose.split('`').step_by(2).collect();
     let rest = prose.split("](").skip(1);
     rest.filter_map(|rest| rest.split_once(')'))
@@ -91,7 +91,7 @@ fn every_link_leads_to_a_page_and_a_heading() -> Result<()> {
                 "{}: no heading {link}",
                 page.path.display()
             );
-            // The site holds nothing else.
+            // The site contains no other files.
             ensure!(
                 !page.path.starts_with("docs") || target.starts_with("docs"),
                 "{}: {link} is not on the site",
@@ -142,7 +142,7 @@ fn lines_are_short_and_the_readme_too() -> Result<()> {
     Ok(())
 }
 
-/// The manifests of a page: its YAML blocks, and what its commands hand to kubectl.
+/// The manifests of a page: its YAML blocks, and the input of its kubectl commands.
 fn manifests(page: &Page) -> Vec<String> {
     let blocks = page.blocks().into_iter();
     blocks

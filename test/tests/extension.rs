@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// Both managers. Every test publishes a package of its own.
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(World::start(Options::default())));
 
-/// The sample operator with everything about it.
+/// The sample operator with all its objects.
 const SAMPLE: &str = "manifests/samples/greeter.yaml";
 
 /// Publishes the sample operator in these versions as a package, in a ClusterCatalog of the same name.
@@ -39,7 +39,7 @@ fn apply(world: &World, package: &str) -> Result<()> {
         .map(drop)
 }
 
-/// What the cluster has under the name of a package.
+/// The objects of the cluster with the name of a package.
 fn everything_of(world: &World, package: &str) -> Result<BTreeSet<String>> {
     let mut found = everything(world)?;
     found.retain(|name| name.contains(package));
@@ -112,7 +112,7 @@ async fn drift_is_corrected(world: &World, package: &str) -> Result<()> {
 fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_without_leftovers() -> Result<()> {
     CLUSTER.with(async |world| {
         publish(world, "lifecycle", samples::VERSIONS).await?;
-        // What stays when the extension goes: the account and its rights.
+        // The account and its rights stay when the extension is deleted.
         let rights = |text: String| text[..text.rfind("---").unwrap_or(text.len())].to_owned();
         let path = world.sample_file(SAMPLE, "lifecycle", rights)?;
         world.kubectl(&["apply", "--server-side", "-f", &path])?;
@@ -190,7 +190,7 @@ fn an_extension_is_installed_upgraded_rolled_back_repaired_and_removed_without_l
         drift_is_corrected(world, "lifecycle").await?;
         await_version(world, "lifecycle", "1.1.0").await?;
 
-        // Gone, with everything it made and nothing else.
+        // Deleted, with all objects that it created and no others.
         extensions(world)
             .delete("lifecycle", &DeleteParams::default())
             .await?;
@@ -304,7 +304,7 @@ fn a_missing_namespace_account_or_package_is_reported_and_awaited() -> Result<()
             message.contains("not found") || message.contains("does not exist"),
             "{message}"
         );
-        // The range of the sample is another manager's field by now; the account is what matters here.
+        // Another manager owns the range of the sample by now; only the account matters here.
         apply(world, "missing-parts")?;
         await_version_within(world, "missing-parts", "1.0.0", Duration::from_secs(90)).await?;
         // A package that no catalog has.
@@ -386,7 +386,7 @@ fn the_installed_version_is_kept_and_repaired_while_no_catalog_answers_and_manag
         world.operator_controller.kill();
         world.start_operator_controller()?;
         world.operator_controller.ready().await?;
-        // Without any catalog, and with a range in the spec, a deleted object comes back.
+        // Without a catalog, and with a range in the spec, a deleted object comes back.
         delete_operator(world, "no-catalog").await?;
         world
             .eventually("the deleted Deployment is back", SOON, async || {
@@ -434,7 +434,7 @@ fn a_pin_holds_and_a_channel_is_followed_when_the_catalog_changes() -> Result<()
             Some("1.0.0"),
             "although {served} is served"
         );
-        // The pin is taken away: the channel alone decides now.
+        // The pin is removed, so that only the channel decides.
         patch_source(world, "polled", json!({ "version": null })).await?;
         await_version(world, "polled", "1.1.0").await.map(drop)
     })
@@ -468,8 +468,8 @@ async fn get_insecure(url: &str) -> Result<String> {
     Ok(client.get(url).send().await?.error_for_status()?.text().await?)
 }
 
-/// What operator-controller and the accounts of extensions have asked of the API server from line `from` of its log on, but
-/// for watches, its Lease, and reviews of rights, which store nothing.
+/// The requests of operator-controller and the accounts of extensions to the API server from line `from` of its log on,
+/// except watches, its Lease, and reviews of rights, which store nothing.
 fn requests(world: &World, from: usize) -> Result<Vec<String>> {
     let log = std::fs::read_to_string(world.cluster.audit_log())?;
     let entries = log.lines().skip(from);
@@ -497,7 +497,7 @@ fn requests(world: &World, from: usize) -> Result<Vec<String>> {
 #[test]
 fn a_run_that_changes_nothing_lists_and_writes_nothing() -> Result<()> {
     CLUSTER.alone(async |world| {
-        // Others that wait for something are looked at again and again.
+        // Other waiting extensions would be reconciled repeatedly.
         world.kubectl(&["delete", "clusterextensions", "--all", "--timeout=120s"])?;
         publish(world, "unchanged", &["1.0.0"]).await?;
         apply(world, "unchanged")?;
@@ -516,7 +516,7 @@ fn a_run_that_changes_nothing_lists_and_writes_nothing() -> Result<()> {
                 Ok(Some(()))
             })
             .await?;
-        // Both controllers look at what is theirs, and there is nothing to do.
+        // Both controllers reconcile their objects, and there is nothing to do.
         let from = lines()?;
         let runs = runs(world).await?;
         for object in ["clusterextension/unchanged", "clusterobjectset/unchanged-1"] {
@@ -538,7 +538,7 @@ fn a_run_that_changes_nothing_lists_and_writes_nothing() -> Result<()> {
     })
 }
 
-/// How often each controller has run.
+/// The number of runs of each controller.
 async fn runs(world: &World) -> Result<[u64; 2]> {
     let token = world.kubectl(&["create", "token", "metrics-reader", "-n", "default"]);
     if token.is_err() {
@@ -612,7 +612,7 @@ fn a_crd_of_another_extension_is_not_taken_over() -> Result<()> {
             message.contains("ClusterExtension \"crd-owner\""),
             "the owner is named: {message}"
         );
-        // The first extension did not lose anything.
+        // The first extension lost nothing.
         let crd = world.kubectl(&["get", "crd", "greetings.crd-owner.olm.example", "-o", "json"])?;
         let crd: Value = serde_json::from_str(&crd)?;
         let owner = crd
@@ -654,7 +654,7 @@ fn a_version_republished_with_other_content_is_not_installed_again() -> Result<(
                 Ok(body.contains(&image).then_some(()))
             })
             .await?;
-        // An edit has the catalog asked again, so that what follows is not merely early.
+        // An edit causes a request to the catalog, so that the next check is not merely early.
         patch_source(world, "republished", json!({ "version": "1.0.0" })).await?;
         world
             .eventually("the edit is seen", SOON, async || {

@@ -1,5 +1,5 @@
-//! `olm inventory` and `olm fleet plan` on a real API server: what is planned for a cluster is what both managers do once
-//! the catalog moves.
+//! `olm inventory` and `olm fleet plan` on a real API server: the plan for a cluster equals the changes that both
+//! managers make after the catalog changes.
 
 use std::process::Command;
 
@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 const NAMESPACE: &str = "fleet";
 const NEXT: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
 
-/// A package of which version 1.0.0 is installed, and what follows from the next catalog.
+/// A package with version 1.0.0 installed, and the expected effect of the next catalog.
 struct Package {
     name: &'static str,
-    /// The version that the extension asks for.
+    /// The version that the extension requests.
     version: Option<&'static str>,
     /// The versions that the next catalog has.
     next: &'static [&'static str],
-    /// What the last of them says of itself besides.
+    /// Further properties of the last version.
     properties: fn() -> Vec<Value>,
-    /// Whether edges lead from one to the next.
+    /// Whether each version has an edge to the next.
     has_edges: bool,
-    /// Change, updates, and what holds the newest back.
+    /// The change, the updates, and the blocker of the newest version.
     expected: (&'static str, &'static [&'static str], Option<&'static str>),
 }
 
@@ -45,7 +45,7 @@ fn requires(package: &str, range: &str) -> Value {
 }
 
 const PACKAGES: &[Package] = &[
-    // Each version replaces the one before it: two steps.
+    // Each version replaces the one before: two steps.
     Package {
         name: "by-steps",
         expected: ("Update", &["1.0.1", "1.1.0"], None),
@@ -122,7 +122,7 @@ const PACKAGES: &[Package] = &[
 ];
 
 impl Package {
-    /// Pushes the bundles; gives what a catalog with these versions says of them.
+    /// Pushes the bundles; returns the blobs of a catalog with these versions.
     async fn publish(&self, world: &World, versions: &[&str]) -> Result<String> {
         let package = self.name;
         let name = |version: &str| format!("{package}.v{version}");
@@ -180,7 +180,7 @@ impl Package {
     }
 }
 
-/// What `olm` prints, and how it ends.
+/// The output of `olm`, and its exit status.
 fn olm(world: &World, line: &str) -> Result<(String, Option<i32>)> {
     let run = Command::new(binary("olm")?)
         .args(line.split_whitespace())
@@ -195,7 +195,7 @@ fn olm(world: &World, line: &str) -> Result<(String, Option<i32>)> {
     Ok((String::from_utf8(run.stdout)?, run.status.code()))
 }
 
-/// Change, updates and what holds the newest back, of an extension in a plan.
+/// The change, the updates and the blocker of the newest version of an extension in a plan.
 fn planned<'p>(plan: &'p Value, name: &str) -> Result<(&'p Value, Vec<&'p str>, Option<&'p str>)> {
     let extensions = plan["clusters"][0]["extensions"].as_array();
     let mut extensions = extensions.into_iter().flatten();
@@ -233,7 +233,7 @@ async fn installed(world: &World) -> Result<()> {
 
 async fn scenario(world: &mut World) -> Result<()> {
     installed(world).await?;
-    // Not a word of configuration goes into an inventory.
+    // An inventory contains no configuration.
     let secret =
         json!({ "spec": { "config": { "configType": "Inline", "inline": { "password": "hunter2" } } } });
     merge(world, "by-pin", secret).await?;
@@ -293,14 +293,14 @@ async fn scenario(world: &mut World) -> Result<()> {
                 );
                 let updates = extension.status.and_then(|status| status.updates);
                 let by = updates.and_then(|updates| updates.held_back_by);
-                // Of a package that is gone the status names the catalog.
+                // For a package that is gone, the status names the catalog.
                 ensure!(package.next.is_empty() || by.as_deref() == held, "{by:?}");
                 Ok(Some(()))
             })
             .await?;
     }
 
-    // Nothing is left to do.
+    // No changes remain.
     let (after, _) = olm(world, "inventory --name east -o json")?;
     std::fs::write(world.folder().join("after.json"), after)?;
     let (text, _) = olm(world, "fleet plan fleet=next.json after.json -o json")?;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use olm_test::fuzz::{TARGETS, Target};
 
-/// How long each target is tried.
+/// The duration for each target.
 const TIME: Duration = Duration::from_millis(800);
-/// No input may take longer, on whatever machine.
+/// The time limit of one input on any machine.
 const SLOW: Duration = Duration::from_secs(20);
 /// The most bytes of a changed input.
 const LENGTH: usize = 64 << 10;
@@ -32,7 +32,7 @@ impl Numbers {
     }
 }
 
-/// Pieces that mean something to one reader or another.
+/// Fragments with a meaning for one of the parsers.
 const WORDS: &[&[u8]] = &[
     b"\0",
     b"\n",

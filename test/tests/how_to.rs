@@ -12,7 +12,7 @@ use olm_test::world::{Options, World, binary, repository};
 
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 
-/// The pages of a cluster's administrator, in an order in which each finds what it begins with.
+/// The pages for cluster administrators, in an order in which each finds its initial state.
 const ADMINISTRATION: &[&str] = &[
     "how-to/install.md",
     "how-to/gitops.md",
@@ -29,7 +29,7 @@ const ADMINISTRATION: &[&str] = &[
     "how-to/move-over.md",
     "how-to/remove.md",
 ];
-/// The pages of an author, whose blocks take turns.
+/// The pages for authors, whose blocks alternate.
 const PUBLISHING: &[&str] = &[
     "how-to/publish-a-bundle.md",
     "how-to/publish-a-catalog.md",
@@ -49,12 +49,12 @@ async fn start() -> Result<World> {
         "--timeout=120s",
         "ccat/samples",
     ])?;
-    // Where Argo CD would be.
+    // The namespace of Argo CD.
     world.kubectl(&["create", "namespace", "argocd"])?;
     Ok(world)
 }
 
-/// Runs a block in a folder and gives what it printed.
+/// Runs a block in a folder and returns its output.
 fn run(world: &World, folder: &Path, commands: &str) -> Result<String> {
     let olm = binary("olm")?;
     let programs = olm.parent().context("it is in a directory")?;

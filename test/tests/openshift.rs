@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(90);
 
-/// The latest OpenShift that each version says it works on; one says nothing, one nothing readable.
+/// The latest OpenShift that each version supports; one has no limit, one an unreadable one.
 const GREETER: &[(&str, Option<&str>)] = &[
     ("1.0.0", Some("4.18")),
     ("1.0.1", Some("4.19")),
@@ -31,7 +31,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Publishes a package whose versions carry these limits, as a catalog of its own.
+    /// Publishes a package whose versions have these limits, as a separate catalog.
     async fn publish(&self, package: &str, versions: &[(&str, Option<&str>)]) -> Result<()> {
         let mut images = BTreeMap::new();
         for (version, limit) in versions {
@@ -137,7 +137,7 @@ impl Gate {
         Ok(conditions.cloned().unwrap_or_default())
     }
 
-    /// Waits until the condition says this and its message holds these parts, and returns it.
+    /// Waits until the condition has this status and reason and its message these parts, and returns it.
     async fn upgradeable(&self, status: &str, reason: &str, parts: &[&str]) -> Result<Value> {
         self.world
             .eventually(
@@ -179,7 +179,7 @@ impl Gate {
             .await
     }
 
-    /// What another program reports about itself in the same object.
+    /// The condition of another program in the same object.
     async fn another_program_reports(&self) -> Result<()> {
         let operators = self.api("ClusterOperator", "clusteroperators");
         self.world
@@ -214,14 +214,14 @@ async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Res
     gate.publish("herald", HERALD).await?;
     gate.install("greeter").await?;
 
-    // Where there is no OpenShift, there is nothing to tell and nothing to ask.
+    // Without OpenShift, the log has no message about it and there are no requests.
     let log = std::fs::read_to_string(&gate.world.operator_controller.log)?;
     ensure!(
         !log.contains("OpenShift") && !log.contains("may be updated"),
         "{log}"
     );
 
-    // It comes later; the gate needs no restart.
+    // OpenShift is installed later; the gate needs no restart.
     gate.world.apply_file("test/samples/definitions/openshift.yaml")?;
     gate.world.kubectl(&[
         "wait",
@@ -273,7 +273,7 @@ async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Res
     // 4.23 and 5.0 are followed by 5.1.
     gate.cluster_is_at("4.23.1").await?;
     gate.blocked("5.1", &[("greeter", "1.0.1")]).await?;
-    // What cannot be read is reported, never taken for "no limit".
+    // An unreadable limit is reported and never treated as no limit.
     gate.upgrade("greeter", "1.1.0").await?;
     gate.upgradeable(
         "False",
@@ -281,7 +281,7 @@ async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Res
         &["greeter.v1.1.0", "latest"],
     )
     .await?;
-    // A bundle without a limit does not block, and what only the catalog holds does not either.
+    // A bundle without a limit does not block, and neither does a limit that only the catalog contains.
     gate.upgrade("greeter", "2.0.0").await?;
     gate.allowed("5.1").await?;
 

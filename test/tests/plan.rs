@@ -1,4 +1,5 @@
-//! What `olm plan`, `olm history` and `olm uninstall --dry-run` say, held against what operator-controller then does.
+//! The output of `olm plan`, `olm history` and `olm uninstall --dry-run`, compared with the actions of
+//! operator-controller.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -22,7 +23,7 @@ const NAME: &str = "planned";
 /// A value that no plan shows.
 const PASSWORD: &str = "b25jZS11cG9uLWEtdGltZQ==";
 
-/// Both managers, with a package in a catalog whose version 1.1.0 changes much of 1.0.0: 1.0.1 lies between.
+/// Both managers, with a package in a catalog whose version 1.1.0 changes much of 1.0.0; 1.0.1 is in between.
 async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
     let versions = ["1.0.0", "1.0.1", "1.1.0"];
@@ -73,7 +74,7 @@ async fn start() -> Result<World> {
     Ok(world)
 }
 
-/// Runs `olm` and gives its exit status, and what it printed to each stream.
+/// Runs `olm` and returns its exit status and its output on each stream.
 fn olm(world: &World, arguments: &[&str]) -> Result<(i32, String, String)> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
@@ -179,7 +180,7 @@ fn a_plan_equals_the_applied_change_and_shows_in_history_and_uninstall() -> Resu
     })
 }
 
-/// What is planned for an extension that the cluster does not have.
+/// The plan for an extension that the cluster does not have.
 fn before_anything_exists(world: &World, file: &str) -> Result<()> {
     let (status, printed, said) = plan(world, &["-f", file, "--exit-code"])?;
     ensure!(status == 3, "{status} {printed}{said}");
@@ -311,6 +312,6 @@ async fn an_uninstallation(world: &World) -> Result<()> {
             == json!({"definition": "greetings.planned.olm.example", "left": true, "objects": 1}),
         "{printed}"
     );
-    // So that the cluster can be taken down.
+    // So that the cluster can be removed.
     world.apply(&[greeting(&[])])
 }

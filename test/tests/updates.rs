@@ -1,5 +1,5 @@
-//! What newer bundles there are and what holds them back stands in the status, in a column of `kubectl get`, in one event
-//! for each version, and in `olm updates`.
+//! Newer bundles and their blockers are in the status, in a column of `kubectl get`, in one event for each version, and
+//! in `olm updates`.
 
 use std::path::Path;
 
@@ -23,18 +23,18 @@ type Change = fn(text: String) -> String;
 /// A package with the versions 1.0.0 and 1.0.1, and an extension that has the first.
 struct Package {
     name: &'static str,
-    /// The version that the extension asks for.
+    /// The version that the extension requests.
     version: Option<&'static str>,
     /// Whether an edge leads to 1.0.1.
     has_edge: bool,
-    /// What 1.0.1 says of itself besides.
+    /// Further properties of 1.0.1.
     properties: fn() -> Vec<Value>,
     change: Change,
-    /// What holds 1.0.1 back, and a part of the message.
+    /// The blocker of 1.0.1, and a part of the message.
     expected: (&'static str, &'static str),
 }
 
-/// A package whose second version nothing holds back.
+/// A package whose second version has no blocker.
 const PLAIN: Package = Package {
     name: "",
     version: None,
@@ -57,7 +57,7 @@ const PACKAGES: &[Package] = &[
         expected: (held_back::PIN, "the version is pinned to 1.0.0"),
         ..PLAIN
     },
-    // No edge once its pin is lifted.
+    // There is no edge after its pin is lifted.
     Package {
         name: "by-edge",
         version: Some("1.0.0"),
@@ -85,7 +85,7 @@ const PACKAGES: &[Package] = &[
         expected: (held_back::PLATFORM, "it needs Kubernetes 99.0.0 or later"),
         ..PLAIN
     },
-    // These ask for 1.0.1 later.
+    // These request 1.0.1 later.
     Package {
         name: "by-rights",
         version: Some("1.0.0"),
@@ -108,7 +108,7 @@ const PACKAGES: &[Package] = &[
 ];
 
 impl Package {
-    /// Pushes the bundles; gives what a catalog says of them.
+    /// Pushes the bundles; returns their blobs for a catalog.
     async fn publish(&self, world: &World) -> Result<String> {
         let package = self.name;
         let name = |version: &str| format!("{package}.v{version}");
@@ -167,7 +167,7 @@ async fn updates(world: &World, name: &str) -> Result<Option<UpdatesStatus>> {
     Ok(extension.status.and_then(|status| status.updates))
 }
 
-/// Waits until the status says that 1.0.1 is held back so; `is_next` where it is chosen.
+/// Waits until the status reports this blocker of 1.0.1; `is_next` if it is chosen.
 async fn await_held(world: &World, name: &str, is_next: bool, by: &str, part: &str) -> Result<()> {
     world
         .eventually(&format!("{name} is held back by {by}"), SOON, async || {
@@ -187,7 +187,7 @@ async fn await_held(world: &World, name: &str, is_next: bool, by: &str, part: &s
         .await
 }
 
-/// What `kubectl get` prints of an extension under these heads, from the table that the API server makes.
+/// The cells of `kubectl get` for an extension in these columns, from the table of the API server.
 fn shown(world: &World, name: &str, heads: [&str; 3]) -> Result<[String; 3]> {
     let text = world.kubectl(&["get", "cext", name])?;
     let mut lines = text.lines();
@@ -233,8 +233,8 @@ fn olm_updates(world: &World, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(run.stdout)?)
 }
 
-/// The resource versions of all extensions but the one that goes on after the restart and the one whose missing permissions
-/// are asked for anew.
+/// The resource versions of all extensions except the one that continues after the restart and the one whose missing
+/// permissions are checked again.
 async fn stands(world: &World) -> Result<Vec<(String, Option<String>)>> {
     let all = extensions(world).list(&ListParams::default()).await?;
     let rest = all
@@ -301,13 +301,13 @@ async fn scenario(world: &mut World) -> Result<()> {
         assert_eq!(shown(world, name, heads)?, ["True", "Healthy", "1.0.1"], "{name}");
     }
 
-    // What is chosen and cannot be installed.
+    // The version is chosen and cannot be installed.
     world.kubectl(&["delete", "clusterrolebinding", "updates-limited"])?;
     world
         .eventually("the account may nothing any more", SOON, async || {
             let who = format!("--as=system:serviceaccount:{NAMESPACE}:limited");
             let may = world.kubectl(&["auth", "can-i", "create", "configmaps", "-n", NAMESPACE, &who]);
-            // It exits with 1 when the answer is no.
+            // kubectl exits with 1 if the answer is no.
             Ok(may.is_err().then_some(()))
         })
         .await?;
@@ -349,7 +349,7 @@ async fn scenario(world: &mut World) -> Result<()> {
 
     command_line_agrees(world, &file)?;
 
-    // One event for each version: not again for another reason, nor after a restart, which writes nothing.
+    // One event for each version: none for another reason, and none after a restart, which writes nothing.
     let before = stands(world).await?;
     world.operator_controller.stop().await?;
     world.start_operator_controller()?;

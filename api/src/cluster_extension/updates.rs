@@ -6,24 +6,25 @@ use serde::{Deserialize, Serialize};
 use super::BundleMetadata;
 use crate::conditions::prefix;
 
-/// The longest name, version, release or catalog, in bytes; what is longer is cut.
+/// The longest name, version, release or catalog, in bytes; longer ones are truncated.
 pub const MAX_NAME_BYTES: usize = 253;
-/// The longest message, in bytes; what is longer is cut.
+/// The longest message, in bytes; longer ones are truncated.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Why the newest bundle is not installed: the values of `status.updates.heldBackBy`. Later versions may add some.
+/// The reasons why the newest bundle is not installed: the values of `status.updates.heldBackBy`. Later versions may
+/// add values.
 pub mod held_back {
     /// `spec.source.catalog.version` is another version.
     pub const PIN: &str = "Pin";
-    /// It is outside the range of `spec.source.catalog.version`.
+    /// The bundle is outside the range of `spec.source.catalog.version`.
     pub const RANGE: &str = "Range";
-    /// It is a pre-release, which the range does not admit.
+    /// The bundle is a pre-release, which the range does not admit.
     pub const PRERELEASE: &str = "Prerelease";
-    /// It is in other channels than those of `spec.source.catalog.channels`.
+    /// The bundle is not in the channels of `spec.source.catalog.channels`.
     pub const CHANNEL: &str = "Channel";
-    /// No update edge leads to it.
+    /// No update edge leads to the bundle.
     pub const EDGE: &str = "Edge";
-    /// Something that it requires is missing, or others require what it would take away.
+    /// A requirement of the bundle is missing, or others require an API that it would remove.
     pub const REQUIREMENT: &str = "Requirement";
     /// The cluster is too old for it, or lacks an API or an architecture that it names.
     pub const PLATFORM: &str = "Platform";
@@ -49,7 +50,7 @@ pub mod held_back {
     pub const FREEZE: &str = "Freeze";
     /// Its revision rolls out and is stuck.
     pub const ROLLOUT: &str = "Rollout";
-    /// Anything else; the condition `Ready` explains it.
+    /// Another reason; the condition `Ready` explains it.
     pub const OTHER: &str = "Other";
 
     /// All of them.
@@ -83,14 +84,14 @@ pub struct UpdatesStatus {
     /// The bundle that is chosen and not installed yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<AvailableBundle>,
-    /// The newest bundle of the catalogs that the extension may choose from, where it is newer than the installed one; while
-    /// none is installed, where it is newer than `next`.
+    /// The newest bundle of the admitted catalogs, if it is newer than the installed one or, without an installed one,
+    /// than `next`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<AvailableBundle>,
-    /// What holds back `next`, else `newest`: one of [`held_back`]'s constants, or a later one.
+    /// The blocker of `next`, otherwise of `newest`: one of [`held_back`]'s constants, or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<String>,
-    /// The same in words, a line for each of the two.
+    /// The reasons as text, a line for each of the two.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -103,7 +104,7 @@ pub struct AvailableBundle {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its release: absent when the bundle has none, empty when it says so explicitly.
+    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// The ClusterCatalog that has it.
@@ -111,7 +112,7 @@ pub struct AvailableBundle {
 }
 
 impl AvailableBundle {
-    /// A bundle of a catalog, its texts cut to what a status holds.
+    /// A bundle of a catalog, with its texts truncated to the limits of a status.
     pub fn new(bundle: &BundleMetadata, catalog: &str) -> Self {
         let cut = |text: &str| prefix(text, MAX_NAME_BYTES).to_owned();
         Self {

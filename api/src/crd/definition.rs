@@ -1,4 +1,4 @@
-//! Definitions of kinds, and what `kubectl get` shows of them.
+//! Definitions of kinds, and their columns in `kubectl get`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,16 +11,16 @@ pub struct Column {
     pub name: &'static str,
     /// The type of its values.
     pub kind: &'static str,
-    /// Where its value stands, as a JSONPath.
+    /// The place of its value, as a JSONPath.
     pub path: &'static str,
 }
 
-/// What `kubectl get` shows of a kind. Without any column it shows the age.
+/// The columns of a kind in `kubectl get`. Without any, kubectl shows the age.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
-    /// Always: those of the reference, in its order, and what tells the states of an object apart.
+    /// The default columns: those of the reference implementation, in its order, and the state of the object.
     pub always: &'a [Column],
-    /// With `-o wide`, after the others.
+    /// The columns with `-o wide`, after the others.
     pub wide: &'a [Column],
 }
 
@@ -49,7 +49,7 @@ pub struct Kind<'a> {
     pub group: &'a str,
     /// The name, in CamelCase.
     pub kind: &'a str,
-    /// What users may write instead of the plural.
+    /// The short names that users may write instead of the plural.
     pub short_names: &'a [&'a str],
     /// Whether objects have a namespace.
     pub scope: Scope,
@@ -64,7 +64,7 @@ pub struct Version<'a> {
     pub name: &'a str,
     /// Whether objects are stored in this version.
     pub storage: bool,
-    /// What `kubectl get` shows.
+    /// The columns in `kubectl get`.
     pub columns: &'a Columns<'a>,
     /// The schema.
     pub root: Schema,

@@ -255,7 +255,7 @@ fn updates() -> Schema {
             )
             .required("version", text("Its version."))
     };
-    // No enum: a later version may know more reasons than the definition on the cluster.
+    // Not an enum: a later version may add reasons that the definition on the cluster does not have.
     let reasons = held_back::ALL.join(", ");
     object(
         "Newer bundles in the catalogs that the extension may choose from. Absent while they are unknown; without members when there are none.",

@@ -1,4 +1,4 @@
-//! Schemas of what Kubernetes defines for the API of every kind.
+//! Schemas of the types that Kubernetes defines for all kinds.
 
 use super::schema::{Schema, array, choice, integer, object, string};
 

@@ -7,8 +7,8 @@ use super::meta::{condition, root};
 use super::schema::{Schema, array, object, string};
 use crate::names::operator_condition as names;
 
-/// The CustomResourceDefinition. Unlike that of the reference, version v1 has `spec.conditions` too: a writer of v1 must not
-/// drop the word of an operator that it cannot be upgraded.
+/// The CustomResourceDefinition. Unlike the one of the reference implementation, version v1 also has `spec.conditions`:
+/// a client that writes v1 must not drop the operator's report that it cannot be upgraded.
 pub fn definition() -> Value {
     let kind = Kind {
         group: names::GROUP,

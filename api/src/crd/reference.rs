@@ -30,7 +30,7 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
-/// A page in Markdown with every field of every kind: where it stands, what it is, what it must be, what it means.
+/// A page in Markdown with every field of every kind: path, type, constraints and description.
 pub fn reference() -> String {
     let mut out = String::from(
         "# API reference\n\nGenerated from the schemas by `make crds`. Fields in **bold** are required where their parent is given.\n",

@@ -1,4 +1,4 @@
-//! A few words in which the schemas of all definitions are written.
+//! Builders for the schemas of all definitions.
 
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub fn choice(description: &str, values: &[&str]) -> Schema {
 }
 
 impl Schema {
-    /// An object about which nothing is said.
+    /// An object without further rules.
     pub fn bare_object() -> Self {
         object("")
     }
@@ -119,7 +119,7 @@ impl Schema {
         self
     }
 
-    /// A CEL rule and what is said when it does not hold.
+    /// A CEL rule and its message.
     pub fn rule(mut self, rule: &str, message: &str) -> Self {
         if let Value::Array(rules) = self
             .0
@@ -196,7 +196,7 @@ impl Schema {
         self.minimum(least).extension("maximum", json!(most))
     }
 
-    /// How server-side apply merges the list.
+    /// The merge strategy of server-side apply for the list.
     pub fn list_type(self, list_type: &str) -> Self {
         self.extension("x-kubernetes-list-type", json!(list_type))
     }
@@ -207,7 +207,7 @@ impl Schema {
             .extension("x-kubernetes-list-map-keys", json!(keys))
     }
 
-    /// Server-side apply takes the object as a whole.
+    /// An object that server-side apply replaces as a whole.
     pub fn atomic_map(self) -> Self {
         self.extension("x-kubernetes-map-type", json!("atomic"))
     }

@@ -1,13 +1,13 @@
 //! The regular expressions for `spec.source.catalog.version`.
 
-/// Two regular expressions (RE2) that together accept what the grammar of version ranges accepts and nothing else
-///, so that a range which admission lets through never fails later. Classes such as `\s`
-/// mean ASCII, as they do in RE2.
+/// Two regular expressions (RE2) that together accept exactly the grammar of version ranges, so that a range that
+/// passes admission never fails later. Classes such as `\s` mean ASCII, as in RE2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionPattern {
-    /// A version range matches this,
+    /// The pattern that a version range must match.
     pub accepted: String,
-    /// and does not match this: it finds a separator at the start and numbers that do not fit 64 bits.
+    /// The pattern that a version range must not match: it finds a separator at the start, and numbers that exceed 64
+    /// bits.
     pub refused: String,
 }
 
@@ -15,7 +15,7 @@ pub struct VersionPattern {
 pub fn version_pattern() -> VersionPattern {
     let wildcard = "[xX*]";
     let number = "[0-9]+";
-    // What follows a wildcard is not looked at.
+    // The parts after a wildcard are not checked.
     let anything = "[0-9xX*]+";
     let core = format!(
         r"v?(?:{wildcard}(?:\.{anything}){{0,2}}|{number}(?:\.(?:{wildcard}(?:\.{anything})?|{number}(?:\.(?:{wildcard}|{number}))?))?)"

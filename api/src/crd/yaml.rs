@@ -40,7 +40,7 @@ fn block(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// What follows a key's colon or an item's dash.
+/// The text after a key's colon or an item's dash.
 fn member(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(map) if map.is_empty() => out.push_str(" {}\n"),
@@ -69,7 +69,7 @@ fn member(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// A text, quoted unless it can be nothing else.
+/// A text, quoted unless it can only be read as a text.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text

@@ -50,7 +50,7 @@ pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
     })
 }
 
-/// Removes everything that belongs to a deleted object.
+/// Removes all content and state of a deleted object.
 pub(super) async fn forget(context: &Context, name: &str) -> Outcome {
     context.memories.forget(name);
     context.counts.forget(name);
@@ -71,7 +71,7 @@ async fn remove(context: &Context, name: &str) {
     }
 }
 
-/// Writes the labels and finalizers that everything else needs.
+/// Writes the labels and finalizers that the other steps need.
 pub(super) async fn prepare(
     context: &Context,
     observed: Observed,
@@ -122,7 +122,7 @@ pub(super) async fn publish(
 ) -> Result<(), WriteError> {
     let mut catalog = observed.catalog;
     if let Some(status) = status {
-        // Null members are explicit: a merge patch keeps what it does not name.
+        // Null members are explicit, because a merge patch keeps absent members.
         let patch = json!({
             "metadata": { "resourceVersion": catalog.metadata.resource_version },
             "status": {
@@ -352,7 +352,7 @@ async fn copy(
         reference: claimed.resolved.clone(),
         source,
     })?;
-    // Where the spec names a tag, mirrors for tags may have the content, too, and a signature is about the tag.
+    // If the spec contains a tag, mirrors for tags may also have the content, and a signature is about the tag.
     let source = observed.catalog.spec.source.image.as_ref();
     if let Some(Ok(reference)) = source.map(|image| Reference::parse(&image.reference)) {
         pinned = pinned.of_tag(&reference);
@@ -423,7 +423,7 @@ pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
     let (store, stop) = (Arc::clone(&context.store), context.stop.clone());
     tokio::spawn(async move {
         let catalog = snapshot.record().catalog.clone();
-        // Not held in the pauses: its files would take room on the disk after other content has taken its place.
+        // Not kept during the pauses: its files would use disk space after other content has replaced it.
         let wanted = Arc::downgrade(&snapshot);
         let mut work = snapshot;
         let mut pause = Duration::from_secs(5);

@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) catalog: Arc<ClusterCatalog>,
     /// The content that this process serves.
     pub(super) stored: Option<Stored>,
-    /// Whether requests for it get anything but 404.
+    /// Whether requests for it return another status than 404.
     pub(super) known: bool,
     pub(super) memory: Memory,
     pub(super) role: Role,
@@ -32,9 +32,9 @@ pub(super) struct Observed {
 /// Whether this process writes to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It follows the spec and writes status.
+    /// The process follows the spec and writes status.
     Leader,
-    /// It follows the status that the leader writes.
+    /// The process follows the status that the leader writes.
     Follower,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Forgets everything about content.
+    /// Drops all state about content.
     pub(super) fn forget_content(&mut self) {
         *self = Self {
             written: self.written.take(),

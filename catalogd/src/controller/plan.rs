@@ -39,7 +39,7 @@ pub(super) struct Metadata {
 /// The action on content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ContentAction {
-    /// None: the content is right, or nothing helps.
+    /// None: the content is correct, or no action helps.
     Keep,
     /// Resolve the reference, and fetch the content if it is not stored. Before that, restore content that status reports
     /// and the store lacks.
@@ -64,7 +64,7 @@ pub(super) struct ReportedContent {
     pub(super) resolved: String,
     /// The reference that it was resolved from; empty when unknown.
     pub(super) requested: String,
-    /// When this content appeared.
+    /// The time when this content appeared.
     pub(super) modified: Option<Timestamp>,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
     let finalized = has_finalizer(catalog);
     if removal == Some(RemovalReason::Deleted) {
-        // Without our finalizer our part is done already.
+        // Without our finalizer the content is already removed.
         if finalized {
             plan.content = ContentAction::Remove(RemovalReason::Deleted);
             plan.release = true;

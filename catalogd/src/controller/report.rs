@@ -49,7 +49,7 @@ pub(super) enum ContentOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// What the user can do, if known.
+    /// A hint for the user, if known.
     pub(super) hint: Option<String>,
     pub(super) severity: Severity,
 }
@@ -136,7 +136,7 @@ pub(super) fn status(
     (status != before).then_some(status)
 }
 
-/// Sets the conditions for tools, from what the others say. They are about the generation that was last attempted.
+/// Sets the conditions for tools from the other conditions. They are about the generation of the last attempt.
 fn readiness(status: &mut ClusterCatalogStatus, observed: &Observed, explanation: Option<String>) {
     let catalog = &*observed.catalog;
     let of = |condition_type| conditions::find(&status.conditions, condition_type);
@@ -162,7 +162,7 @@ fn readiness(status: &mut ClusterCatalogStatus, observed: &Observed, explanation
         reason::SUCCEEDED => (Verdict::Reconciling, reason::UNAVAILABLE, serving),
         _ => (Verdict::Reconciling, reason::RETRYING, Some(progressing)),
     };
-    // Where nothing was attempted, what the last attempt said explains the same state.
+    // Without an attempt, the message of the last one explains the same state.
     let last = of(conditions::READY).filter(|ready| {
         let before = why.and_then(|why| conditions::find(catalog.conditions(), &why.type_));
         readiness::verdict(&status.conditions) == Some(verdict)
@@ -182,7 +182,8 @@ fn readiness(status: &mut ClusterCatalogStatus, observed: &Observed, explanation
     status.observed_generation = Some(generation);
 }
 
-/// What `Ready` says beyond the other conditions, after an attempt: why it failed and what to do, or what is not used.
+/// The part of the message of `Ready` beyond the other conditions, after an attempt: the cause of a failure with a
+/// hint, or unused settings.
 fn explanation(plan: &Plan, done: &ContentOutcome) -> Option<String> {
     let note = plan.note.as_deref();
     match done {
@@ -351,7 +352,7 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> O
     }
 }
 
-/// A condition in words: `Ready` explains what `Progressing` says in the words of the reference.
+/// The text of a condition. `Ready` explains the text of the reference implementation in `Progressing`.
 fn note<'c>(catalog: &'c ClusterCatalog, condition: &'c Condition) -> &'c str {
     let ready = conditions::find(catalog.conditions(), conditions::READY);
     let ready = ready.filter(|_| condition.type_ == conditions::PROGRESSING);

@@ -1,7 +1,7 @@
-//! Which image a catalog names: `spec.source.image.ref`, or the annotation with Kubernetes version variables.
+//! The image of a catalog: `spec.source.image.ref`, or the annotation with Kubernetes version variables.
 //!
-//! A usable annotation takes precedence. An unusable one gives way to the spec, and the condition reports it. Without either
-//! the catalog is blocked.
+//! A usable annotation takes precedence. For an unusable one, the spec is used and the condition reports it. Without
+//! either the catalog is blocked.
 
 use std::time::{Duration, Instant};
 

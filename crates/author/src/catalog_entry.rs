@@ -1,7 +1,7 @@
 //! From the files of bundles to a catalog.
 //!
-//! Reading is lenient where installing is not: files that are no manifests are skipped with a warning in
-//! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some of them carry odd files.
+//! Parsing is more lenient than installation: files that are not manifests are skipped with a warning in
+//! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some contain odd files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +19,14 @@ use olm_fbc::{Catalog, Channel, ChannelEntry, Gvk, Icon, Package, PackagePropert
 use olm_version::VersionRelease;
 use serde_json::Value;
 
-/// Objects of one bundle beyond which it is refused.
+/// The maximum number of objects in one bundle.
 const MAX_OBJECTS: usize = 10_000;
 
-/// Why the files of a bundle do not make an entry of a catalog.
+/// The reason why the files of a bundle do not make an entry of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
-    /// There is nothing in `manifests`.
+    /// The directory `manifests` is empty.
     #[error("no bundle objects found")]
     NoObjects,
     /// There are more objects than any operator has.
@@ -49,20 +49,20 @@ pub enum CatalogError {
     MissingDefinition {
         /// The bundle.
         bundle: String,
-        /// What is owned: `group/version/kind (plural)`.
+        /// The owned definition: `group/version/kind (plural)`.
         missing: String,
-        /// What the bundle provides.
+        /// The APIs that the bundle provides.
         found: Vec<String>,
     },
-    /// No file in `metadata` holds annotations.
+    /// No file in `metadata` contains annotations.
     #[error("Could not find annotations file")]
     NoAnnotations,
     /// A list of properties or dependencies is malformed.
     #[error("{file}: {fault}")]
     Properties {
-        /// Where it stands.
+        /// The file of the fault.
         file: String,
-        /// What is wrong.
+        /// The fault.
         fault: String,
     },
 }
@@ -76,9 +76,9 @@ pub struct Entry {
     pub channels: Vec<String>,
     /// The default channel that the bundle names.
     pub default_channel: Option<String>,
-    /// The bundle's place in its channels, from the ClusterServiceVersion.
+    /// The update edges of the bundle, from the ClusterServiceVersion.
     pub edges: ChannelEntry,
-    /// What the operator is, in the words of its author.
+    /// The author's description of the operator.
     pub description: String,
     /// The first icon of the ClusterServiceVersion.
     pub icon: Option<Icon>,
@@ -187,7 +187,7 @@ fn provided(objects: &[Value], csv: &Value) -> BTreeSet<Api> {
         let versions = list(definition, "/spec/versions")
             .iter()
             .map(|version| text(version, "/name"));
-        // Only definitions of v1beta1 have a version of their own.
+        // Only definitions of v1beta1 have their own version field.
         let own = text(definition, "/spec/version");
         for version in versions.chain([own]).filter(|version| !version.is_empty()) {
             let gvk = Gvk {
@@ -238,7 +238,7 @@ fn check_owned(csv: &Value, provided: &BTreeSet<Api>) -> Result<(), CatalogError
     }
 }
 
-/// What the files in `metadata` say.
+/// The content of the files in `metadata`.
 struct Metadata {
     annotations: Annotations,
     properties: Vec<Property>,
@@ -246,7 +246,7 @@ struct Metadata {
 }
 
 impl Metadata {
-    /// Of each kind the first file that fits counts, whatever its name.
+    /// Reads the metadata. The first matching file of each kind counts, whatever its name.
     fn read(
         files: &BundleFiles,
         labels: &BTreeMap<String, String>,
@@ -290,8 +290,7 @@ impl Metadata {
     }
 }
 
-/// The properties that have a type and a value: catalogs hold no others. What a bundle requires
-/// is never left out.
+/// The properties with a type and a value: catalogs contain no others. Requirements are never left out.
 fn with_values(
     mut properties: Vec<Property>,
     file: &str,
@@ -317,7 +316,7 @@ fn with_values(
     Ok(properties)
 }
 
-/// The properties of the blob, by type and value, with the manifests and what describes them at the end.
+/// The properties of the blob, by type and value, with the manifests and their metadata at the end.
 fn bundle_properties(
     csv: &Value,
     objects: &[Value],
@@ -349,7 +348,7 @@ fn bundle_properties(
     for Property { kind, value } in &declared {
         let property = verbatim(kind, value);
         match kind.as_str() {
-            // What the annotations say counts; a property says it only where they do not.
+            // The annotations have precedence over a property.
             TYPE_PACKAGE => {
                 if package.package_name.is_empty()
                     && let Ok(declared) = property.package()

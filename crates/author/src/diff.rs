@@ -17,46 +17,46 @@ use crate::write;
 /// The field of a bundle whose metadata moved from the property `olm.bundle.object` to `olm.csv.metadata` or back.
 pub const METADATA_FORM: &str = "form of the metadata";
 
-/// How something is not as it was.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is new.
+    /// The object is new.
     Added,
-    /// It is gone.
+    /// The object is removed.
     Removed,
-    /// It is there in both.
+    /// The object is in both catalogs.
     Changed,
 }
 
-/// A value and the one that takes its place; none where there was or is none.
+/// A value and its replacement; none if there was or is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replaced {
-    /// What it was.
+    /// The old value.
     pub old: Option<String>,
-    /// What it is.
+    /// The new value.
     pub new: Option<String>,
 }
 
-/// What a new catalog changes; only what is not equal is named.
+/// The changes of a new catalog. Equal parts are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Diff {
     /// The packages, by name.
     pub packages: Vec<PackageDiff>,
 }
 
-/// What changes in a package.
+/// The changes of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageDiff {
     /// The package.
     pub name: String,
-    /// How the package as a whole changes.
+    /// The change of the package as a whole.
     pub change: Change,
-    /// The default channel, when it is another one.
+    /// The default channel, if it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_channel: Option<Replaced>,
-    /// Fields of the package itself that say something else: `description`, `icon`, `properties`.
+    /// Changed fields of the package itself: `description`, `icon`, `properties`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<&'static str>,
     /// The channels, by name.
@@ -70,15 +70,15 @@ pub struct PackageDiff {
     pub deprecations: Vec<DeprecationDiff>,
 }
 
-/// What changes in a channel.
+/// The changes of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelDiff {
     /// The channel.
     pub name: String,
-    /// How the channel as a whole changes.
+    /// The change of the channel as a whole.
     pub change: Change,
-    /// The head, when it is another one; none where the channel has no single head.
+    /// The head, if it changes; none if the channel has no single head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Replaced>,
     /// Bundles that are new in the channel.
@@ -98,26 +98,26 @@ pub struct ChannelDiff {
 /// A possible update.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Update {
-    /// What may be installed.
+    /// The present bundle.
     pub from: String,
-    /// What it is updated to.
+    /// The bundle after the update.
     pub to: String,
 }
 
-/// What changes with a bundle.
+/// The changes of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BundleDiff {
     /// The bundle.
     pub name: String,
-    /// How the bundle as a whole changes.
+    /// The change of the bundle as a whole.
     pub change: Change,
-    /// Fields whose content changed although a published bundle never does: `image`, `properties`,
-    /// `relatedImages`; beside them [`METADATA_FORM`], which changes nothing for users.
+    /// Changed fields, although a published bundle never changes: `image`, `properties`, `relatedImages`. Also
+    /// [`METADATA_FORM`], which does not affect users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<&'static str>,
 }
 
-/// What changes about a deprecation.
+/// The changes of a deprecation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeprecationDiff {
     /// `olm.package`, `olm.channel` or `olm.bundle`.
@@ -129,7 +129,7 @@ pub struct DeprecationDiff {
 }
 
 impl BundleDiff {
-    /// Whether users lose it, or would get something else.
+    /// Whether users lose the object, or get different content.
     pub fn is_breaking(&self) -> bool {
         match self.change {
             Change::Added => false,
@@ -140,13 +140,13 @@ impl BundleDiff {
 }
 
 impl PackageDiff {
-    /// Whether a bundle is new or gone as a whole, so that its entries in channels need not be named.
+    /// Whether a bundle is added or removed as a whole, so that its entries in channels need not be listed.
     pub fn has_whole(&self, bundle: &str) -> bool {
         let mut bundles = self.bundles.iter();
         bundles.any(|one| one.name == bundle && one.change != Change::Changed)
     }
 
-    /// Whether an update is lost since one of its bundles is gone.
+    /// Whether an update is lost because one of its bundles is removed.
     pub fn is_implied(&self, update: &Update) -> bool {
         let mut gone = self.bundles.iter().filter(|one| one.change == Change::Removed);
         gone.any(|bundle| bundle.name == update.from || bundle.name == update.to)
@@ -154,13 +154,13 @@ impl PackageDiff {
 }
 
 impl Diff {
-    /// Whether nothing changes.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.packages.is_empty()
     }
 
-    /// What of it takes something away from users or changes what they have: packages, channels, bundles or updates
-    /// that are gone, and bundles whose content changed. One line each: what is gone with something else is not repeated.
+    /// The breaking changes: removed packages, channels, bundles and updates, and bundles with changed content. One
+    /// line each. An object that is removed together with another one is not repeated.
     pub fn breaking(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for package in &self.packages {
@@ -233,7 +233,7 @@ fn by_package(catalog: &Catalog) -> BTreeMap<&str, Parts<'_>> {
     parts
 }
 
-/// Every key of both maps, with what each has there.
+/// Every key of both maps, with its value in each.
 fn pairs<'a, K: Ord + Copy, V>(
     old: &'a BTreeMap<K, V>,
     new: &'a BTreeMap<K, V>,
@@ -250,7 +250,7 @@ fn change<T>(old: Option<&T>, new: Option<&T>) -> Change {
     }
 }
 
-/// What `new` changes for users of `old`.
+/// The changes between the catalogs `old` and `new`, for users of `old`.
 pub fn diff(old: &Catalog, new: &Catalog) -> Diff {
     let (old, new) = (by_package(old), by_package(new));
     let nothing = Parts::default();
@@ -346,7 +346,7 @@ fn channel(
         entries.iter().map(|entry| entry.name.clone()).collect()
     };
     let (names_before, names_after) = (names(&before), names(&after));
-    // Users with an installed bundle of the old channel need to know where updates lead now, and the other way round.
+    // Users with an installed bundle of the old channel need the updates of the new one, and vice versa.
     let installed: BTreeSet<&str> = names_before.union(&names_after).map(String::as_str).collect();
     let (updates_before, updates_after) = (
         updates(&before, &installed, versions),
@@ -372,7 +372,7 @@ fn channel(
     (!says_nothing).then_some(found)
 }
 
-/// The updates that the entries allow, from what may be installed and from what they name.
+/// The updates between installed bundles and the bundles that the entries allow.
 fn updates(
     entries: &[ChannelEntry],
     installed: &BTreeSet<&str>,
@@ -443,7 +443,7 @@ fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<Bund
     })
 }
 
-/// In which of both properties a bundle carries its metadata, where it is one of them alone.
+/// The property with the metadata of a bundle, if it is only one of the two.
 fn carried(bundle: &Bundle) -> Option<&'static str> {
     let has = |kind: &str| bundle.properties.iter().any(|property| property.kind == kind);
     match (has(TYPE_BUNDLE_OBJECT), has(TYPE_CSV_METADATA)) {
@@ -453,7 +453,7 @@ fn carried(bundle: &Bundle) -> Option<&'static str> {
     }
 }
 
-/// The properties as texts that do not depend on their order or spelling; without the metadata where it has another form.
+/// The properties as texts that do not depend on order or spelling; without the metadata if its form changes.
 fn properties(bundle: &Bundle, is_moved: bool) -> Vec<String> {
     let counts = |kind: &str| !is_moved || ![TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA].contains(&kind);
     let properties = bundle.properties.iter();

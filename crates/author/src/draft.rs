@@ -1,4 +1,4 @@
-//! The beginning of a bundle: files that can be installed as they are, and changed by hand from there.
+//! The first files of a bundle: they can be installed unchanged, and edited afterwards.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const MAX_NAME: usize = 63;
 /// The oldest Kubernetes that a new operator supports.
 const MINIMUM_KUBERNETES: &str = "1.27.0";
 
-/// What a bundle begins with.
+/// The input for a new bundle.
 #[derive(Debug, Clone)]
 pub struct Draft<'a> {
     /// The name of the package, of the deployment and of its service account.
@@ -26,7 +26,7 @@ pub struct Draft<'a> {
     pub channels: &'a [String],
     /// The channel that is meant when none is named.
     pub default_channel: &'a str,
-    /// What the operator provides.
+    /// The definitions that the operator provides.
     pub definitions: &'a [Definition],
 }
 
@@ -41,7 +41,7 @@ pub struct Definition {
     text: Vec<u8>,
 }
 
-/// Why a bundle cannot begin so.
+/// The reason why a draft cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
     /// The name cannot be that of a package.
@@ -54,7 +54,7 @@ pub enum DraftError {
     Version {
         /// The version.
         version: String,
-        /// What is wrong with it.
+        /// The fault of the version.
         fault: VersionError,
     },
     /// The version can be no part of a name.
@@ -77,7 +77,7 @@ pub enum DraftError {
     /// A file cannot be read as YAML.
     #[error("not valid YAML")]
     Yaml(#[source] olm_yaml::Error),
-    /// A file holds something else.
+    /// A file contains no definition.
     #[error("not a CustomResourceDefinition of apiextensions.k8s.io/v1: {0} is missing")]
     NoDefinition(&'static str),
 }
@@ -86,7 +86,7 @@ impl Definition {
     /// Reads a custom resource definition.
     ///
     /// # Errors
-    /// When the text is something else.
+    /// When the text is not a definition.
     pub fn read(text: &[u8]) -> Result<Self, DraftError> {
         let value = olm_yaml::to_json(text).map_err(DraftError::Yaml)?;
         let field = |pointer: &'static str| {
@@ -173,7 +173,7 @@ fn quotable(name: &str) -> String {
         .collect()
 }
 
-/// A text that YAML reads as it is.
+/// A text in the form of a YAML string.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -198,7 +198,7 @@ fn annotations(draft: &Draft<'_>) -> String {
     format!("annotations:\n{}", rows.concat())
 }
 
-/// What is owned, as a part of the ClusterServiceVersion; nothing when nothing is.
+/// The owned definitions, as a part of the ClusterServiceVersion; empty if there are none.
 fn owned(definitions: &[Definition]) -> String {
     let mut text = String::new();
     for definition in definitions {
@@ -222,7 +222,7 @@ fn owned(definitions: &[Definition]) -> String {
     text
 }
 
-/// What the operator may do all over the cluster: to what it provides.
+/// The cluster permissions of the operator: for the resources that it provides.
 fn cluster_permissions(name: &str, definitions: &[Definition]) -> String {
     let name = quoted(name);
     let mut text = String::new();
@@ -246,7 +246,7 @@ fn cluster_permissions(name: &str, definitions: &[Definition]) -> String {
     text
 }
 
-/// One example of each API, as tools show them.
+/// One example of each API, in the form for tools.
 fn examples(definitions: &[Definition]) -> String {
     let example = |definition: &Definition| {
         serde_json::json!({
@@ -370,7 +370,7 @@ spec:
         for (name, definitions, files) in [
             ("my-operator", &[][..], 2),
             ("my-operator", &definitions, 3),
-            // A word that YAML takes for something else.
+            // A word that YAML reads as another type.
             ("on", &definitions, 3),
         ] {
             let channels = ["stable".to_owned(), "candidate".to_owned()];

@@ -1,14 +1,14 @@
-//! Tools for publishers of bundles and catalogs, which no cluster needs.
+//! Tools for publishers of bundles and catalogs. Clusters do not need them.
 //!
-//! - [`lint`]: everything that is wrong with a bundle or a catalog before it is published.
+//! - [`lint`]: the faults of a bundle or a catalog before it is published.
 //! - [`draft`]: the first files of a bundle.
-//! - [`catalog_entry`]: a bundle as a catalog shows it, and catalogs of such entries; [`package_manifest`] reads whole
-//!   directories of the legacy format into them.
-//! - [`template`]: short texts from which catalogs are rendered; [`migrate`](mod@migrate) brings catalogs to the newer form,
-//!   [`write`](mod@write) writes them.
-//! - [`diff`](mod@diff): what a new catalog changes for users.
+//! - [`catalog_entry`]: the entry of a bundle in a catalog, and catalogs of such entries; [`package_manifest`] converts
+//!   whole directories of the legacy format.
+//! - [`template`]: short texts from which catalogs are rendered; [`migrate`](mod@migrate) brings catalogs to the newer
+//!   form, [`write`](mod@write) writes them.
+//! - [`diff`](mod@diff): the changes of a new catalog for users.
 //!
-//! What a cluster checks of a bundle or a catalog is in `olm-bundle` and `olm-fbc`. The crate does no input or output.
+//! The checks of a cluster are in `olm-bundle` and `olm-fbc`. The crate does no input or output.
 
 pub mod catalog_entry;
 pub mod diff;

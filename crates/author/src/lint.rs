@@ -1,8 +1,8 @@
-//! Lint: everything that is wrong with a bundle or a catalog before it is published.
+//! Lint: the faults of a bundle or a catalog before it is published.
 //!
-//! [`bundle`] looks at the files of a bundle: their layout, the sets of rules that operator tooling knows by name
-//! ([`RuleSet`]), what keeps clusters from installing it as its author meant it, and what keeps catalogs from taking it.
-//! [`CatalogLint`] looks at the blobs of a catalog one by one, [`catalog`] at a catalog in memory.
+//! [`bundle`] checks the files of a bundle: their layout, the named sets of rules of operator tooling ([`RuleSet`]),
+//! obstacles to installation, and obstacles to publication in a catalog. [`CatalogLint`] checks the blobs of a catalog
+//! one by one, [`catalog`] a catalog in memory.
 
 mod bundle;
 mod catalog;

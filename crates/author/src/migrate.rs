@@ -3,13 +3,13 @@
 use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA};
 use olm_fbc::{Bundle, Catalog, Property};
 
-/// How far a catalog is migrated; a level includes those before it.
+/// The level of a migration; a level includes those before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Not at all.
+    /// No migration.
     #[default]
     None,
-    /// Bundles say what their `ClusterServiceVersion` describes instead of carrying all their manifests.
+    /// Bundles contain the metadata of their `ClusterServiceVersion` instead of all their manifests.
     BundleObjectToCsvMetadata,
 }
 
@@ -35,8 +35,8 @@ pub fn migrate(catalog: &mut Catalog, level: Level) {
     }
 }
 
-/// Puts one description in the place of all manifests. Bundles without an image need their manifests; those that have a
-/// description already, or no `ClusterServiceVersion`, stay as they are.
+/// Replaces all manifests by the metadata of the `ClusterServiceVersion`. Bundles without an image need their
+/// manifests; those that already have metadata, or no `ClusterServiceVersion`, stay unchanged.
 fn describe(bundle: &mut Bundle) {
     let described = bundle
         .properties

@@ -17,12 +17,12 @@ pub struct PackageManifest {
     pub package_name: String,
     /// The channels, each with the ClusterServiceVersion at its head.
     pub channels: Vec<(String, String)>,
-    /// The default channel; empty when it is not named.
+    /// The default channel; empty if it is not set.
     pub default_channel: String,
 }
 
 impl PackageManifest {
-    /// Reads a parsed document; `None` when it is something else.
+    /// Reads a parsed document; `None` if it is not a package manifest.
     #[must_use]
     pub fn read(document: &Value) -> Option<Self> {
         let found = Self {
@@ -38,7 +38,7 @@ impl PackageManifest {
                 .collect(),
             default_channel: text(document, "/defaultChannel").to_owned(),
         };
-        // Manifests of other kinds say what they are.
+        // Manifests of other kinds have a `kind`.
         let is_other = !text(document, "/kind").is_empty();
         (!is_other && found != Self::default()).then_some(found)
     }
@@ -52,7 +52,7 @@ impl PackageManifest {
         }
     }
 
-    /// What is wrong with it by itself.
+    /// The faults of the package manifest by itself.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -88,7 +88,7 @@ impl PackageManifest {
     }
 }
 
-/// What a directory of package manifests comes to.
+/// The result of the conversion of a directory of package manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
     /// The package as a catalog.
@@ -107,11 +107,11 @@ fn manifests(files: &BundleFiles) -> impl Iterator<Item = (&str, PackageManifest
         })
 }
 
-/// Turns a directory of package manifests into a catalog. `image` gives the reference of a bundle's image by package,
+/// Converts a directory of package manifests to a catalog. `image` gives the reference of a bundle's image by package,
 /// name and version; an empty one stands for a bundle without image.
 ///
 /// # Errors
-/// Names every fault: of the package manifest, of each version, and of what they say of each other.
+/// All faults: of the package manifest, of each version, and of the references between them.
 pub fn convert(files: &BundleFiles, image: &dyn Fn(&Entry) -> String) -> Result<Converted, Vec<String>> {
     let found: Vec<(&str, PackageManifest)> = manifests(files).collect();
     let manifest = match found.as_slice() {
@@ -232,7 +232,8 @@ fn catalog(
     catalog
 }
 
-/// The bundles of a channel from its head on: what each replaces or skips, as far as the package has it.
+/// The bundles of a channel from its head on, with the bundles that each replaces or skips, as far as the package
+/// contains them.
 fn members(head: &str, entries: &BTreeMap<String, Entry>) -> Vec<ChannelEntry> {
     let mut found: BTreeMap<&str, ChannelEntry> = BTreeMap::new();
     let mut open = vec![head];

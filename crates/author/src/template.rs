@@ -1,11 +1,11 @@
 //! Catalog templates: short texts from which catalogs are rendered.
 //!
-//! A template names bundle images; the caller says what each of them holds ([`Bundles`]), so that nothing here
-//! talks to a registry. Three kinds are known, distinguished by their `schema`:
+//! A template names bundle images; the caller supplies their content ([`Bundles`]), so that nothing here accesses a
+//! registry. There are three kinds, with different values of `schema`:
 //!
-//! - [`Basic`]: blobs of a catalog in which a bundle is nothing but its image.
+//! - [`Basic`]: blobs of a catalog in which a bundle consists only of its image.
 //! - [`Semver`](semver::Semver): lists of bundles from which channels and their edges follow by version.
-//! - [`Substitutes`]: a catalog, and bundles that take the place of others in it.
+//! - [`Substitutes`]: a catalog, and bundles that substitute for others in it.
 
 pub mod convert;
 pub mod semver;
@@ -27,23 +27,23 @@ pub use basic::Basic;
 pub use kind::Kind;
 pub use substitutes::{Substitute, Substitutes, SubstitutionError};
 
-/// What the images of bundles hold: the bundles, or why they are not known.
+/// The content of bundle images: the bundles, or the reason why they are unknown.
 pub type Bundles = BTreeMap<String, Result<Vec<Bundle>, String>>;
 
-/// Why a template cannot be read or rendered.
+/// The reason why a template cannot be read or rendered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// It is neither YAML nor JSON.
+    /// The text is neither YAML nor JSON.
     #[error("decoding template input: {0}")]
     Syntax(olm_yaml::Error),
-    /// It does not say what it is.
+    /// The template has no schema.
     #[error("template input missing required 'schema' field")]
     NoSchema,
-    /// It is something else.
+    /// The schema is unknown.
     #[error("unknown template schema: {0}")]
     UnknownSchema(String),
-    /// A field of it has the wrong type, or is not known.
+    /// A field has the wrong type or is unknown.
     #[error("unmarshalling template: {0}")]
     Shape(ShapeError),
     /// The preference cannot be met, because channels of that kind are not made.
@@ -61,9 +61,9 @@ pub enum TemplateError {
     /// An entry is no blob of a catalog.
     #[error("entries[{index}]: {error}")]
     Entry {
-        /// Which entry, counted from 0.
+        /// The index of the entry, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The fault.
         error: LoadError,
     },
     /// A bundle of a basic template says more than its image.
@@ -82,7 +82,7 @@ pub enum TemplateError {
     BundleCount {
         /// The image.
         image: String,
-        /// How many it holds.
+        /// The number of bundles in the image.
         count: usize,
     },
     /// A semver template names no bundle.
@@ -116,11 +116,11 @@ fn named(name: &str) -> String {
 /// A template that has been read.
 #[derive(Debug, Clone)]
 pub enum Template {
-    /// Of the kind [`Kind::Basic`].
+    /// A template of the kind [`Kind::Basic`].
     Basic(Basic),
-    /// Of the kind [`Kind::Semver`].
+    /// A template of the kind [`Kind::Semver`].
     Semver(semver::Semver),
-    /// Of the kind [`Kind::Substitutes`].
+    /// A template of the kind [`Kind::Substitutes`].
     Substitutes(Substitutes),
 }
 
@@ -128,7 +128,7 @@ impl Template {
     /// Reads the first document of `text`.
     ///
     /// # Errors
-    /// When it is no template of a known kind.
+    /// When it is not a template of a known kind.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
         let json = first_document(text)?;
         let mut schema = String::new();
@@ -159,7 +159,7 @@ impl Template {
         }
     }
 
-    /// The bundle images that have to be known to render it, each once, in the order of the template.
+    /// The bundle images that rendering needs, each once, in the order of the template.
     pub fn images(&self) -> Vec<&str> {
         let named = match self {
             Self::Basic(basic) => basic.images(),
@@ -183,7 +183,7 @@ impl Template {
     }
 }
 
-/// The JSON text of the first document that says anything.
+/// The JSON text of the first document with content.
 fn first_document(text: &[u8]) -> Result<String, TemplateError> {
     for document in olm_yaml::documents(text, &limits()) {
         let json = match document.map_err(TemplateError::Syntax)?.content {

@@ -29,7 +29,7 @@ pub fn yaml(catalog: &Catalog) -> String {
     let mut out = String::new();
     for text in blobs(catalog) {
         out.push_str("---\n");
-        // What nests too deep to be held as a value stays JSON, which is YAML as well.
+        // A value that is nested too deeply stays JSON, which is also YAML.
         if let Ok(value) = serde_json::from_str(&canonical(&text)) {
             out.push_str(&olm_yaml::to_yaml(&value));
         } else {

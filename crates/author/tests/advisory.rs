@@ -1,9 +1,9 @@
-//! What a check tells authors although their catalog is valid.
+//! Advice about valid catalogs.
 
 use olm_author::lint::CatalogLint;
 use olm_fbc::meta::{limits, metas};
 
-/// Checks one file and compares the warnings; nothing else may be found.
+/// Checks one file and compares the warnings; there must be no other findings.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let mut checks = CatalogLint::new();

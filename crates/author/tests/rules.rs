@@ -39,7 +39,7 @@ fn files(files: &[(&str, &str)]) -> BundleFiles {
         .collect()
 }
 
-/// What a validator finds in the sample with replacements made, and further manifests.
+/// Checks the findings of a validator in the sample with replacements made, and further manifests.
 fn check(validator: RuleSet, replacements: &[(&str, &str)], more: &[(&str, &str)], expected: &[&str]) {
     let csv = replacements.iter().fold(CSV.to_owned(), |text, (old, new)| {
         assert!(text.contains(old), "{old} is not in the sample");
@@ -135,7 +135,7 @@ fn objects_of_a_bundle_fit_together() {
     );
 }
 
-/// The list of what is owned goes with the versions of the definition.
+/// The list of owned definitions matches the versions of the definition.
 #[test]
 fn the_owned_entry_names_a_version_that_its_definition_has() {
     let owned = "  customresourcedefinitions: {owned: [{name: cluster.example.com, version: v1beta1, kind: cluster, displayName: \
@@ -336,7 +336,7 @@ fn images_are_built_for_the_platforms_that_labels_promise() {
         &["Warning: Value : (a.v1.0.0) the operator's images are built for linux/s390x"],
     );
     check(&format!("{arch}arm64: supported"), Ok(&["linux/arm64"]), &[]);
-    // A label that does not say `supported` promises nothing.
+    // A label with another value than `supported` has no effect.
     check(&format!("{arch}arm64: unsupported"), Ok(&["linux/amd64"]), &[]);
     check(
         &format!("{arch}arm64: supported, operatorframework.io/os.windows: supported"),

@@ -13,7 +13,7 @@ use crate::names::go_json;
 pub struct Bundle {
     /// Its annotations.
     pub(crate) annotations: Annotations,
-    /// The ClusterServiceVersion, as far as it is typed. The properties of all files are merged into its annotations.
+    /// The typed part of the ClusterServiceVersion. The properties of all files are merged into its annotations.
     pub(crate) csv: ClusterServiceVersion,
     /// The custom resource definitions, in the order of the files.
     pub(crate) definitions: Vec<Value>,
@@ -44,7 +44,7 @@ impl Bundle {
         &self.annotations
     }
 
-    /// The ClusterServiceVersion, as far as it is typed.
+    /// The typed part of the ClusterServiceVersion.
     #[must_use]
     pub fn csv(&self) -> &ClusterServiceVersion {
         &self.csv

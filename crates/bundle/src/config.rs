@@ -1,7 +1,7 @@
 //! The user's configuration of a bundle: `spec.config.inline`.
 //!
 //! [`schema`] makes a JSON schema from the install modes of a bundle, [`check`] validates a configuration and lists all
-//! faults in words.
+//! faults as text.
 
 mod advice;
 mod deployment;
@@ -22,10 +22,10 @@ const SINGLE_NAMESPACE_FORMAT: &str = "singleNamespaceInstallMode";
 /// Whether `deploymentConfig` is part of the configuration (feature gate `DeploymentConfig`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeploymentConfiguration {
-    /// It is allowed.
+    /// The field is allowed.
     #[default]
     Allowed,
-    /// It is an unknown field.
+    /// The field is unknown.
     Unknown,
 }
 
@@ -38,17 +38,17 @@ pub struct Config {
     pub deployment: Option<DeploymentConfig>,
 }
 
-/// Why a configuration is invalid.
+/// The reason why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The text is neither YAML nor JSON.
     #[error("invalid configuration: {}", .0.kind)]
     Text(olm_yaml::Error),
-    /// It does not match the schema, with all faults in a fixed order.
+    /// The configuration does not match the schema, with all faults in a fixed order.
     #[error("invalid configuration: {}", one_or_several(.0))]
     Schema(Vec<String>),
-    /// It is not an object, and there is no schema.
+    /// The configuration is not an object, and there is no schema.
     #[error("invalid configuration: error unmarshalling configuration: input is not a valid JSON object")]
     NotAnObject,
     /// `deploymentConfig` has fields of wrong types.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::install_modes::InstallModes;
 
-/// A ClusterServiceVersion, as far as it is typed.
+/// The typed part of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct ClusterServiceVersion {
@@ -46,7 +46,7 @@ pub struct Spec {
     /// APIs that the cluster must serve natively.
     #[serde(rename = "nativeAPIs")]
     pub native_apis: Vec<ApiDescription>,
-    /// Which sets of namespaces the operator can watch.
+    /// The sets of namespaces that the operator can watch.
     #[serde(rename = "installModes")]
     pub install_modes: Vec<InstallModeEntry>,
     /// The install strategy.

@@ -13,7 +13,7 @@ pub enum InstallMode {
     MultiNamespace,
     /// The namespace the operator runs in.
     OwnNamespace,
-    /// One namespace other than the one the operator runs in.
+    /// One namespace other than the operator's own.
     SingleNamespace,
 }
 

@@ -2,14 +2,14 @@
 //!
 //! The steps:
 //!
-//! 1. [`parse`] reads the files into a [`Bundle`]: annotations, the one ClusterServiceVersion, the custom resource
-//!    definitions, everything else.
+//! 1. [`parse`] reads the files into a [`Bundle`]: annotations, the ClusterServiceVersion, the custom resource
+//!    definitions, and other manifests.
 //! 2. [`Bundle::check_support`] lists all features that this installation does not support.
 //! 3. [`config`] checks the user's `spec.config.inline` against the schema that follows from the install modes.
 //! 4. [`render`] validates the bundle and makes the objects, in a fixed order.
 //!
-//! Controllers call [`prepare`], which makes all four. Nothing here touches the file system: a bundle is a map from
-//! path to bytes. Objects stay dynamic, so that no field is lost.
+//! Controllers call [`prepare`], which performs all steps. Nothing here accesses the file system: a bundle is a map
+//! from path to bytes. Objects stay dynamic, so that no field is lost.
 //!
 //! The tools of authors (lint of a bundle that is not published yet, drafts, entries of catalogs) are in `olm-author`.
 

@@ -129,7 +129,7 @@ fn base36(bytes: &[u8]) -> String {
     digits.iter().rev().collect()
 }
 
-/// Why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
+/// The reasons why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
 #[must_use]
 pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();

@@ -76,7 +76,7 @@ pub enum MaximumError {
     Kind(String),
 }
 
-/// Why the maximum cannot be read from a bundle's properties.
+/// The reason why the maximum cannot be read from a bundle's properties.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
     /// They are not a list of properties.

@@ -21,7 +21,7 @@ use crate::reader;
 /// The most objects of one bundle.
 const MAX_OBJECTS: usize = 10_000;
 
-/// Why a bundle cannot be read.
+/// The reason why a bundle cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -320,7 +320,7 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
     Ok(())
 }
 
-/// Why a document is not an object that can be applied.
+/// The reason why a document is not an object that can be applied.
 fn object_fault(object: &Value) -> Option<String> {
     let field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let kind = field("kind");

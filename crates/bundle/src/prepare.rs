@@ -26,7 +26,7 @@ pub struct Request<'a> {
     pub operator_condition: Option<&'a str>,
     /// The bundle after which roles and bindings are named; this bundle if `None`.
     pub roles_named_after: Option<&'a str>,
-    /// Which install modes are supported.
+    /// The supported install modes.
     pub scopes: Scopes,
     /// Whether the user may change the operator's deployments.
     pub deployment_configuration: DeploymentConfiguration,
@@ -62,14 +62,14 @@ pub struct Prepared {
     pub ignored: Vec<String>,
 }
 
-/// Why a bundle is refused.
+/// The reason why a bundle is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It cannot be read.
+    /// The bundle cannot be read.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// It has unsupported features, one line each.
+    /// The bundle has unsupported features, one line each.
     #[error("{}", lines(.0))]
     Unsupported(Vec<Unsupported>),
     /// The configuration is invalid. Only the user can change that.
@@ -80,7 +80,7 @@ pub enum Refusal {
         /// The advice, a sentence; often empty.
         advice: String,
     },
-    /// It cannot be rendered.
+    /// The bundle cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
 }

@@ -42,7 +42,7 @@ pub struct Options {
     pub deployment_config: Option<DeploymentConfig>,
 }
 
-/// Why a bundle cannot be rendered.
+/// The reason why a bundle cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {

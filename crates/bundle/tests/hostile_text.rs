@@ -13,7 +13,7 @@ use olm_bundle::{BundleFiles, CertificateProvider, Dependencies, Request, prepar
 use serde_json::Value;
 use support::{fixture, with};
 
-/// What would end a line of a message and begin an object of its own, and turn the text around.
+/// A text that ends a line of a message, begins a new object, and reverses the text after it.
 const HOSTILE: &str = "x\n---\napiVersion: v1\u{1b}[2J\u{202e}";
 
 /// The paths of all texts in a document.
@@ -35,7 +35,7 @@ fn texts(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Every bundle that differs from this one by one hostile text, and by that text in front of the one that was there.
+/// All bundles that differ from this one in one text, which is the hostile text, alone or before the original one.
 fn hostile(files: &BundleFiles) -> Vec<(String, BundleFiles)> {
     let mut all = Vec::new();
     for (file, content) in files {

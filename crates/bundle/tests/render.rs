@@ -346,7 +346,7 @@ fn providers_are_read_as_they_are_written() {
     assert!("unknown".parse::<CertificateProvider>().is_err());
 }
 
-/// The sieve with an aggregated API beside its webhooks.
+/// The bundle `sieve` with an aggregated API in addition to its webhooks.
 fn with_api(deployment: &str) -> BundleFiles {
     let apis = format!(
         "apiservicedefinitions:\n    owned:\n      - {{name: sifts, group: flour.example.com, version: v1, kind: Sift, \

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{discover::Resource, identity::IdentityError};
 
-/// How long one request may take.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The object of a request and the account that makes it.
@@ -36,7 +36,7 @@ pub struct Target<'a> {
 /// Whether the API server persists an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// It does.
+    /// The API server persists it.
     Yes,
     /// A dry run.
     DryRun,
@@ -94,7 +94,7 @@ impl Target<'_> {
         applied.await.map_err(misfit)
     }
 
-    /// The same, with what the server warns about.
+    /// The same, with the warnings of the server.
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
@@ -132,7 +132,7 @@ impl Target<'_> {
         created.await.map_err(misfit)
     }
 
-    /// Replaces the object by the body, which names the resourceVersion on which it insists. The status stays as it is.
+    /// Replaces the object by the body, which contains the required resourceVersion. The status stays as it is.
     ///
     /// # Errors
     /// The object was not replaced, or it is not known whether it was.
@@ -142,7 +142,7 @@ impl Target<'_> {
         replaced.await.map_err(misfit)
     }
 
-    /// Replaces the status of the object by that of the body, which names the resourceVersion on which it insists.
+    /// Replaces the status of the object by that of the body, which contains the required resourceVersion.
     ///
     /// # Errors
     /// The status was not replaced, or it is not known whether it was.

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::identity::is_name;
 
-/// How long one request may take.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The most groups and versions that are remembered. Beyond that, those not used any more are forgotten.
 const MAX_DOCUMENTS: usize = 1000;
@@ -115,7 +115,7 @@ impl Discovery {
     /// from a request made after the call.
     ///
     /// # Errors
-    /// The server could not be asked, or the server behind it that should answer.
+    /// The API server, or the aggregated API server behind it, did not answer.
     pub async fn find(
         &self,
         group: &str,
@@ -128,7 +128,7 @@ impl Discovery {
     /// As [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
     ///
     /// # Errors
-    /// The server could not be asked, or the server behind it that should answer.
+    /// The API server, or the aggregated API server behind it, did not answer.
     pub async fn find_since(
         &self,
         group: &str,

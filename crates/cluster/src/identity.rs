@@ -63,7 +63,7 @@ impl FromStr for AccountName {
     }
 }
 
-/// Why an account has no token.
+/// The reason why an account has no token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IdentityError {
     /// The account does not exist.

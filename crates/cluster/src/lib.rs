@@ -1,9 +1,9 @@
-//! Access to a Kubernetes cluster for controllers. Nothing here knows a kind of ours or decides what to do.
+//! Access to a Kubernetes cluster for controllers. Nothing here depends on the kinds of OLM or decides on actions.
 //!
 //! ```text
 //! identity     one client per service account, with tokens that are renewed
-//! discover     which kinds the cluster serves
-//! permissions  reviews of what an account may do
+//! discover     the kinds that the cluster serves
+//! permissions  reviews of the rights of an account
 //! apply        read, apply, dry run, patch, delete one object under an account
 //! followed     the changes in a watch, lists included
 //! list         custom resources, page by page

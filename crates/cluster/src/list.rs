@@ -35,7 +35,7 @@ pub struct Collection<'a> {
 pub enum Detail {
     /// The metadata.
     Metadata,
-    /// Everything.
+    /// The complete objects.
     Whole,
 }
 
@@ -50,7 +50,7 @@ pub struct Budget {
     pub until: Instant,
 }
 
-/// Why a list ended.
+/// The reason why a list ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// There are no more objects.
@@ -98,10 +98,10 @@ impl Collection<'_> {
         }
     }
 
-    /// How many objects there are, of all namespaces.
+    /// The number of objects in all namespaces.
     ///
     /// # Errors
-    /// The server did not say.
+    /// The server did not report it.
     pub async fn count(&self, client: &Client) -> Result<u64, Failure> {
         let (page, _) = self
             .page(client, Detail::Metadata, 1, "")
@@ -130,7 +130,7 @@ impl Collection<'_> {
         limit: u32,
         next: &str,
     ) -> Result<(Page, u64), Refused> {
-        /// How long one page may take.
+        /// The timeout of one page.
         const TIMEOUT: Duration = Duration::from_secs(30);
         if ![self.group, self.version, self.plural].into_iter().all(is_name) {
             return Err(Refused::transient("not a resource".to_owned()));

@@ -1,4 +1,4 @@
-//! Permission reviews: what the API server allows an account.
+//! Permission reviews of accounts.
 //!
 //! Rules are reviewed once per account and namespace. Where an authorizer cannot list its rules, the open accesses are
 //! reviewed one by one. Answers are cached, refusals only briefly so that a granted right counts soon.
@@ -25,9 +25,9 @@ use crate::identity::AccountName;
 
 /// The most access reviews at the same time.
 const QUESTIONS_AT_ONCE: usize = 8;
-/// How long a granted right is cached.
+/// The time for which a granted right is cached.
 const GRANTED: Duration = Duration::from_mins(10);
-/// How long a refused right is cached.
+/// The time for which a refused right is cached.
 const REFUSED: Duration = Duration::from_secs(10);
 /// A namespace that cannot exist, in which only rules for the whole cluster apply.
 const NOWHERE: &str = "*";
@@ -90,7 +90,7 @@ impl Reviews {
     /// The needed rights that the viewer, whose client is given, lacks.
     ///
     /// # Errors
-    /// The server could not be asked.
+    /// The server did not answer.
     pub async fn missing(
         &self,
         client: &Client,
@@ -127,7 +127,7 @@ impl Reviews {
     /// Whether the viewer has the right.
     ///
     /// # Errors
-    /// The server could not be asked.
+    /// The server did not answer.
     pub async fn may(&self, client: &Client, viewer: &Viewer, right: &Right) -> Result<bool, kube::Error> {
         let scope = right.namespace.as_deref();
         for oldest in [GRANTED, REFUSED] {

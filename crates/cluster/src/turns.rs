@@ -24,7 +24,7 @@ pub struct Turns {
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// How many objects each user has.
+    /// The number of objects of each user.
     objects: HashMap<String, usize>,
     /// The times of the last reads, oldest first.
     reads: VecDeque<Instant>,

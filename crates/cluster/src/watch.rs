@@ -30,7 +30,7 @@ use crate::{
     turns::Turns,
 };
 
-/// How long a kind counts as unwatched after a refused watch.
+/// The time for which a kind counts as unwatched after a refused watch.
 const REFUSED: Duration = Duration::from_mins(1);
 
 /// The objects of a kind that a user needs watched.
@@ -38,14 +38,14 @@ const REFUSED: Duration = Duration::from_mins(1);
 pub struct Need {
     /// The kind.
     pub resource: Arc<Resource>,
-    /// How many objects each namespace has. Cluster-scoped kinds have one entry with an empty name.
+    /// The number of objects in each namespace. Cluster-scoped kinds have one entry with an empty name.
     pub namespaces: BTreeMap<String, usize>,
 }
 
-/// How old the known state of an object may be.
+/// The greatest age of the known state of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// As recent as a watch is.
+    /// The age that a watch provides.
     Live,
     /// A minute or two, for revisions that are complete.
     Recent,
@@ -284,7 +284,7 @@ impl Watches {
         }
     }
 
-    /// How many watches there are.
+    /// The number of watches.
     pub fn count(&self) -> usize {
         self.lock().entries.len()
     }

@@ -1,12 +1,12 @@
-//! CEL, the expression language of constraints: read, check, evaluate, all of it bounded.
+//! CEL, the expression language of constraints: bounded parsing, type checks and evaluation.
 //!
-//! Rules come from untrusted catalogs. Published interpreters overflow the stack on a long chain of
-//! operators, know no types and no budget; here the depth of an expression is bounded when it is read, every rule is
-//! typed before it is kept, and every step of an evaluation is paid for from a [`Budget`].
+//! Rules come from untrusted catalogs. Published interpreters overflow the stack on a long chain of operators, and have
+//! no types and no budget. Here the parser limits the depth of an expression, every rule is type-checked before it is
+//! stored, and every step of an evaluation is charged to a [`Budget`].
 //!
-//! The language is that of cel-go with its standard library: one variable, `properties`, a list of maps with the keys
-//! `type` and `value`, and one more function, `semver_compare(a, b)`. Left out are protocol buffer messages and named
-//! time zones.
+//! The language is that of cel-go with its standard library. It has one variable, `properties`, a list of maps with the
+//! keys `type` and `value`, and one more function, `semver_compare(a, b)`. It has no protocol buffer messages and no
+//! named time zones.
 
 mod ast;
 mod calls;
@@ -30,28 +30,28 @@ pub use value::Value;
 /// The longest rule that is read, in bytes; the whole of a constraint may not be longer.
 pub const MAX_RULE: usize = 64 << 10;
 
-/// Why a rule cannot be used.
+/// The reason why a rule cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// It is too long.
+    /// The rule is too long.
     #[error("the expression is longer than {MAX_RULE} bytes")]
     TooLong,
-    /// It is no expression, or its types do not fit.
+    /// The rule is not an expression, or its types do not match.
     #[error("ERROR: <input>:{line}:{column}: {problem}")]
     At {
         /// The line, from 1.
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The fault at this place.
         problem: String,
     },
-    /// It does not yield a boolean.
+    /// The rule does not return a boolean.
     #[error("cel expressions must have type Bool")]
     NotBool,
 }
 
-/// What is wrong with a rule, and at which byte.
+/// The fault of a rule, and its byte offset.
 #[derive(Clone, Debug)]
 struct Problem {
     at: usize,
@@ -78,7 +78,7 @@ impl Problem {
     }
 }
 
-/// A rule that can be evaluated: it yields a boolean. Copies share it.
+/// A rule that can be evaluated and returns a boolean. Copies share it.
 #[derive(Clone)]
 pub struct Program {
     root: Arc<ast::Node>,
@@ -91,10 +91,10 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Reads and checks a rule.
+    /// Parses and checks a rule.
     ///
     /// # Errors
-    /// When it is no expression, its types do not fit, or it does not yield a boolean.
+    /// When it is not an expression, its types do not match, or it does not return a boolean.
     pub fn compile(rule: &str) -> Result<Self, CompileError> {
         if rule.len() > MAX_RULE {
             return Err(CompileError::TooLong);
@@ -106,10 +106,10 @@ impl Program {
         }
     }
 
-    /// Whether the rule holds for these properties (as [`Value::properties`] makes them).
+    /// Whether the rule holds for these properties (from [`Value::properties`]).
     ///
     /// # Errors
-    /// When the evaluation comes upon an error that does not cancel out, or uses the budget up.
+    /// When the evaluation fails and no other term decides the result, or when the budget is exhausted.
     pub fn evaluate(&self, properties: &Value, budget: &mut Budget) -> Result<bool, EvalError> {
         eval::evaluate(&self.root, properties, budget)
     }

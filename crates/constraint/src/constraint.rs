@@ -1,4 +1,4 @@
-//! The value of an `olm.constraint` as it is written.
+//! The value of an `olm.constraint` as written.
 
 use olm_fbc::decode::{Decode, ShapeError, decode, members};
 use olm_fbc::property::Gvk;
@@ -7,19 +7,19 @@ use serde_json::value::RawValue;
 
 /// The longest text of a constraint, in bytes.
 pub const MAX_SIZE: usize = 64 << 10;
-/// How deep its lists and objects may be nested; three of them make one level of `all`, `any` or `not`.
+/// The deepest nesting of its lists and objects; each level of `all`, `any` or `not` needs three.
 const MAX_NESTING: usize = 192;
 
-/// Why a text is no constraint.
+/// The reason why a text is not a constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It has more than [`MAX_SIZE`] bytes.
+    /// The text has more than [`MAX_SIZE`] bytes.
     #[error("olm.constraint value is greater than max constraint size {MAX_SIZE} bytes")]
     TooLong,
-    /// It is nested deeper than allowed.
+    /// The text is nested more deeply than allowed.
     #[error("olm.constraint value is nested deeper than {MAX_NESTING} lists and objects")]
     TooDeep,
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("olm.constraint value is not JSON: {0}")]
     Json(String),
     /// A field has the wrong type, or is not one of a constraint.
@@ -27,22 +27,22 @@ pub enum ParseError {
     Shape(#[from] ShapeError),
 }
 
-/// A constraint. Whether it has exactly one of its keys is the matter of [`crate::Requirement`].
+/// A constraint. [`crate::Requirement`] checks that it has exactly one of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Constraint {
-    /// The message for users when it does not hold.
+    /// The message for users when it is not met.
     pub failure_message: String,
-    /// A rule that one bundle has to satisfy.
+    /// A rule that one bundle must satisfy.
     pub cel: Option<CelRule>,
-    /// A package that has to be there.
+    /// A package that must be installed.
     pub package: Option<PackageConstraint>,
-    /// An API that has to be there.
+    /// An API that must exist.
     #[serde(deserialize_with = "plain_gvk")]
     pub gvk: Option<Gvk>,
     /// All of these have to hold.
     pub all: Option<Compound>,
-    /// At least one of these has to hold.
+    /// At least one of these must be met.
     pub any: Option<Compound>,
     /// None of these may hold.
     pub not: Option<Compound>,
@@ -60,10 +60,10 @@ pub struct CelRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PackageConstraint {
-    /// The package; spelled `packageName` or `name`.
+    /// The package; the key is `packageName` or `name`.
     #[serde(alias = "name")]
     pub package_name: String,
-    /// The range; spelled `versionRange` or `version`.
+    /// The range; the key is `versionRange` or `version`.
     #[serde(alias = "version")]
     pub version_range: String,
 }
@@ -77,11 +77,11 @@ pub struct Compound {
 }
 
 impl Constraint {
-    /// Reads a constraint. Keys match without regard to letter case; a key that is unknown is an error, since ignoring
-    /// it would ignore what the author requires. What follows the value is not looked at.
+    /// Parses a constraint. Keys match without regard to letter case. An unknown key is an error, because ignoring it
+    /// would ignore a requirement. Text after the value is ignored.
     ///
     /// # Errors
-    /// When the text is too long, too deep, no JSON or no constraint.
+    /// When the text is too long, too deep, not JSON or not a constraint.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.len() > MAX_SIZE {
             return Err(ParseError::TooLong);
@@ -102,8 +102,8 @@ impl Constraint {
     }
 }
 
-/// Almost all constraints are written as documented, and read in one go. That reader would take a list for an object, so
-/// there are none but where they belong.
+/// Parses constraints in the documented form, which almost all have, in one pass. This parser would accept a list for
+/// an object, so lists are only allowed at their places.
 fn plain(text: &str) -> Option<Constraint> {
     let belongs = |(at, _): (usize, &str)| {
         text.get(..at)
@@ -132,7 +132,7 @@ fn plain_gvk<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option
     }))
 }
 
-/// How deep lists and objects are nested. Brackets in strings do not count.
+/// The nesting depth of lists and objects. Brackets in strings do not count.
 fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = text.bytes();

@@ -1,22 +1,22 @@
-//! The explanation why a requirement does not hold.
+//! The explanation of an unmet requirement.
 
 use crate::present::{Present, Undecided};
 use crate::requirement::{Clause, Requirement, Term, Wanted, api_text};
 
-/// How many parts of a compound are named; the others are only counted.
+/// The number of parts of a compound that are named; the others are only counted.
 const SHOWN: usize = 4;
 
-/// Why a requirement does not hold.
+/// The reason why a requirement is not met.
 #[derive(Clone, Debug, Default)]
 pub struct Explanation<'r> {
     /// The missing or conflicting bundles and APIs, with the author's messages; one line.
     pub text: String,
-    /// What would help if it were there.
+    /// The missing bundles and APIs that would meet it.
     pub wanted: Vec<&'r Wanted>,
 }
 
 impl Requirement {
-    /// Why it does not hold; `None` when it does.
+    /// The reason why it is not met; `None` if it is.
     pub fn explain(&self, present: &Present<'_>) -> Option<Explanation<'_>> {
         match explain(&self.rule, present) {
             Ok(explanation) => explanation,
@@ -28,7 +28,7 @@ impl Requirement {
     }
 }
 
-/// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+/// Explains a clause. The recursion is as deep as the constraint, whose depth the parser limits.
 fn explain<'r>(rule: &'r Clause, present: &Present<'_>) -> Result<Option<Explanation<'r>>, Undecided> {
     if present.holds(rule)? {
         return Ok(None);
@@ -119,7 +119,7 @@ fn missing(wanted: &Wanted, present: &Present<'_>) -> String {
     format!("{wanted} {found}")
 }
 
-/// What makes a rule hold that must not. Calls itself as deep as the constraint is nested.
+/// The providers that make a negated rule hold. The recursion is as deep as the constraint.
 fn in_the_way(rule: &Clause, present: &Present<'_>) -> Result<String, Undecided> {
     let text = match &rule.term {
         Term::Simple(wanted) => {

@@ -1,12 +1,12 @@
-//! What a bundle requires of others: read, check, evaluate, explain.
+//! Requirements between bundles: parsing, checks, evaluation and explanation.
 //!
-//! 1. [`Constraint`] is the value of an `olm.constraint` as it is written;
-//! 2. [`Requirement`] is a requirement of any kind that was found sound: ranges parsed, rules compiled;
-//! 3. [`Present`] is what there is: bundles, and APIs that the cluster serves. [`Requirement::holds`] asks whether it
-//!    satisfies a requirement, [`Requirement::explain`] says why not.
+//! 1. [`Constraint`] is the value of an `olm.constraint` as written;
+//! 2. [`Requirement`] is a valid requirement of any kind, with parsed ranges and compiled rules;
+//! 3. [`Present`] are the existing bundles, and the APIs that the cluster serves. [`Requirement::holds`] evaluates a
+//!    requirement, [`Requirement::explain`] explains an unmet one.
 //!
-//! A constraint speaks about the set of all bundles: `all` of a package and an API may be satisfied by two bundles;
-//! only a CEL rule asks several things of one.
+//! A constraint applies to the set of all bundles: two bundles may satisfy `all` of a package and an API. Only a CEL
+//! rule can make several demands on one bundle.
 
 pub mod cel;
 pub mod pattern;

@@ -1,27 +1,28 @@
-//! Regular expressions of others: bounded in what they take to compile and hold, and paid for by what matching takes.
+//! Regular expressions from untrusted sources. Their compilation and size are limited, and matching is charged to the
+//! budget.
 
 use regex::{Regex, RegexBuilder};
 
-/// The largest compiled pattern in bytes, and the steps that a byte of text costs up to there: in the worst case every
-/// state of the pattern is looked at for every byte.
+/// The largest compiled pattern in bytes, and the steps for a byte of text up to that size: in the worst case every
+/// byte is compared with every state of the pattern.
 const SIZES: [(usize, usize); 3] = [(16 << 10, 1), (64 << 10, 64), (256 << 10, 512)];
 
-/// The longest pattern in bytes. Reading one takes some hundred times its length.
+/// The longest pattern in bytes. Parsing one takes some hundred times its length.
 const MAX_LENGTH: usize = 32 << 10;
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub struct Pattern {
-    /// What is matched.
+    /// The compiled expression.
     pub expression: Regex,
     /// Steps for each byte of text.
     pub steps: usize,
-    /// The bytes that it holds at most.
+    /// The largest size in bytes.
     pub size: usize,
 }
 
 impl Pattern {
-    /// `None` when it is not a regular expression, or too large.
+    /// Compiles a pattern. `None` if it is not a regular expression, or too large.
     #[must_use]
     pub fn compile(pattern: &str) -> Option<Self> {
         if pattern.len() > MAX_LENGTH {

@@ -1,4 +1,4 @@
-//! What there is, and whether it satisfies a requirement.
+//! The existing bundles and APIs, and the requirements that they meet.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -10,21 +10,21 @@ use semver::Version;
 use crate::cel::{Budget, EvalError, Value};
 use crate::requirement::{Clause, Requirement, Term, Wanted};
 
-/// A bundle that is there, or that would be.
+/// An existing or possible bundle.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// What users call it: the name of its ClusterExtension.
+    /// Its name for users: that of its ClusterExtension.
     pub name: String,
     /// Its package.
     pub package: String,
-    /// Its version, where it is known.
+    /// Its version, if known.
     pub version: Option<Version>,
     /// The APIs that it provides.
     pub apis: Vec<Gvk>,
     properties: Properties,
 }
 
-/// Properties, prepared for rules when the first one asks.
+/// Properties, prepared for rules on first use.
 #[derive(Clone, Debug)]
 struct Properties {
     list: Vec<Property>,
@@ -52,7 +52,7 @@ impl Subject {
         }
     }
 
-    /// The properties as rules see them. One whose value is not JSON has the value `null`.
+    /// The properties in the form for rules. A value that is not JSON is `null`.
     fn value(&self) -> &Value {
         self.properties.value.get_or_init(|| {
             let list = self.properties.list.iter();
@@ -61,27 +61,27 @@ impl Subject {
     }
 }
 
-/// It could not be found out whether a requirement holds: rules took too many steps.
+/// It is unknown whether a requirement is met: rules took too many steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rules of the constraints take too many steps")]
 pub struct Undecided;
 
-/// What there is: bundles, and APIs that the cluster serves without them.
+/// The existing bundles, and the APIs that the cluster serves without them.
 #[derive(Debug)]
 pub struct Present<'a> {
     subjects: Vec<&'a Subject>,
     by_api: HashMap<&'a Gvk, Vec<&'a Subject>>,
     by_package: HashMap<&'a str, Vec<&'a Subject>>,
     served: &'a HashSet<Gvk>,
-    /// The bundle that is looked at as if it were there, too.
+    /// The bundle that counts as existing, too.
     candidate: Option<&'a Subject>,
     budget: Cell<Budget>,
-    /// The first of the bundles that satisfies a rule, by the rule's text: versions of one package ask by the same rules.
+    /// The first of the bundles that satisfies a rule, by the rule's text: versions of one package have the same rules.
     by_rule: RefCell<HashMap<String, Option<&'a Subject>>>,
 }
 
 impl<'a> Present<'a> {
-    /// These bundles, and these APIs.
+    /// A set of these bundles and APIs.
     pub fn new(
         subjects: impl IntoIterator<Item = &'a Subject>,
         served: &'a HashSet<Gvk>,
@@ -116,12 +116,12 @@ impl<'a> Present<'a> {
         self
     }
 
-    /// Looks at another bundle as if it were there.
+    /// Treats another bundle as existing.
     pub fn look_at(&mut self, candidate: Option<&'a Subject>) {
         self.candidate = candidate;
     }
 
-    /// Gives what is judged next a budget of its own.
+    /// Sets the budget of the next evaluation.
     pub fn renew(&self, budget: Budget) {
         self.budget.set(budget);
     }
@@ -142,12 +142,12 @@ impl<'a> Present<'a> {
         others.iter().copied().chain(candidate)
     }
 
-    /// Whether the API is served without any of the bundles.
+    /// Whether the cluster serves the API without any of the bundles.
     pub(crate) fn is_served(&self, api: &Gvk) -> bool {
         self.served.contains(api)
     }
 
-    /// The first bundle that provides what is wanted.
+    /// The first bundle that provides the wanted package, API or property.
     pub(crate) fn provider(&self, wanted: &Wanted) -> Result<Option<&'a Subject>, Undecided> {
         match wanted {
             Wanted::Package { name, range, .. } => {
@@ -197,7 +197,7 @@ impl<'a> Present<'a> {
         Ok(None)
     }
 
-    /// Whether a rule that cannot be evaluated over a bundle is not satisfied by it.
+    /// Whether a bundle satisfies the rule. A rule that cannot be evaluated over a bundle is not satisfied by it.
     fn satisfies(&self, subject: &Subject, wanted: &Wanted) -> Result<bool, Undecided> {
         let mut budget = self.budget.get();
         let outcome = wanted.is_provided_by(subject, &mut budget);
@@ -205,7 +205,7 @@ impl<'a> Present<'a> {
         outcome
     }
 
-    /// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+    /// Whether a clause is met. The recursion is as deep as the constraint, whose depth the parser limits.
     pub(crate) fn holds(&self, rule: &Clause) -> Result<bool, Undecided> {
         match &rule.term {
             Term::Simple(wanted) => {
@@ -236,10 +236,10 @@ impl<'a> Present<'a> {
 }
 
 impl Wanted {
-    /// Whether a bundle provides it. A rule that comes to an error over a bundle is not satisfied by it.
+    /// Whether a bundle provides it. A rule whose evaluation fails over a bundle is not satisfied by it.
     ///
     /// # Errors
-    /// When the budget is used up.
+    /// When the budget is exhausted.
     pub fn is_provided_by(&self, subject: &Subject, budget: &mut Budget) -> Result<bool, Undecided> {
         match self {
             Self::Package { name, range, .. } => {
@@ -260,7 +260,7 @@ impl Wanted {
 }
 
 impl Requirement {
-    /// Whether what there is satisfies it.
+    /// Whether the existing bundles and APIs meet it.
     ///
     /// # Errors
     /// When that takes too many steps.

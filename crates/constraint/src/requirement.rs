@@ -1,4 +1,4 @@
-//! Requirements that were found sound.
+//! Valid requirements.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use olm_version::quoted;
 use crate::cel::{CompileError, Program};
 use crate::constraint::{Compound, Constraint, PackageConstraint, ParseError};
 
-/// Types of `metadata/dependencies.yaml` and the property types that say the same.
+/// Types of `metadata/dependencies.yaml` and the property types with the same meaning.
 const DEPENDENCY_TYPES: [(&str, &str); 3] = [
     ("olm.package", TYPE_PACKAGE_REQUIRED),
     ("olm.gvk", TYPE_GVK_REQUIRED),
@@ -23,7 +23,7 @@ const DEPENDENCY_TYPES: [(&str, &str); 3] = [
 /// requires nothing.
 const LABEL: &str = "olm.label";
 
-/// Why a requirement cannot be used.
+/// The reason why a requirement cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
     /// The value does not have the shape of its type.
@@ -40,7 +40,7 @@ pub enum RequirementError {
     /// A constraint with several keys.
     #[error("a constraint has exactly one of all, any, not, cel, package and gvk, not {}", .0.join(" and "))]
     Several(Vec<&'static str>),
-    /// `all`, `any` or `not` of nothing.
+    /// An empty `all`, `any` or `not`.
     #[error("{0} lists no constraints")]
     Empty(&'static str),
     /// A package without a name.
@@ -54,7 +54,7 @@ pub enum RequirementError {
     Range {
         /// The range.
         range: String,
-        /// What is wrong with it.
+        /// The fault of the range.
         fault: RangeError,
     },
     /// An API without a version.
@@ -77,7 +77,7 @@ pub enum RequirementError {
     Type(String),
 }
 
-/// What was read before, by its text: the versions of a package ask by the same rules and ranges.
+/// Parsed rules and ranges by their text. The versions of a package share most of them.
 #[derive(Debug, Default)]
 pub struct ParseCache {
     programs: Shared<Program>,
@@ -98,7 +98,7 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// What the text says; read unless that was done before.
+    /// The parsed text, from the cache if it is there.
     fn read<E>(&self, text: &str, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T, E> {
         let known = self.by_text().get(text).cloned();
         if let Some(known) = known {
@@ -114,10 +114,10 @@ impl<T: Clone> Shared<T> {
     }
 }
 
-/// What a bundle requires.
+/// A requirement of a bundle.
 #[derive(Clone, Debug)]
 pub struct Requirement {
-    /// The type of the property that says it.
+    /// The type of the property that declares it.
     pub kind: String,
     /// The JSON text that says it.
     pub text: String,
@@ -140,7 +140,7 @@ pub(crate) enum Term {
     Not(Vec<Clause>),
 }
 
-/// What a single bundle, or the cluster, can provide.
+/// A package, API or property that a single bundle, or the cluster, can provide.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// A package in a range of versions.
@@ -180,7 +180,7 @@ impl fmt::Display for Wanted {
 }
 
 impl Requirement {
-    /// What a property of a bundle requires; `None` when its type requires nothing.
+    /// The requirement in a property of a bundle; `None` if its type requires nothing.
     pub fn of_property(property: &Property) -> Option<Result<Self, RequirementError>> {
         Self::of_value(&property.kind, &property.value, &ParseCache::default())
     }
@@ -216,15 +216,15 @@ impl Requirement {
         }))
     }
 
-    /// What an entry of `metadata/dependencies.yaml` requires; `value` is its value as JSON text.
+    /// The requirement in an entry of `metadata/dependencies.yaml`; `value` is its value as JSON text.
     ///
     /// # Errors
-    /// When the type is not known or the value is not sound.
+    /// When the type is unknown or the value is invalid.
     pub fn of_dependency(kind: &str, value: &str) -> Result<Self, RequirementError> {
         Self::of_dependency_knowing(kind, value, &ParseCache::default())
     }
 
-    /// The same with what was read before, to which it adds its own.
+    /// The same with a cache, to which it adds the parsed parts.
     ///
     /// # Errors
     /// As [`Self::of_dependency`].
@@ -248,7 +248,7 @@ impl Requirement {
         Self::of_value(property, value, known).ok_or_else(unknown)?
     }
 
-    /// The APIs that it speaks of, be it to exclude them.
+    /// The APIs in it, including excluded ones.
     pub fn apis(&self) -> impl Iterator<Item = &Gvk> {
         self.rules().filter_map(|rule| match &rule.term {
             Term::Simple(Wanted::Api(api)) => Some(api),
@@ -256,7 +256,7 @@ impl Requirement {
         })
     }
 
-    /// The packages that it speaks of, be it to exclude them.
+    /// The packages in it, including excluded ones.
     pub fn packages(&self) -> impl Iterator<Item = &str> {
         self.rules().filter_map(|rule| match &rule.term {
             Term::Simple(Wanted::Package { name, .. }) => Some(name.as_str()),
@@ -264,13 +264,13 @@ impl Requirement {
         })
     }
 
-    /// Whether a rule looks at the properties of bundles, so that any bundle may matter.
+    /// Whether a rule evaluates the properties of bundles, so that any bundle may affect it.
     pub fn has_rule(&self) -> bool {
         self.rules()
             .any(|rule| matches!(rule.term, Term::Simple(Wanted::Cel { .. })))
     }
 
-    /// Whether more bundles can make it hold no longer.
+    /// Whether more bundles can make it unmet.
     pub fn excludes(&self) -> bool {
         self.rules().any(|rule| matches!(rule.term, Term::Not(_)))
     }
@@ -288,7 +288,7 @@ impl Requirement {
     }
 }
 
-/// What is wrong with a property that says what a bundle requires; nothing when it is sound, or of another type.
+/// The fault of a property that declares a requirement; `None` if it is valid, or of another type.
 #[must_use]
 pub fn fault(property: &Property) -> Option<String> {
     Requirement::of_property(property)?
@@ -342,7 +342,7 @@ fn label(value: &str) -> Result<Wanted, RequirementError> {
     Ok(Wanted::Cel { program, text })
 }
 
-/// Calls itself as deep as the constraint is nested, which is bounded when it is read.
+/// Converts a constraint. The recursion is as deep as the constraint, whose depth the parser limits.
 fn rule(constraint: Constraint, known: &ParseCache) -> Result<Clause, RequirementError> {
     let given = [
         ("all", constraint.all.is_some()),

@@ -32,10 +32,10 @@ pub enum Blob {
     Other,
 }
 
-/// Why a blob cannot have the type that its schema asks for.
+/// The reason why a blob does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// No schema, or an empty one.
+    /// The schema is missing or empty.
     #[error("object '{0}' is missing root schema field")]
     NoSchema(String),
     /// A field of a package has the wrong type.
@@ -57,7 +57,7 @@ pub enum BlobError {
         package: String,
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault.
         error: ShapeError,
     },
 }
@@ -88,7 +88,7 @@ impl Blob {
 }
 
 impl Blob {
-    /// Looks into what the blob carries as base64: the icon of a package, the manifests of a bundle.
+    /// Decodes the base64 content of the blob: the icon of a package, the manifests of a bundle.
     ///
     /// # Errors
     /// When it is not base64.

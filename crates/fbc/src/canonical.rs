@@ -1,9 +1,8 @@
-//! The one form in which a blob is stored, served and compared.
+//! The canonical form in which a blob is stored, served and compared.
 //!
-//! Canonical JSON has no blanks outside strings, the keys of every object in the order of their bytes, of equal
-//! keys only the last, and each string in its shortest escaping. Numbers keep the digits they were written with.
-//! The work is proportional to the text however deep it nests: one pass finds the objects that are out of order,
-//! a second one writes.
+//! Canonical JSON has no blanks outside strings, keys in the order of their bytes, only the last of equal keys, and
+//! strings with the shortest escapes. Numbers keep their digits. The work is proportional to the text whatever its
+//! nesting: one pass finds the unordered objects, a second one writes.
 
 use std::borrow::Cow;
 
@@ -26,14 +25,14 @@ impl Member {
     }
 }
 
-/// An object whose members are not in order: its extent in the text and its members in `Order::members`.
+/// An object with unordered members: its extent in the text, and its members in `Order::members`.
 struct Unordered {
     start: usize,
     end: usize,
     members: (usize, usize),
 }
 
-/// What has to be moved to bring a text into canonical form.
+/// The moves that bring a text into canonical form.
 pub(crate) struct Order {
     /// The members of the root, of equal keys the last only, in order of their keys.
     pub(crate) root: Vec<Member>,
@@ -44,7 +43,7 @@ pub(crate) struct Order {
 }
 
 struct Frame {
-    /// Where the bracket stands.
+    /// The position of the bracket.
     start: usize,
     /// For an object, the first of its members among the pending ones.
     object: Option<usize>,
@@ -118,7 +117,7 @@ pub(crate) fn order(text: &str) -> Order {
     order
 }
 
-/// Whether the last member of the object in `frame` still waits for the end of its value.
+/// Whether the value of the last member of the object in `frame` has not ended yet.
 fn open_value(pending: &[Member], frame: Option<&Frame>) -> bool {
     let Some(Frame {
         object: Some(base), ..
@@ -179,9 +178,9 @@ fn finish_object(
 }
 
 enum Pending {
-    /// A stretch of the text to be copied.
+    /// A part of the text to copy.
     Text(usize, usize),
-    /// Members to be written, and whether one was written before.
+    /// Members to write, and whether the next one is the first.
     Members { next: usize, end: usize, first: bool },
 }
 
@@ -301,7 +300,7 @@ fn write_letter(letter: char, out: &mut String) {
     }
 }
 
-/// Whether the string token can have a shorter or safer spelling. `\n`, `\"` and their like have none.
+/// Whether the string token can have a shorter or safer spelling. Escapes such as `\n` and `\"` have none.
 fn needs_rewriting(token: &[u8]) -> bool {
     let mut rest = token;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -313,7 +312,7 @@ fn needs_rewriting(token: &[u8]) -> bool {
     has_separator(token)
 }
 
-/// Whether there is one of the two line separators that JavaScript does not allow in strings.
+/// Whether the token contains one of the two line separators that JavaScript does not allow in strings.
 fn has_separator(token: &[u8]) -> bool {
     memchr::memchr_iter(0xe2, token).any(|at| matches!(token.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])))
 }
@@ -334,7 +333,7 @@ fn inside_quotes(token: &str) -> &str {
     token.get(1..token.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Where the string that begins at `start` ends, its closing quote included.
+/// The end of the string that begins at `start`, including its closing quote.
 fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = bytes
@@ -349,7 +348,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The text that the inside of a JSON string stands for. Half a surrogate pair becomes the replacement character.
+/// The unescaped content of a JSON string. Half a surrogate pair becomes the replacement character.
 pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     if !inside.contains('\\') {
         return Cow::Borrowed(inside);

@@ -21,11 +21,11 @@ pub struct Catalog {
     pub bundles: Vec<Bundle>,
     /// `olm.deprecations`.
     pub deprecations: Vec<Deprecations>,
-    /// Every other schema, as it is.
+    /// The blobs with other schemas, as written.
     pub others: Vec<Meta>,
 }
 
-/// Why a file cannot be loaded.
+/// The reason why a file cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file is not a stream of objects.
@@ -36,7 +36,7 @@ pub enum LoadError {
     Blob {
         /// The line of the file where the blob begins, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         error: BlobError,
     },
 }
@@ -51,24 +51,24 @@ impl LoadError {
     }
 }
 
-/// What is wrong with a blob that a catalog server stores and serves all the same, as it looks into none.
+/// A fault in a blob. A catalog server stores and serves the blob nevertheless, because it does not validate content.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Fault {
-    /// What the blob says that it is about.
+    /// The object of the blob, by its own names.
     pub object: Object,
-    /// What is wrong.
+    /// The fault.
     pub error: LoadError,
-    /// What became of the blob.
+    /// The treatment of the blob.
     pub effect: Effect,
 }
 
-/// What becomes of a blob with a fault.
+/// The treatment of a blob with a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It does not have the shape of its schema and is not in the catalog.
+    /// The blob does not match its schema and is not in the catalog.
     LeftOut,
-    /// It is in the catalog as it is; its icon, or a manifest in it, cannot be decoded.
+    /// The blob is in the catalog as written; its icon, or a manifest in it, cannot be decoded.
     Kept,
 }
 
@@ -97,10 +97,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds the readable part of one blob, as readers of a catalog server need it.
+    /// Adds the readable part of one blob, for readers of a catalog server.
     ///
     /// # Errors
-    /// What is wrong with the blob, boxed since most are sound. The catalog may be added to all the same.
+    /// The fault of the blob. The catalog stays usable.
     pub fn add_readable(&mut self, meta: Meta) -> Result<(), Box<Fault>> {
         let fault = |error, effect| {
             let line = meta.position;

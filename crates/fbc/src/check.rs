@@ -1,8 +1,7 @@
 //! The rules of a whole catalog.
 //!
-//! A [`Checker`] is fed the blobs of a catalog one at a time and keeps only what the rules between blobs need: names,
-//! edges and versions, no manifests. It reports everything it finds, never only the first fault, each with the
-//! object and the place it is about.
+//! A [`Checker`] takes the blobs of a catalog one at a time and keeps only the facts for rules between blobs: names,
+//! edges and versions, no manifests. It reports all faults, each with its object and place.
 
 mod blob;
 mod bundle;
@@ -25,7 +24,7 @@ use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
 pub use rule::{Rule, Severity, Stage};
 
-/// How many findings are kept; more are only counted.
+/// The maximum number of kept findings; more are only counted.
 pub const MAX_FINDINGS: usize = 10_000;
 /// The most bytes of the texts of all findings that are kept.
 const MAX_FINDINGS_BYTES: usize = 4 << 20;
@@ -37,11 +36,11 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 pub struct CatalogFinding {
     /// The rule that is broken.
     pub rule: Rule,
-    /// What it is about.
+    /// The object with the fault.
     pub object: Object,
-    /// Where it stands, when it stands somewhere.
+    /// The place in a file, if any.
     pub place: Option<Place>,
-    /// What is wrong, without the object and the place.
+    /// The fault, without the object and the place.
     pub message: String,
 }
 
@@ -57,7 +56,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// What the blob says that it is about.
+    /// The object of the blob, by its own names.
     pub fn of(meta: &Meta) -> Self {
         match meta.schema.as_str() {
             SCHEMA_PACKAGE => Self::package(&meta.name),
@@ -105,7 +104,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// Where a blob stands.
+/// The place of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file, relative to the root of the catalog.
@@ -120,12 +119,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogReport {
-    /// The findings in the order of the catalog; those about no place come last.
+    /// The findings in the order of the catalog; those without a place come last.
     pub findings: Vec<CatalogFinding>,
-    /// How many more there were than [`MAX_FINDINGS`], or than fit.
+    /// The number of further findings beyond [`MAX_FINDINGS`] or the limit of their texts.
     pub omitted: usize,
     bytes: usize,
 }
@@ -148,7 +147,7 @@ impl CatalogReport {
             });
     }
 
-    /// Adds a finding, or counts it where there are [`MAX_FINDINGS`] or their texts fill their place.
+    /// Adds a finding, or only counts it if there are [`MAX_FINDINGS`] or their texts reach their limit.
     pub fn add(&mut self, mut finding: CatalogFinding) {
         let Object {
             package,
@@ -173,7 +172,7 @@ impl CatalogReport {
     }
 }
 
-/// What is wrong with the value of an `olm.constraint`; nothing when it is sound.
+/// The fault of the value of an `olm.constraint`; `None` if it is valid.
 pub type ConstraintCheck = fn(&Property) -> Option<String>;
 
 /// A check in progress.
@@ -190,16 +189,16 @@ pub struct Checker {
     bundles: Vec<BundleFacts>,
     deprecations: Vec<DeprecationFacts>,
     constraints: Option<ConstraintCheck>,
-    /// The memory of what is kept, roughly, in bytes.
+    /// The approximate memory of the kept facts, in bytes.
     held: usize,
     limit: Option<usize>,
 }
 
-/// The memory of what is kept of a blob beside its names, in bytes.
+/// The memory of the kept facts of a blob without its names, in bytes.
 const BLOB_BYTES: usize = 192;
-/// The memory of an entry of a channel or of deprecations beside its names.
+/// The memory of an entry of a channel or of deprecations without its names.
 const ITEM_BYTES: usize = 144;
-/// The memory of a name in a list beside its text.
+/// The memory of a name in a list without its text.
 const NAME_BYTES: usize = 56;
 
 #[derive(Debug)]
@@ -231,20 +230,21 @@ struct DeprecationFacts {
 }
 
 impl Checker {
-    /// A check of a catalog of which nothing has been read.
+    /// A check without blobs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has the constraints of bundles checked, too. What a constraint is, is not the matter of this crate.
+    /// Also checks the constraints of bundles with this function. This crate does not depend on the grammar of
+    /// constraints.
     #[must_use]
     pub fn with_constraints(mut self, check: ConstraintCheck) -> Self {
         self.constraints = Some(check);
         self
     }
 
-    /// Keeps about so many bytes at most of what the rules between blobs need. These rules are not applied to a catalog that
-    /// takes more, which is a finding of its own.
+    /// Limits the memory of the facts for rules between blobs to some `bytes`. A larger catalog gets a finding, and
+    /// these rules are not applied to it.
     #[must_use]
     pub const fn within(mut self, bytes: usize) -> Self {
         self.limit = Some(bytes);
@@ -263,7 +263,7 @@ impl Checker {
         self.find(Rule::Syntax, Object::default(), Some(place), error.without_line());
     }
 
-    /// Applies the rules between blobs and returns what was found.
+    /// Applies the rules between blobs and returns all findings.
     pub fn finish(mut self) -> CatalogReport {
         let channels = std::mem::take(&mut self.channels);
         let bundles = std::mem::take(&mut self.bundles);
@@ -281,7 +281,7 @@ impl Checker {
         self.report
     }
 
-    /// Whether there is room for facts of so many bytes. Where there is not, nothing is kept from then on.
+    /// Whether there is memory for further facts of this size. If not, no facts are kept from then on.
     fn has_room(&mut self, bytes: usize) -> bool {
         self.held = self.held.saturating_add(bytes);
         let full = self.is_full();
@@ -314,7 +314,7 @@ impl Checker {
     }
 }
 
-/// Cuts a text that is too long, and returns its bytes.
+/// Truncates a text that is too long, and returns its length in bytes.
 fn shorten(text: &mut String) -> usize {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
@@ -324,7 +324,7 @@ fn shorten(text: &mut String) -> usize {
     text.len()
 }
 
-/// The text, shared with what was asked for last where it is the same.
+/// The text, shared with the last one if it is equal.
 fn shared(last: &mut Option<Arc<str>>, text: &str) -> Arc<str> {
     match last {
         Some(last) if **last == *text => Arc::clone(last),

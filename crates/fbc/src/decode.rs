@@ -1,7 +1,7 @@
-//! From JSON text to typed values, by the rules that catalogs in the wild rely on.
+//! From JSON text to typed values, by the rules on which existing catalogs rely.
 //!
-//! Keys match without regard to letter case, of equal keys the last counts, `null` leaves a field empty, unknown
-//! keys are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
+//! Keys match without regard to letter case. The last of equal keys counts, `null` leaves a field empty, unknown keys
+//! are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
 
 pub(crate) mod fold;
 
@@ -22,14 +22,14 @@ use fold::fold;
 pub struct ShapeError {
     /// The field, from the root of the decoded text: `entries[2].skips`. Empty for the root itself.
     pub path: String,
-    /// What is wrong with it, to be read after the field: "must be a list, not a string".
+    /// The fault, as text after the name of the field: "must be a list, not a string".
     pub problem: String,
 }
 
 impl ShapeError {
     fn mismatch(expected: &str, raw: &str) -> Self {
         let kind = kind(raw);
-        // In YAML a word that was meant as text becomes one.
+        // In YAML, an unquoted word such as `no` becomes a boolean.
         let advice = if expected == "a string" && kind == "a boolean" {
             Advice::Quote
         } else {
@@ -72,12 +72,12 @@ impl ShapeError {
     }
 }
 
-/// What may help against a value that should have been a string.
+/// Advice for a value that should have been a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing in particular.
+    /// No advice.
     None,
-    /// The value is a plain word or number of YAML, such as `no` or `1.0`.
+    /// The value is an unquoted word or number of YAML, such as `no` or `1.0`.
     Quote,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn kind(raw: &str) -> &'static str {
 pub struct List<T>(Option<Vec<T>>);
 
 impl<T> List<T> {
-    /// Whether the list was given, be it empty.
+    /// Whether the list is present, even if empty.
     pub fn is_given(&self) -> bool {
         self.0.is_some()
     }
@@ -203,7 +203,7 @@ impl Decode for bool {
     }
 }
 
-/// JSON text kept as it is.
+/// JSON text as written.
 #[derive(Debug, Clone, Default)]
 pub struct RawText(pub Box<str>);
 
@@ -336,7 +336,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A key, borrowed where it has no escapes.
+/// A key, borrowed if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

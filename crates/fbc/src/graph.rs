@@ -12,7 +12,7 @@ pub use mermaid::mermaid;
 pub use package::{ChannelGraph, Edge, EdgeKind, Node, PackageGraph};
 pub use svg::svg;
 
-/// What can be wrong with the graph of a channel.
+/// A fault in the graph of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// Every entry is replaced or skipped by another one.
@@ -21,7 +21,7 @@ pub enum GraphError {
     /// Several entries are neither replaced nor skipped.
     #[error("multiple channel heads found in graph: {}", .0.join(", "))]
     ManyHeads(Vec<String>),
-    /// Following `replaces` from the head comes back to a bundle.
+    /// The chain of `replaces` from the head contains a bundle twice.
     #[error("detected cycle in replaces chain of upgrade graph: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
     /// Entries that are neither on the `replaces` chain from the head nor skipped.

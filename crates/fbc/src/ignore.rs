@@ -1,8 +1,8 @@
-//! `.indexignore`: which files of a directory are no part of the catalog.
+//! `.indexignore`: the files of a directory that are not part of the catalog.
 //!
-//! The patterns are those of `.gitignore`. Those of all files form one list, in the order in which the catalog is
-//! walked, and the last that matches decides. A pattern that matches a directory matches everything below it; that a
-//! directory is ignored does not keep a later pattern from taking a file below it in again.
+//! The patterns are those of `.gitignore`. The patterns of all files form one list in the order of the walk, and the
+//! last match decides. A pattern that matches a directory matches everything below it. A later pattern can include a
+//! file below an ignored directory again.
 
 // The crates `ignore` and `globset` read other patterns: there the deepest directory that a pattern matches decides,
 // here the last pattern that matches; and there a backslash in brackets stands for itself.
@@ -22,14 +22,14 @@ pub struct Ignore {
 }
 
 impl Ignore {
-    /// No patterns: nothing is ignored.
+    /// A list without patterns: nothing is ignored.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds the patterns in `text`, the content of the ignore file at `path`. The order of calls does not matter.
     ///
-    /// Lines that are no valid pattern match nothing, as in `.gitignore`.
+    /// Invalid patterns match nothing, as in `.gitignore`.
     pub fn add(&mut self, path: &str, text: &str) {
         let directory: Vec<&str> = path
             .split('/')
@@ -46,7 +46,7 @@ impl Ignore {
         self.files.insert(at, (path.to_owned(), patterns));
     }
 
-    /// Whether the file at `path`, relative to the root of the catalog, is no part of it.
+    /// Whether the file at `path`, relative to the root of the catalog, is ignored.
     pub fn is_ignored(&self, path: &str) -> bool {
         let parts: Vec<&str> = path
             .split('/')
@@ -146,7 +146,7 @@ impl Pattern {
         if !directory.iter().eq(self.directory.iter()) {
             return false;
         }
-        // How many parts a match may take: all of them name the file, fewer a directory above it.
+        // The number of parts that a match may have: all of them match the file, fewer a directory above it.
         let longest = match self.target {
             Target::Anything => path.len(),
             Target::Directories => path.len() - 1,
@@ -165,7 +165,7 @@ fn lengths(steps: &[Step], path: &[&str]) -> BTreeSet<usize> {
     let mut reached = BTreeSet::from([0]);
     for (index, step) in steps.iter().enumerate() {
         reached = match step {
-            // At the end of a pattern it matches what is inside, not the directory itself.
+            // At the end of a pattern it matches the content, not the directory itself.
             Step::Depths => {
                 let least = usize::from(index + 1 == steps.len());
                 reached
@@ -217,7 +217,7 @@ impl Glob {
     fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
         let (mut token, mut letter) = (0, 0);
-        // Where to go on when the last star has to take one more letter.
+        // The position to retry from if the last star has to match one more letter.
         let mut retry: Option<(usize, usize)> = None;
         while letter < name.len() {
             let fits = match (self.0.get(token), name.get(letter)) {
@@ -247,7 +247,7 @@ impl Glob {
     }
 }
 
-/// The class whose opening bracket has just been read.
+/// The class after its opening bracket.
 fn class(letters: &mut std::str::Chars<'_>) -> Option<Token> {
     let mut rest = letters.clone();
     let negated = matches!(rest.next(), Some('!' | '^'));

@@ -1,14 +1,14 @@
-//! Where the blobs of a stored catalog stand, by schema, package and name.
+//! The positions of the blobs of a stored catalog, by schema, package and name.
 //!
-//! A stored catalog is the lines of its blobs, one after another. The index knows the length of each line and what
-//! the blob is; a query is one pass over these facts, or over those of one package, and touches no blob. It stays small:
-//! a few bytes for each blob and each name once.
+//! A stored catalog is a sequence of lines, one for each blob. The index contains the length of each line and the
+//! identity of the blob. A query is one pass over these facts, or over those of one package, and reads no blob. The
+//! index is small: a few bytes for each blob, and each name once.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a query asks for. An empty field is not asked for.
+/// The filter of a query. An empty field matches everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Filter<'a> {
     /// The schema.
@@ -20,7 +20,7 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// Whether the filter asks for nothing, so that everything is meant.
+    /// Whether the filter is empty, so that it matches everything.
     pub fn is_empty(&self) -> bool {
         self.schema.is_empty() && self.package.is_empty() && self.name.is_empty()
     }
@@ -33,12 +33,12 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// A builder for a catalog of which nothing is written yet.
+    /// A builder for an empty catalog.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes the next line: what the blob is, and the length of the line in bytes with its line feed.
+    /// Adds the next line: the identity of the blob, and the length of the line in bytes with its line feed.
     pub fn add(&mut self, schema: &str, package: &str, name: &str, length: u64) {
         let entry = Entry {
             schema: self.index.intern(schema),
@@ -55,7 +55,7 @@ impl IndexBuilder {
         self.index.memory
     }
 
-    /// The index of what was added.
+    /// The index of the added lines.
     pub fn finish(mut self) -> Index {
         self.index.strings.shrink_to_fit();
         self.index.numbers.shrink_to_fit();
@@ -71,15 +71,15 @@ pub struct Index {
     strings: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
     entries: Vec<Entry>,
-    /// The places of all entries, package by package, within each in the order of the catalog: most queries ask for
-    /// one package of hundreds.
+    /// The positions of all entries, by package and then in the order of the catalog: most queries are about one
+    /// package of hundreds.
     by_package: Vec<u32>,
     memory: usize,
 }
 
-/// The memory of an entry and its place among those of its package, in bytes.
+/// The memory of an entry and its position in its package, in bytes.
 const ENTRY_BYTES: usize = size_of::<Entry>() + size_of::<u32>();
-/// The memory of a name beside its text, in bytes: its place among the others, and in a table with spare room.
+/// The memory of a name without its text, in bytes, including a hash table with spare room.
 const NAME_BYTES: usize = 96;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct Indexed<'a> {
     pub range: Range<u64>,
 }
 
-/// Why bytes are not an index.
+/// The reason why bytes are not an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The bytes do not begin like an index of this version.
@@ -137,7 +137,7 @@ impl Index {
             .sort_by_key(|place| package_at(&self.entries, *place));
     }
 
-    /// The places of the entries of a package, in the order of the catalog.
+    /// The positions of the entries of a package, in the order of the catalog.
     fn of_package(&self, package: u32) -> &[u32] {
         let before = |bound: u32| {
             self.by_package
@@ -184,11 +184,11 @@ impl Index {
         })
     }
 
-    /// The stretches of the stored catalog that hold the blobs the filter asks for, in the order of the catalog;
-    /// neighbours are one stretch.
+    /// The byte ranges of the matching blobs in the stored catalog, in the order of the catalog. Adjacent ranges are
+    /// merged.
     ///
-    /// All given fields have to be equal, letter by letter. An empty filter means the whole catalog. A blob without a
-    /// schema answers to its name only: asked by package alone it is left out.
+    /// All fields of the filter must match exactly. An empty filter matches the whole catalog. A blob without a schema
+    /// matches only by name, not by package alone.
     pub fn query(&self, filter: &Filter<'_>) -> Ranges<'_> {
         let number = |text: &str| self.numbers.get(text).copied();
         let wanted = |text: &str| {
@@ -217,7 +217,7 @@ impl Index {
         }
     }
 
-    /// The index as bytes, to be stored beside the catalog.
+    /// The encoded index, to be stored beside the catalog.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         push_number(&mut out, self.strings.len() as u64);
@@ -241,10 +241,10 @@ impl Index {
         out
     }
 
-    /// The index in `bytes`, as [`Index::encode`] wrote it.
+    /// Decodes the output of [`Index::encode`].
     ///
     /// # Errors
-    /// When the bytes are something else or damaged.
+    /// When the bytes have another format or are damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
         let mut rest = bytes.strip_prefix(MAGIC).ok_or(IndexError::Version)?;
         let mut index = Self::default();
@@ -339,7 +339,7 @@ impl Selection {
     }
 }
 
-/// The package of the entry at a place.
+/// The package of the entry at a position.
 fn package_at(entries: &[Entry], place: u32) -> u32 {
     at(entries, place).map_or(u32::MAX, |entry| entry.package)
 }
@@ -348,7 +348,7 @@ fn at(entries: &[Entry], place: u32) -> Option<&Entry> {
     entries.get(usize::try_from(place).ok()?)
 }
 
-/// Which entries a query looks at.
+/// The entries that a query reads.
 #[derive(Debug, Clone)]
 enum Places<'a> {
     All(Range<u32>),

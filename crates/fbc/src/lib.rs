@@ -1,18 +1,17 @@
-//! File-based catalogs: what one is made of, how it is read, checked, indexed and written.
+//! File-based catalogs: content, parsing, validation, indexing and writing.
 //!
-//! A catalog is a directory of files; a file is a stream of JSON or YAML objects, the *blobs*. Two layers read
-//! them, and they are strict in different degrees:
+//! A catalog is a directory of files; a file is a stream of JSON or YAML objects, the *blobs*. Two layers read them
+//! with different strictness:
 //!
-//! - [`meta`]: the lenient walk. A blob is any object whose `schema`, `package` and `name` are strings when they
-//!   are there; it becomes one canonical line of JSON. This is what a catalog server stores and serves.
-//! - [`blob`] and [`catalog`]: the typed load, which knows the shapes of `olm.package`, `olm.channel`,
-//!   `olm.bundle` and `olm.deprecations` and keeps everything else verbatim.
-//! - [`check`]: the rules of a whole catalog. It reports every finding with its object, file and line, never only
-//!   the first.
+//! - [`meta`]: the lenient walk. A blob is any object whose `schema`, `package` and `name` are strings if present. It
+//!   becomes one canonical line of JSON, which a catalog server stores and serves.
+//! - [`blob`] and [`catalog`]: the typed load, which validates `olm.package`, `olm.channel`, `olm.bundle` and
+//!   `olm.deprecations` and keeps all other blobs verbatim.
+//! - [`check`]: the rules of a whole catalog. It reports all findings, each with its object, file and line.
 //!
 //! Around them: [`graph`] (heads, replaces chains, pictures of them), [`index`] (byte ranges of the stored lines by
-//! schema, package and name) and [`ignore`] (`.indexignore`). The tools of catalog authors (templates, diffs, lint, writing)
-//! are in `olm-author`.
+//! schema, package and name) and [`ignore`] (`.indexignore`). The tools of catalog authors (templates, diffs, lint,
+//! writing) are in `olm-author`.
 //!
 //! The crate does no input or output by itself, and no code path recurses over its input.
 

@@ -12,7 +12,7 @@ use crate::decode::{Advice, decode, kind};
 
 pub use olm_yaml::Limits;
 
-/// One blob of a catalog as it is stored and served.
+/// One blob of a catalog in the stored form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {
     /// The schema; empty when the blob has none.
@@ -21,7 +21,7 @@ pub struct Meta {
     pub package: String,
     /// The name; empty when the blob has none.
     pub name: String,
-    /// The blob as canonical JSON and a line feed. Empty for a document of comments only, which says nothing.
+    /// The blob as canonical JSON and a line feed. Empty for a document that consists of comments.
     pub line: String,
     /// The line of the file where the blob begins, counted from 1.
     pub position: usize,
@@ -36,13 +36,13 @@ impl Meta {
     }
 }
 
-/// Why a file cannot be read as blobs, and where.
+/// The reason why a file cannot be read as blobs, and the place.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct MetaError {
     /// The line of the file, counted from 1, where the document begins or the fault was noticed.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub kind: MetaErrorKind,
 }
 
@@ -56,7 +56,7 @@ impl MetaError {
     }
 }
 
-/// What can be wrong with a document.
+/// A fault of a document.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaErrorKind {
@@ -69,25 +69,25 @@ pub enum MetaErrorKind {
     /// Two keys of the root differ in letter case only.
     #[error("duplicate keys for key {folded:?}: [{}]", .keys.join(" "))]
     DuplicateKeys {
-        /// What the keys have in common.
+        /// The keys in lower case.
         folded: String,
         /// The keys as they are spelled, sorted.
         keys: Vec<String>,
     },
-    /// `schema`, `package` or `name` is longer than anything is called.
+    /// `schema`, `package` or `name` is longer than allowed.
     #[error("the value of key {key:?} is longer than {} bytes", MAX_NAME_BYTES)]
     NameTooLong {
-        /// The key as it is spelled.
+        /// The key as written.
         key: String,
     },
     /// `schema`, `package` or `name` is not a string.
     #[error("expected value for key {key:?} to be a string, got {found}{advice}")]
     NotAString {
-        /// The key as it is spelled.
+        /// The key as written.
         key: String,
         /// The value.
         found: NotText,
-        /// What to do about it.
+        /// Advice for the author.
         advice: Advice,
     },
 }
@@ -123,7 +123,8 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether a blob, as JSON text, has more than [`MAX_BLOB_VALUES`]. Whoever gets blobs from a server asks before it parses one.
+/// Whether a blob, as JSON text, has more than [`MAX_BLOB_VALUES`]. Clients of a server must check this before they
+/// parse a blob.
 pub fn has_too_many_values(text: &[u8]) -> bool {
     // Each takes a byte at least.
     text.len() > MAX_BLOB_VALUES && olm_yaml::json_values(text) > MAX_BLOB_VALUES

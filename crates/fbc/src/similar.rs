@@ -2,11 +2,12 @@
 
 use strsim::osa_distance;
 
-/// The longest word that is compared, in bytes: catalogs choose their words, and comparing takes the product of lengths.
+/// The longest compared word, in bytes. Catalogs choose their words, and the cost of a comparison is the product of the
+/// lengths.
 const LONGEST: usize = 64;
 
-/// The candidate that is most like the word, if one is so much like it that it was probably meant. Letter case does not
-/// matter, and the first of equals counts.
+/// The candidate that is closest to the word, if it was probably meant. Letter case does not matter, and the first of
+/// equals counts.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
@@ -20,7 +21,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// How many letters are wrong, where that is few enough for a slip of the hand.
+/// The number of wrong letters, if it is small enough for a typo.
 pub fn distance(word: &str, candidate: &str) -> Option<usize> {
     if word.len() > LONGEST || candidate.len() > LONGEST {
         return None;

@@ -1,4 +1,4 @@
-//! Whatever is read, nothing panics, and time and memory stay in proportion.
+//! Any input is read without panics and with proportional time and memory.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ proptest! {
 fn in_good_time(what: &str, work: impl FnOnce()) {
     let start = Instant::now();
     work();
-    // Seconds for what takes milliseconds: only growth out of proportion exceeds it.
+    // The limit is seconds for work of milliseconds: only disproportionate growth exceeds it.
     assert!(
         start.elapsed() < Duration::from_secs(20),
         "{what} took {:?}",

@@ -142,7 +142,7 @@ impl Cause {
         }
     }
 
-    /// The cause in words.
+    /// The cause as text.
     pub fn text(&self) -> String {
         match self {
             Self::Policy { name, why } => format!("{CHANGE_POLICY} {name:?} cannot be used: {why}"),

@@ -1,4 +1,4 @@
-//! The bundle of a revision, and what the next revision inherits from the newest one.
+//! The bundle of a revision, and the names that the next revision inherits from the newest one.
 
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::BundleMetadata;

@@ -1,4 +1,4 @@
-//! Everything that an approver decides on, with a digest.
+//! All facts on which an approver decides, with a digest.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct Change<'a> {
     pub passed: &'a [String],
     /// The objects that the extension leaves on the cluster.
     pub uninstall: Uninstall,
-    /// Which existing objects the new revision may take over.
+    /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
     /// The objects of the newest revision as they are stored.
     pub before: &'a [&'a Value],
@@ -72,9 +72,9 @@ pub struct ChangePlan {
     pub passed: Vec<String>,
     /// The digests of all objects of the newest revision, and of those to install.
     pub content: Content,
-    /// Which existing objects the new revision may take over.
+    /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
-    /// How the objects differ.
+    /// The differences between the objects.
     pub objects: Objects,
     /// Rights that the bundle grants to operators and users.
     pub rights: RightsChange,
@@ -144,7 +144,7 @@ pub struct Content {
     pub after: String,
 }
 
-/// How the objects of two revisions differ; each list in the order of identities.
+/// The differences between the objects of two revisions; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Objects {
     /// Objects that only the new revision has.
@@ -155,7 +155,7 @@ pub struct Objects {
     pub removed: Vec<ObjectName>,
     /// Objects that only the old revision has and that stay on the cluster.
     pub left: Vec<ObjectName>,
-    /// How many objects stay as they are.
+    /// The number of unchanged objects.
     pub unchanged: usize,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::content::{identified, unmarked_bytes};
 
-/// How the objects of two revisions differ; each list in the order of identities.
+/// The differences between the objects of two revisions; each list in the order of identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Objects that only the new revision has.

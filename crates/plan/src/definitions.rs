@@ -26,11 +26,11 @@ pub enum Class {
 /// The change of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Fate {
-    /// It is added.
+    /// The definition is added.
     Added,
-    /// It changes.
+    /// The definition changes.
     Changed,
-    /// It is deleted, with all objects of its kind.
+    /// The definition is deleted, with all objects of its kind.
     Deleted,
     /// The bundle lacks it, and it stays on the cluster.
     Left,
@@ -46,7 +46,7 @@ pub struct DefinitionChange {
     /// Findings that may break stored objects, compared with the old revision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// How many objects of its kind exist; none if unknown.
+    /// The number of existing objects of its kind; none if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! How two versions of an object differ, field by field.
+//! The differences between two versions of an object, field by field.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

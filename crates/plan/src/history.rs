@@ -38,13 +38,13 @@ pub struct Entry {
     /// The approver of the change that created it, if it needed an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approver: Option<String>,
-    /// When it was created.
+    /// The time of its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
-    /// When all of it was available for the first time; none if it never was.
+    /// The time when all of it was available for the first time; none if it never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<Time>,
-    /// When its last object was gone.
+    /// The time when its last object was gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
 }
@@ -52,13 +52,13 @@ pub struct Entry {
 /// The state of a revision, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// It is installed.
+    /// The revision is installed.
     Installed,
-    /// It is rolling out.
+    /// The revision is rolling out.
     RollingOut,
-    /// It exceeded its deadline, or a user must act first.
+    /// The revision exceeded its deadline, or a user must act first.
     Failed,
-    /// It is deleted.
+    /// The revision is deleted.
     Deleting,
     /// A newer version replaced it.
     Upgraded,
@@ -71,7 +71,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state in words, for people.
+    /// The state as text for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::Installed => "installed",

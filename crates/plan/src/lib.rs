@@ -1,9 +1,9 @@
 //! The effects of a change of an extension, before it is made. Bundles become phases of objects ([`phases`]), two
-//! revisions become a list of differences ([`changes`], [`fields`]), and everything that an approver decides on becomes
-//! a [`ChangePlan`] with a digest. [`approval`] decides whether it may begin, [`history`] returns how revisions ended,
-//! [`uninstall`] what a deletion removes.
+//! revisions become a list of differences ([`changes`], [`fields`]), and all facts for an approver become a
+//! [`ChangePlan`] with a digest. [`approval`] decides whether it may begin, [`history`] returns the states of
+//! revisions, [`uninstall`] the effects of a deletion.
 //!
-//! operator-controller applies what these functions render, and the command line shows it; both call the same code.
+//! operator-controller applies the rendered objects, and the command line shows them; both call the same code.
 
 pub mod approval;
 pub mod bundle;

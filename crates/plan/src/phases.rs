@@ -25,7 +25,7 @@ pub struct Group {
     pub objects: Vec<Value>,
 }
 
-/// Why objects do not fit into a revision.
+/// The reason why objects do not fit into a revision.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PhasesError {
     /// A rendered object is not an object with a kind and a name.
@@ -36,9 +36,9 @@ pub enum PhasesError {
         "the bundle's {objects} objects need {phases} phases, more than the {PHASES} that a ClusterObjectSet can hold ({PHASE_OBJECTS} objects each)"
     )]
     TooMany {
-        /// How many objects there are.
+        /// The number of objects.
         objects: usize,
-        /// How many phases they need.
+        /// The number of phases that they need.
         phases: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What a deletion of an extension removes, and what may block it.
+//! The objects that a deletion of an extension removes, and its possible blockers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub struct CustomResources {
     pub definition: String,
     /// Whether they stay on the cluster.
     pub left: bool,
-    /// How many exist.
+    /// The number of existing objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     /// Finalizers that no controller removes after the operator is gone.
@@ -58,7 +58,7 @@ pub struct CustomResources {
 pub struct Finalizer {
     /// Its name.
     pub name: String,
-    /// How many objects have it.
+    /// The number of objects with the finalizer.
     pub objects: u64,
     /// Some of them, `NAMESPACE/NAME`.
     pub examples: Vec<String>,

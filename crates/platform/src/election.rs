@@ -1,4 +1,4 @@
-//! Which replica leads.
+//! Leader election.
 
 pub mod leadership;
 pub mod lease;

@@ -1,7 +1,7 @@
 //! Process plumbing for long-running managers: signals and shutdown, leader election, TLS material, logs, metrics,
 //! health, the work queue, the API client.
 //!
-//! Nothing here knows what the managers manage: names of leases, Secrets and metrics are arguments.
+//! Nothing here depends on the managed objects: names of leases, Secrets and metrics are arguments.
 
 mod api;
 mod election;

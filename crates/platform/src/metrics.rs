@@ -1,4 +1,4 @@
-//! The process's own figures and the text that Prometheus scrapes.
+//! The metrics of the process and their text for Prometheus.
 
 mod process;
 pub(crate) mod work;
@@ -91,17 +91,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds metrics of the product.
+    /// Adds metrics of the program.
     pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
         add(&mut self.registry.lock())
     }
 
-    /// Shows whether this process leads.
+    /// Reports whether this process leads.
     pub fn leadership(&self, lease: &'static str, leading: watch::Receiver<bool>) {
         self.register(|registry| registry.register_collector(Box::new(Leadership { lease, leading })));
     }
 
-    /// Shows when the serving certificate expires, in seconds since 1970.
+    /// Reports the expiry of the serving certificate, in seconds since 1970.
     pub(crate) fn certificate(&self, expires: impl Fn() -> Option<i64> + Send + Sync + 'static) {
         let expiry = Expiry(Box::new(expires));
         self.register(|registry| registry.register_collector(Box::new(expiry)));
@@ -140,7 +140,7 @@ struct Lease {
     name: &'static str,
 }
 
-/// Whether this process leads, under client-go's name.
+/// Whether this process leads, with the metric name of client-go.
 #[derive(Debug)]
 struct Leadership {
     lease: &'static str,
@@ -161,7 +161,7 @@ impl Collector for Leadership {
     }
 }
 
-/// When the serving certificate expires.
+/// The expiry of the serving certificate.
 struct Expiry(Box<dyn Fn() -> Option<i64> + Send + Sync>);
 
 impl fmt::Debug for Expiry {

@@ -1,4 +1,4 @@
-//! What a process begins and ends with: arguments, logs, signals.
+//! Arguments, logs and signals of a process.
 
 pub mod args;
 pub mod crypto;

@@ -1,4 +1,4 @@
-//! The server of a manager: a listener that outlasts slow clients, authorisation, metrics and health.
+//! The server of a manager: a listener that tolerates slow clients, authorization, metrics and health.
 
 pub mod admin;
 pub mod delegated;

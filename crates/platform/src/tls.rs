@@ -1,4 +1,4 @@
-//! TLS: which versions, suites and groups; certificates that change without a restart.
+//! TLS: versions, suites and groups, and certificates that change without a restart.
 
 pub mod certificate;
 pub mod client;
@@ -20,7 +20,7 @@ pub use ephemeral::ephemeral_certificate;
 pub use profile::Profile;
 pub use serving::{from_files, serving_certificate};
 
-/// Why TLS cannot be set up.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -28,7 +28,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -37,12 +37,12 @@ pub enum TlsError {
     Pem {
         /// The file or Secret.
         origin: String,
-        /// What was looked for.
+        /// The expected content.
         what: &'static str,
-        /// What was wrong with it.
+        /// The fault.
         reason: String,
     },
-    /// Certificate, key or settings do not fit together.
+    /// Certificate, key or settings do not match.
     #[error("cannot use the certificate, key or TLS settings")]
     Unusable(#[source] rustls::Error),
     /// The API server refused the Secret or ConfigMap that holds generated certificates.
@@ -50,7 +50,7 @@ pub enum TlsError {
     Store {
         /// Kind, namespace and name.
         object: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -59,10 +59,11 @@ pub enum TlsError {
     Generate(#[source] rcgen::Error),
 }
 
-/// A server's configuration: the profile's versions, suites and groups, certificates from `certificate`, HTTP/2 and 1.1.
+/// A server's configuration: the profile's versions, suites and groups, certificates from `certificate`, HTTP/2 and
+/// 1.1.
 ///
 /// # Errors
-/// When the profile leaves nothing to negotiate.
+/// When the profile allows no version, suite or group.
 pub fn server_config(
     profile: &Profile,
     certificate: Arc<ReloadingCertificate>,
@@ -70,10 +71,11 @@ pub fn server_config(
     configured(profile, certificate, WebPkiClientVerifier::no_client_auth())
 }
 
-/// The same, and clients are asked for a certificate, which [`client::ClientAuthorities`] judge for each request.
+/// A server's configuration that also requests certificates of clients. [`client::ClientAuthorities`] verifies them for
+/// each request.
 ///
 /// # Errors
-/// When the profile leaves nothing to negotiate.
+/// When the profile allows no version, suite or group.
 pub fn server_config_for_client_certificates(
     profile: &Profile,
     certificate: Arc<ReloadingCertificate>,

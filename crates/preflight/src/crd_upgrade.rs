@@ -1,15 +1,15 @@
-//! Whether a changed custom resource definition breaks what users have stored.
+//! Whether a changed custom resource definition breaks stored objects.
 //!
-//! [`compare`] holds the definition on the cluster against the one that would replace it:
+//! [`compare`] compares the definition on the cluster with its replacement:
 //!
-//! - the definitions as a whole: fields and versions that go away, a changed scope;
-//! - each version against itself: what becomes stricter;
-//! - the served versions of the new definition against one another, because without a conversion webhook the API server
-//!   shows one and the same stored object as each of them. What was already so in the old definition is not reported.
+//! - the definitions as a whole: removed fields and versions, a changed scope;
+//! - each version with itself: stricter constraints;
+//! - the served versions of the new definition with one another, because without a conversion webhook the API server
+//!   returns the same stored object as each of them. Findings that the old definition already has are not reported.
 //!
-//! Findings come in a fixed order. [`check_all`] does it for everything that is about to be applied; [`existing`] holds
-//! the objects that are there against the new schemas; [`migration`] says how versions in which objects were stored may
-//! go; [`rollback`] says whether definitions may go back to what they were.
+//! Findings come in a fixed order. [`check_all`] compares all objects that are going to be applied. [`existing`]
+//! validates the existing objects against the new schemas. [`migration`] decides how stored versions may be removed,
+//! and [`rollback`] whether definitions may return to an older revision.
 
 mod budget;
 pub mod existing;
@@ -133,7 +133,7 @@ pub enum Change {
     Other,
 }
 
-/// Where in a definition something was found.
+/// The place of a finding in a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In the definition as a whole.
@@ -152,7 +152,7 @@ pub enum Place {
 pub struct Finding {
     /// The place in the definition.
     pub place: Place,
-    /// Which check found it.
+    /// The check that found it.
     pub check: Check,
     /// The message for users.
     pub message: String,
@@ -169,7 +169,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is unsafe about replacing the definition `old` by `new`.
+/// The unsafe changes when the definition `new` replaces `old`.
 #[must_use]
 pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
     let schemas = |definition| version::schemas(definition).map(|(_, schema)| schema);
@@ -195,7 +195,7 @@ pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
     findings
 }
 
-/// What is unsafe about replacing one node of a schema by another, apart from its properties and items.
+/// The unsafe changes of one node of a schema, apart from its properties and items.
 #[must_use]
 pub fn compare_node(old: &Value, new: &Value, policy: &Policy) -> Vec<(Check, String)> {
     let mut found = property::findings(old, new);

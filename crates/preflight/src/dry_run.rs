@@ -1,4 +1,4 @@
-//! Which objects a server-side dry run covers, and what its answers mean.
+//! The objects that a server-side dry run covers, and the meaning of its answers.
 //!
 //! A dry run that is not possible, because a namespace or kind is missing or a webhook does not support it, proves
 //! nothing: a note lists its objects, and the bundle is applied. Objects that depend on others of the same bundle are
@@ -18,7 +18,7 @@ const BAD_REQUEST: &str = "BadRequest";
 /// The API group of webhook configurations, whose certificate authorities are added after they are applied.
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// How the API server refuses an object.
+/// The class of a refusal by the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     /// The object is invalid.
@@ -202,7 +202,7 @@ mod tests {
                 "{object} {denial:?}"
             );
         }
-        // Nothing is deferred when everything exists.
+        // Nothing is deferred if everything exists.
         let answer = assess(&pot, Denial::Invalid, &BundleContent::default());
         assert_eq!(answer, Refused);
     }

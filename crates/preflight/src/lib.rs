@@ -1,12 +1,11 @@
-//! Is it safe to apply these objects? Asked before anything is written.
+//! Checks whether objects can be applied safely, before anything is written.
 //!
-//! - [`permissions`]: which rights the account needs for them, which of these are missing, and the role that grants
-//!   them.
-//! - [`crd_upgrade`]: whether a changed custom resource definition breaks what users have stored.
-//! - [`installer`]: which objects would act as the account that installs them.
-//! - [`dry_run`]: which objects a server-side dry run is asked about, and what its answers mean.
+//! - [`permissions`]: the rights that the account needs, the missing ones, and a role that grants them.
+//! - [`crd_upgrade`]: whether a changed custom resource definition breaks stored objects.
+//! - [`installer`]: the objects that would act as the account that installs them.
+//! - [`dry_run`]: the objects of a server-side dry run, and the meaning of its answers.
 //!
-//! The crate computes from facts that it is given. It never asks the API server.
+//! The crate computes from given facts and never calls the API server.
 
 pub mod crd_upgrade;
 pub mod dry_run;

@@ -1,10 +1,10 @@
-//! The rights an account needs, and those that are missing.
+//! The rights that an account needs, and the missing ones.
 //!
-//! 1. [`needed`] computes the [`Needs`] from the objects to be applied and from what discovery says of their kinds.
-//! 2. [`AccountRights`] is what the account may do: the rules of SelfSubjectRulesReviews and single answers.
-//! 3. [`Needs::open_questions`] are the accesses that the rules leave open, to be asked one by one with
-//!    SelfSubjectAccessReviews.
-//! 4. [`Needs::missing`] is every missing right at once: as text and as a role to apply.
+//! 1. [`needed`] computes the [`Needs`] from the objects to apply and from the discovery of their kinds.
+//! 2. [`AccountRights`] are the rights of the account: the rules of SelfSubjectRulesReviews and single answers.
+//! 3. [`Needs::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer them one by
+//!    one.
+//! 4. [`Needs::missing`] are all missing rights at once: as text and as a role to apply.
 //!
 //! An account that writes a role must hold the rules of the role or the verb `escalate`. An account that writes a
 //! binding must hold the rules of the bound role or the verb `bind`.
@@ -61,7 +61,7 @@ pub type Discovery = BTreeMap<(String, String), Resource>;
 pub struct Planned<'a> {
     /// The object.
     pub object: &'a Value,
-    /// Whether the cluster has it already.
+    /// Whether the object exists on the cluster.
     pub presence: Presence,
 }
 
@@ -104,7 +104,7 @@ struct Either {
     instead: Option<BTreeSet<Right>>,
 }
 
-/// Everything an account needs to apply, watch and remove some objects.
+/// The rights that an account needs to apply, watch and remove some objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     rights: BTreeSet<Right>,
@@ -112,7 +112,7 @@ pub struct Needs {
     unknown_kinds: BTreeSet<(String, String)>,
 }
 
-/// Computes what an account needs.
+/// Computes the rights that an account needs.
 ///
 /// The kinds of custom resource definitions among the objects count as served.
 #[must_use]

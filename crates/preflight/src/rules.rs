@@ -83,7 +83,7 @@ impl PolicyRule {
         }
     }
 
-    /// How many [`PolicyRule::accesses`] there are.
+    /// The number of [`PolicyRule::accesses`].
     #[must_use]
     pub fn access_count(&self) -> usize {
         let names = self.resource_names.len().max(1);
@@ -152,7 +152,7 @@ fn path_matches(pattern: &str, path: &str) -> bool {
             .is_some_and(|prefix| path.starts_with(prefix))
 }
 
-/// One verb on one thing.
+/// One verb on one resource or path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
     /// The verb; `*` where a rule grants all of them.

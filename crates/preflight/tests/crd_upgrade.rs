@@ -1,4 +1,4 @@
-//! Which changes of custom resource definitions are safe.
+//! Safe and unsafe changes of custom resource definitions.
 
 use olm_preflight::crd_upgrade::existing::questions;
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
@@ -86,7 +86,7 @@ fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
     check(&definition(&versions, &["v1beta1"]), &new, &[]);
 }
 
-/// Shows objects, by the version that lists them, to whatever asks for them; gives the findings.
+/// Passes objects, by the version that lists them, to the questions; returns the findings.
 fn looked(old: &Value, new: &Value, objects: &[(&str, Value)]) -> Vec<String> {
     let mut asked = questions(old, new);
     for version in asked.versions() {
@@ -101,7 +101,7 @@ fn object(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec})
 }
 
-/// What is stored does not fit the new schema.
+/// A stored object does not fit the new schema.
 #[test]
 fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
     let x = |schema: Value| one_version(json!({"type": "object", "properties": {"x": schema}}));
@@ -114,7 +114,7 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
                 not integer: n/a";
     assert_eq!(looked(&old, &new, &objects), [expected]);
     assert_eq!(looked(&old, &new, &[]), [""; 0]);
-    // It holds also when the change of the schema itself is let pass, unless it is let pass, too.
+    // The finding remains if the change of the schema itself is allowed, unless it is allowed, too.
     for (policy, expected) in [
         ("type=Off", Some(expected)),
         ("type=Off,existingObjects=Off", None),

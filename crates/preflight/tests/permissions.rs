@@ -1,4 +1,4 @@
-//! What an account needs, and how missing rights are reported.
+//! The needs of an account, and the report of missing rights.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -390,7 +390,7 @@ fn only_rights_that_the_rules_leave_open_are_asked() {
             "what the roles among the objects give: get deployments.apps",
         ],
     );
-    // Where the rules are not all there is, everything they do not allow is open.
+    // If the rules are incomplete, everything that they do not allow is open.
     let mut unsure = AccountRights::new();
     unsure.add_rules(Some("kitchen"), Vec::new(), Completeness::Incomplete);
     assert_eq!(needs.open_questions(&unsure).len(), 10);

@@ -1,4 +1,4 @@
-//! Why a bundle that fits a request is not installed on this cluster, or is not preferred.
+//! The reasons why a bundle that fits a request is not installed on this cluster, or is not preferred.
 
 use olm_api::text::escape;
 use olm_api::updates::held_back;
@@ -19,7 +19,7 @@ pub enum Blocker {
     /// The version that it needs cannot be read.
     #[error("its minKubeVersion {} is no version", quoted(.0))]
     UnreadableKubernetes(String),
-    /// No node has one of its architectures.
+    /// No node has one of the bundle's architectures.
     #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]
     Architecture {
         /// Its architectures.
@@ -30,7 +30,7 @@ pub enum Blocker {
     /// The cluster does not serve an API of Kubernetes that it needs.
     #[error("the cluster does not serve the API {0} that it needs")]
     NativeApi(String),
-    /// One of its requirements is invalid.
+    /// One of the bundle's requirements is invalid.
     #[error("its requirement {property} is invalid: {fault}")]
     Unsound {
         /// The property's type.
@@ -58,7 +58,7 @@ pub enum Blocker {
 
 impl Blocker {
     /// Whether it forbids the bundle. A missing native API or architecture only makes other bundles preferred: the
-    /// bundle may work without them, and a user who asks for it gets it.
+    /// bundle may work without them, and is installed if the user requests it.
     pub fn forbids(&self) -> bool {
         !matches!(
             self,

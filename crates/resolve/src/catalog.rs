@@ -42,7 +42,7 @@ pub struct Catalog<'a> {
     pub priority: i32,
     /// The labels for selectors, including the one with the catalog's name.
     pub labels: &'a BTreeMap<String, String>,
-    /// Whether it supplies bundles.
+    /// Whether the catalog supplies bundles.
     pub availability: Availability,
     /// Its answer.
     pub content: Content<'a>,

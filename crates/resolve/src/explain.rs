@@ -1,4 +1,4 @@
-//! The explanation of a refusal: the candidates, what excluded each, and what the user can change.
+//! The explanation of a refusal: the candidates, the reasons that exclude them, and possible changes for the user.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;

@@ -1,14 +1,14 @@
-//! When the installed bundle may stay after a failed resolution.
+//! The decision whether the installed bundle may stay after a failed resolution.
 
 use olm_version::masterminds::Constraint;
 
 use crate::catalog::{Catalog, Content, is_asked};
 use crate::request::{Installed, Request};
 
-/// What happens to the installed bundle while resolution fails.
+/// The treatment of the installed bundle while resolution fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// As far as is known, the request asks for it: keep it and repair it.
+    /// The known facts agree with the request: keep the bundle and repair it.
     KeepInstalled,
     /// A catalog answers, but no bundle results: the refusal stands.
     CatalogsAnswer,

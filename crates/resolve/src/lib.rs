@@ -1,20 +1,20 @@
-//! The bundle that an extension gets from the catalogs, or why it gets none.
+//! The bundle that an extension gets from the catalogs, or the reason why it gets none.
 //!
 //! [`resolve`] reads from top to bottom like the decision:
 //!
 //! 1. the available catalogs that the request selects ([`selector`], [`catalog`]);
-//! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow the
-//!    installed one ([`mod@package`], `channels`, `range`, `successors`);
-//! 3. of those, the bundles without blockers on the cluster: their requirements are met, no dependent of the
-//!    extension is broken, the cluster is new enough ([`cluster`]);
+//! 2. of each, the bundles that are in a requested channel, satisfy the version range and may follow the installed one
+//!    ([`mod@package`], `channels`, `range`, `successors`);
+//! 3. of those, the bundles without blockers on the cluster: their requirements are met, no dependent of the extension
+//!    is broken, the cluster is new enough ([`cluster`]);
 //! 4. the best bundle of each catalog, then the best catalog (`choose`).
 //!
-//! A [`Refusal`] has a fixed first line, which clients match, and below it the candidates, what excluded them and what
-//! the user can change. [`fallback`] decides when the installed bundle may stay after a failed resolution,
-//! [`deprecation`] which deprecations concern it.
+//! A [`Refusal`] has a fixed first line, which clients match. Below it are the candidates, the reasons that exclude
+//! them, and possible changes for the user. [`fallback`] decides when the installed bundle may stay after a failed
+//! resolution, [`deprecation`] which deprecations concern it.
 //!
-//! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then
-//! used for any number of requests.
+//! Nothing here fetches anything: a catalog's answer about one package is prepared once as a [`Package`] and then used
+//! for any number of requests.
 
 pub mod blocker;
 pub mod catalog;
@@ -104,12 +104,13 @@ impl Resolution<'_> {
     }
 }
 
-/// The bundle that a request gets, or why it gets none. The cluster is unknown, so requirements of bundles are ignored.
+/// The bundle that a request gets, or the reason why it gets none. The cluster is unknown, so requirements of bundles
+/// are ignored.
 ///
 /// The catalogs may come in any order; the outcome does not depend on it.
 ///
 /// # Errors
-/// A [`Refusal`], whose [`Reason`] says what kind of fault it is.
+/// A [`Refusal`], whose [`Reason`] is the class of the fault.
 pub fn resolve<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,
@@ -118,11 +119,10 @@ pub fn resolve<'a>(
     choose_one(catalogs, request, installed, None)
 }
 
-/// The bundle that a request gets on this cluster, or why it gets none: the newest of the fitting bundles that is not
-/// blocked.
+/// The bundle that a request gets on this cluster: the newest fitting one that is not blocked.
 ///
 /// # Errors
-/// A [`Refusal`], whose [`Reason`] says what kind of fault it is.
+/// A [`Refusal`], whose [`Reason`] is the class of the fault.
 pub fn resolve_in<'a>(
     catalogs: &[Catalog<'a>],
     request: &Request<'_>,

@@ -19,14 +19,14 @@ use crate::cluster::platform::Platform;
 /// Whether the field `release` of a bundle's `olm.package` property is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReleaseField {
-    /// It is used if present; otherwise the release is the build metadata of the version.
+    /// The field is used if present; otherwise the release is the build metadata of the version.
     #[default]
     Counts,
-    /// It is ignored; the release is the build metadata of the version.
+    /// The field is ignored; the release is the build metadata of the version.
     Ignored,
 }
 
-/// Why the version of a bundle is unknown.
+/// The reason why the version of a bundle is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionFault {
     /// The bundle has no property with its package and version.
@@ -87,7 +87,7 @@ impl DeclaredRequirement {
         }
     }
 
-    /// The requirement, or why it is invalid.
+    /// The requirement, or the reason why it is invalid.
     pub fn read(&self) -> Result<&Requirement, &RequirementError> {
         let read = || Requirement::of_dependency_knowing(&self.kind, &self.text, &self.known);
         self.read.get_or_init(read).as_ref()

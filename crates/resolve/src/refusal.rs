@@ -1,4 +1,4 @@
-//! Why a request gets no bundle.
+//! The refusal of a request that gets no bundle.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub const MAX_LENGTH: usize = 4096;
 /// The longest line of an explanation, in characters.
 const MAX_LINE: usize = 400;
 
-/// Why the recorded version of the installed bundle cannot be read.
+/// The reason why the recorded version of the installed bundle cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstalledError {
     /// The version, which may contain the release.
@@ -38,7 +38,7 @@ pub enum Reason {
     Range {
         /// The range.
         range: String,
-        /// What is wrong with it.
+        /// The fault of the range.
         fault: ConstraintError,
     },
     /// A selected catalog does not answer.
@@ -48,7 +48,7 @@ pub enum Reason {
         package: String,
         /// The catalog; the first by name when there are several.
         catalog: String,
-        /// Why it does not answer.
+        /// The reason why the catalog does not answer.
         fault: String,
     },
     /// The recorded version of the installed bundle cannot be read.
@@ -62,17 +62,17 @@ pub enum Reason {
     Version {
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault of the version.
         fault: VersionFault,
     },
-    /// All bundles that fit the request are blocked: the cluster lacks what they need, or they would break others.
+    /// All bundles that fit the request are blocked: the cluster lacks their requirements, or they would break others.
     #[error("bundle {} cannot be installed: {why}", quoted(.bundle))]
     Blocked {
         /// The bundle that ranks highest.
         bundle: String,
         /// The catalog it comes from.
         catalog: String,
-        /// Why it cannot be installed.
+        /// The reason why it cannot be installed.
         why: String,
     },
 }
@@ -132,7 +132,7 @@ struct Hint {
     on_command_line: Option<String>,
 }
 
-/// Why a request gets no bundle, and what the user can change.
+/// The reason why a request gets no bundle, and possible changes for the user.
 ///
 /// The text has the [`Reason`], then a line for each catalog, then a line for each hint.
 #[derive(Clone, Debug)]

@@ -45,7 +45,7 @@ impl From<&LabelSelector> for Selector {
     }
 }
 
-/// Why a selector is invalid.
+/// The reason why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// An operator that does not exist.

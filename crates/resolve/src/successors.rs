@@ -14,9 +14,9 @@ use crate::request::{Installed, Request};
 pub enum Edge {
     /// The version and release are installed already.
     Current,
-    /// It replaces the installed bundle by name.
+    /// The bundle replaces the installed one by name.
     Replaces,
-    /// It skips the installed bundle by name.
+    /// The bundle skips the installed one by name.
     Skips,
     /// Its `skipRange` holds the installed version.
     SkipRange,

@@ -1,4 +1,4 @@
-//! Why Pods of a workload are missing or not ready, in words.
+//! The causes of missing or unready Pods of a workload, as text.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ pub fn selector(workload: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// How many of a workload's Pods are available, and why the others are not.
+/// The number of a workload's available Pods, and the causes of the others.
 pub fn sentence(facts: &Facts<'_>) -> String {
     let workload = facts.workload;
     let kind = string(workload, "/kind");
@@ -107,7 +107,8 @@ pub fn sentence(facts: &Facts<'_>) -> String {
     text
 }
 
-/// Why Pods cannot be created: a quota, PodSecurity, a webhook or a policy refuses them, whose words are quoted.
+/// The reason why Pods cannot be created: a quota, PodSecurity, a webhook or a policy refuses them. Their messages are
+/// quoted.
 fn refused(workload: &Value, events: &[Value]) -> Vec<String> {
     let condition = array(workload, "/status/conditions").iter().find(|condition| {
         string(condition, "/type") == "ReplicaFailure" && string(condition, "/status") == "True"
@@ -133,7 +134,7 @@ fn last_seen(event: &Value) -> &str {
     times.max().unwrap_or_default()
 }
 
-/// Why a Pod is not ready.
+/// The reason why a Pod is not ready.
 fn of_pod(pod: &Value) -> Vec<String> {
     let name = string(pod, "/metadata/name");
     let conditions = array(pod, "/status/conditions");
@@ -169,7 +170,7 @@ fn of_pod(pod: &Value) -> Vec<String> {
     statuses.filter_map(|status| of_container(name, status)).collect()
 }
 
-/// Why a container is not ready.
+/// The reason why a container is not ready.
 fn of_container(pod: &str, status: &Value) -> Option<String> {
     let container = format!("container {} of Pod {pod}", string(status, "/name"));
     if let Some(waiting) = status.pointer("/state/waiting") {
@@ -217,7 +218,7 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
     })
 }
 
-/// How a container terminated.
+/// The end of a container.
 fn ended(terminated: &Value) -> String {
     let code = number(terminated, "/exitCode").unwrap_or_default();
     let message = quoted(string(terminated, "/message").trim());

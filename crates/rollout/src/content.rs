@@ -41,7 +41,7 @@ impl fmt::Display for SecretName {
 /// The relevant parts of a Secret with objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
-    /// Whether the API server keeps it from changing.
+    /// Whether the API server refuses changes of the Secret.
     pub immutable: bool,
     /// Its data, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
@@ -74,7 +74,7 @@ pub struct ContentObject {
     pub collision_protection: CollisionProtection,
 }
 
-/// Why the content of a revision cannot be read.
+/// The reason why the content of a revision cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ContentError {
     /// Secrets with objects are not immutable.
@@ -132,7 +132,7 @@ pub enum ContentError {
         secret: SecretName,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The fault of the content.
         problem: String,
     },
     /// The phases differ from those that were first seen.

@@ -1,4 +1,4 @@
-//! The content of a ClusterObjectSet, and how it is rolled out, torn down and reported. Without input or output.
+//! The content of a ClusterObjectSet, its rollout, its teardown and its status. Without input or output.
 //!
 //! ```text
 //! ClusterObjectSet ─► policy ─► content ─► validate ─► phases ─► engine ─► report ─► status

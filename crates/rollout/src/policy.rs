@@ -44,10 +44,10 @@ impl PolicyError {
     }
 }
 
-/// Which existing objects an extension may take over.
+/// The existing objects that an extension may take over.
 ///
 /// # Errors
-/// The annotation has a value that means nothing.
+/// The annotation has an invalid value.
 pub fn adopt<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<CollisionProtection, PolicyError> {
     let known = [
         ("never", CollisionProtection::Prevent),
@@ -61,7 +61,7 @@ impl Policy {
     /// Reads the annotations of a set.
     ///
     /// # Errors
-    /// An annotation has a value that means nothing.
+    /// An annotation has an invalid value.
     pub fn of(set: &ClusterObjectSet) -> Result<Self, PolicyError> {
         Self::read(|key| set.annotation(key))
     }
@@ -69,7 +69,7 @@ impl Policy {
     /// Reads annotations.
     ///
     /// # Errors
-    /// An annotation has a value that means nothing.
+    /// An annotation has an invalid value.
     pub fn read<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Self, PolicyError> {
         Ok(Self {
             uninstall: value(
@@ -93,7 +93,7 @@ impl Policy {
     /// Whether anything may be written. Ignores the other annotations.
     ///
     /// # Errors
-    /// The annotation has a value that means nothing.
+    /// The annotation has an invalid value.
     pub fn writes<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Writes, PolicyError> {
         value(
             given,

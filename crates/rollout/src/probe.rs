@@ -17,7 +17,7 @@ use crate::object::ObjectId;
 pub struct ProbeResult {
     /// The status.
     pub status: ProbeStatus,
-    /// Why, when it is not [`ProbeStatus::Passes`].
+    /// The reasons, if the status is not [`ProbeStatus::Passes`].
     pub messages: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ pub struct ProbeResult {
 pub enum ProbeStatus {
     /// Ready, or no probe selects it.
     Passes,
-    /// Not ready.
+    /// The object is not ready.
     Fails,
     /// Unknown yet.
     Unknown,
@@ -114,7 +114,7 @@ fn matches_labels(selector: &LabelSelector, live: &Value) -> bool {
         })
 }
 
-/// Why probes are invalid.
+/// The reason why probes are invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProbeError {
     /// A label selector uses an operator that does not exist.
@@ -217,7 +217,7 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> Verdict {
     ))
 }
 
-/// Why a definition is not established, in its own words: usually another one has its names.
+/// The reason why a definition is not established, from its conditions: usually another one has its names.
 fn unestablished(conditions: &[Value]) -> String {
     let text = |condition: &Value, key: &str| {
         condition

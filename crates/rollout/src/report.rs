@@ -23,7 +23,7 @@ pub fn not_ready(object: &NotReady) -> String {
     escape(&text).into_owned()
 }
 
-/// The objects of a phase that belong to another owner, with the owner of each and what the user can do.
+/// The objects of a phase that belong to another owner, each with its owner and a hint.
 pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
     let owner = &outline.owner;
     let reports: Vec<String> = objects
@@ -156,7 +156,7 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
     escape(&text).into_owned()
 }
 
-/// The failures in a phase with all objects, and what the user can do.
+/// The failures in a phase with all objects, with hints.
 pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> String {
     let texts = failures.iter().map(|(id, failure)| match failure.kind {
         FailureKind::UnknownKind => {
@@ -209,7 +209,7 @@ pub fn skipped(objects: &[ObjectId]) -> Option<String> {
     })
 }
 
-/// The failure that decides when to retry: the one that passes soonest.
+/// The failure that decides the time of the retry: the one that passes soonest.
 pub fn gravest(failures: &[(ObjectId, Failure)]) -> Option<FailureKind> {
     failures.iter().map(|(_, failure)| failure.kind).max()
 }

@@ -1,4 +1,4 @@
-//! The record of a teardown: what happened to the objects of a revision.
+//! The record of a teardown: the results for the objects of a revision.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::object::ObjectId;
 use crate::outline::{Outline, Place};
 use crate::policy::Uninstall;
 
-/// What happened to the objects of a revision.
+/// The results of a teardown for the objects of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TeardownRecord {
     /// The policy of the deletion at its end. It may have been another one before.

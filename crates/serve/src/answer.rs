@@ -56,7 +56,7 @@ impl Default for Endpoints {
     }
 }
 
-/// How long a client may take to send the body of a request.
+/// The timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the priority of a catalog, if it has one.
@@ -103,7 +103,7 @@ impl App {
         self
     }
 
-    /// Sets the source of catalog names: the list shows catalogs whose content is not here yet, too.
+    /// Sets the source of catalog names: the list also shows catalogs without content.
     #[must_use]
     pub fn with_names(mut self, names: impl Fn() -> Vec<String> + Send + Sync + 'static) -> Self {
         self.names = Box::new(names);

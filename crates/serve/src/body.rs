@@ -37,7 +37,7 @@ impl Chunk {
 
 /// The body of a response: pieces in order, of known length.
 ///
-/// What the page cache holds is read in place; only what has to come from the disk goes to a thread of its own.
+/// Data in the page cache is read in place; only reads from the disk use a separate thread.
 #[derive(Debug, Default)]
 pub struct Body {
     parts: VecDeque<Chunk>,
@@ -127,8 +127,8 @@ enum Wait {
     Yes,
 }
 
-/// Takes the next bytes off the parts, small parts together; empty at the end. An error of the kind `WouldBlock`
-/// means that nothing was taken because the disk has to be waited for.
+/// Reads the next bytes of the parts, small parts together; empty at the end. The error `WouldBlock` means that nothing
+/// was read, because the data is not cached.
 fn next_chunk(parts: &mut VecDeque<Chunk>, wait: Wait) -> io::Result<Bytes> {
     let mut buffer = Vec::new();
     while let Some(part) = parts.front_mut() {
@@ -180,7 +180,7 @@ fn append(buffer: &mut Vec<u8>, file: &File, offset: u64, wanted: usize, wait: W
             offset,
             ReadWriteFlags::NOWAIT,
         ) {
-            // Not every file system can tell what is cached.
+            // Some file systems do not report cached data.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::AGAIN) => {
                 Err(io::ErrorKind::WouldBlock.into())
             }

@@ -1,9 +1,10 @@
-//! Names of catalogs: they name Kubernetes objects and directories, so nothing but an RFC 1123 subdomain is one.
+//! Names of catalogs. They are also names of Kubernetes objects and of directories, so they must be RFC 1123
+//! subdomains.
 
 /// The longest name of an object, in characters.
 const LONGEST: usize = 253;
 
-/// Why a text is no catalog name, in the words of Kubernetes; nothing when it is one.
+/// The reasons why a text is not a catalog name, in the words of Kubernetes; empty if it is one.
 pub(crate) fn faults(name: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if name.len() > LONGEST {

@@ -29,7 +29,7 @@ pub(crate) enum Encoding {
     Zstd,
 }
 
-/// The level of zstd: better and faster than what gzip gets.
+/// The level of zstd: smaller and faster than gzip.
 const LEVEL: i32 = 5;
 /// Binary logarithms of the window and the hash table of zstd: 2 MiB of memory instead of the 6 of the level, for 0.1 % more
 /// bytes in segments.
@@ -41,9 +41,9 @@ const ROOM: usize = 128 << 10;
 /// A part of a catalog that is compressed on its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Segment {
-    /// Where it lies in the plain file.
+    /// The range in the plain file.
     pub(crate) plain: Range<u64>,
-    /// Where it lies in the compressed file.
+    /// The range in the compressed file.
     pub(crate) compressed: Range<u64>,
     /// CRC-32 of the plain bytes.
     pub(crate) crc: u32,
@@ -127,7 +127,7 @@ impl Splice {
         (Self { encoding, check }, Bytes::from_static(header(encoding)))
     }
 
-    /// Counts a stored segment, whose compressed bytes the caller sends.
+    /// Adds a stored segment, whose compressed bytes the caller sends.
     pub(crate) fn stored(&mut self, segment: &Segment) {
         self.check
             .append(segment.crc, segment.plain.end - segment.plain.start);
@@ -243,7 +243,7 @@ mod tests {
     fn decode(encoding: Encoding, coded: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         match encoding {
-            // Not the decoder for several members: what is sent has to be one.
+            // This decoder accepts only one member: the answer must consist of one.
             Encoding::Gzip => GzDecoder::new(coded).read_to_end(&mut plain).unwrap(),
             Encoding::Zstd => zstd::Decoder::new(coded)
                 .unwrap()

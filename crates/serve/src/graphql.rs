@@ -44,9 +44,9 @@ const MAX_NESTING: usize = 64;
 const MAX_ERRORS: usize = 20;
 /// Bytes that a query may read and answer.
 const MAX_BYTES: u64 = 32 << 20;
-/// Bytes of these that a query takes beside others. Of queries that take more, one is in work at a time.
+/// The bytes that a query may read and answer beside others. Larger queries run one at a time.
 const LIGHT_BYTES: u64 = 512 << 10;
-/// How long a query may take.
+/// The timeout of a query.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The body of a GraphQL request.
@@ -67,7 +67,7 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// The turn of one query. Only a query of more than [`LIGHT_BYTES`] takes it.
+/// The turn of one query. Only a query of more than [`LIGHT_BYTES`] needs it.
 #[derive(Debug)]
 pub(crate) struct Turn {
     heavy: Arc<Semaphore>,
@@ -76,7 +76,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Nothing is taken yet. `heavy` has one place; the query runs on a thread of this runtime that may block.
+    /// A turn that is not taken yet. `heavy` has one permit; the query runs on a blocking thread of this runtime.
     pub(crate) fn of(heavy: Arc<Semaphore>, runtime: Handle) -> Self {
         Self {
             heavy,
@@ -85,7 +85,7 @@ impl Turn {
         }
     }
 
-    /// Waits for the turn, and keeps it until this is dropped. `false`: `end` passed first.
+    /// Waits for the turn, and keeps it until this value is dropped. `false`: `end` passed first.
     fn take(&self, end: Instant) -> bool {
         let mut taken = self.taken.borrow_mut();
         if taken.is_none() {
@@ -126,7 +126,7 @@ impl GraphqlRequest {
         }
     }
 
-    /// The answer as JSON. Reads the disk. `turn` has to be kept until the answer is no longer in memory twice.
+    /// The answer as JSON. Reads the disk. Keep `turn` until the answer is no longer in memory twice.
     pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Vec<u8> {
         let answer = self
             .execute(graph, snapshot, turn)

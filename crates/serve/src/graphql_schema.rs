@@ -31,7 +31,7 @@ const TAKEN: [&str; 9] = [
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) schema: Valid<Schema>,
-    /// By the field of the query.
+    /// The roots by the field of the query.
     pub(crate) roots: BTreeMap<String, Root>,
 }
 

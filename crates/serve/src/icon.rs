@@ -7,7 +7,7 @@ const LARGEST: usize = 256 << 10;
 /// The media types that are shown.
 const MEDIA_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/svg+xml"];
 
-/// Whether a picture is small enough, says truly what it is, and is of a known type.
+/// Whether a picture is small enough, has the stated media type, and is of a known type.
 pub(crate) fn is_shown(icon: &Icon) -> bool {
     content(icon).is_some()
 }

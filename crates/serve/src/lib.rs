@@ -1,4 +1,4 @@
-//! Catalogs on disk and the answers out of them.
+//! Catalogs on disk, and the answers from them.
 //!
 //! ```text
 //! files ──► Writer ──► directory ──► Snapshot ──► App
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`store`] writes a catalog as a stream and keeps it as immutable files. A response is a list of byte ranges of those
-//! files, plain or compressed, read while the client takes them. This crate knows no cluster: catalogd, the registries
-//! of OLM classic and the command line share it. Start reading at [`App`].
+//! files, plain or compressed, read while the client takes them. This crate does not depend on a cluster: catalogd, the
+//! registries of OLM classic and the command line share it. Start reading at [`App`].
 
 mod answer;
 mod body;

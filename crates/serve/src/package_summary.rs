@@ -1,4 +1,4 @@
-//! What people look for in a catalog: a few facts of each package, out of its blobs.
+//! Package summaries for the search: a few facts of each package, from its blobs.
 
 mod collector;
 mod metadata;
@@ -18,15 +18,15 @@ pub use relevance::SearchPlace;
 pub struct PackageSummary {
     /// Its name.
     pub name: String,
-    /// What its newest bundle calls it.
+    /// The display name in its newest bundle.
     pub display_name: String,
-    /// One sentence or two.
+    /// A summary of one or two sentences.
     pub summary: String,
     /// The provider's name.
     pub provider: String,
-    /// Words under which it is found.
+    /// Keywords for the search.
     pub keywords: Vec<String>,
-    /// What kind of thing it is.
+    /// Its categories.
     pub categories: Vec<String>,
     /// APIs that any of its bundles provides.
     pub provided_apis: BTreeSet<Api>,
@@ -36,13 +36,13 @@ pub struct PackageSummary {
     pub default_channel: String,
     /// The highest version of its bundles.
     pub latest_version: String,
-    /// How many bundles it has.
+    /// The number of its bundles.
     pub bundles: u64,
-    /// Why the package as a whole is deprecated; empty when it is not.
+    /// The reason why the package as a whole is deprecated; empty if it is not.
     pub deprecated: String,
-    /// Where its newest bundle can watch: `OwnNamespace`, `AllNamespaces` and so on.
+    /// The install modes of its newest bundle: `OwnNamespace`, `AllNamespaces` and so on.
     pub install_modes: Vec<String>,
-    /// How much its newest bundle automates, in the publisher's words, such as `Deep Insights`; often empty.
+    /// The capability level of its newest bundle, in the publisher's words, such as `Deep Insights`; often empty.
     pub capability: String,
     /// Whether the catalog has a picture of it that browsers can show.
     pub icon: bool,

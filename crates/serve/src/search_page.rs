@@ -17,25 +17,25 @@ pub(crate) struct SearchResult {
     pub(crate) facts: PackageSummary,
 }
 
-/// A page of what was found.
+/// A page of results.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct SearchPage {
     pub(crate) items: Vec<SearchResult>,
-    /// How many there are on all pages.
+    /// The number of results on all pages.
     pub(crate) total: usize,
-    /// What leads to the next page, if there is one.
+    /// The cursor of the next page, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
-    /// How many are on the pages before.
+    /// The number of results on the pages before.
     #[serde(skip)]
     pub(crate) start: usize,
-    /// How many a page holds.
+    /// The maximum number of results on a page.
     #[serde(skip)]
     pub(crate) limit: usize,
-    /// Where nothing was found, catalogs and packages in them whose names are like what was looked for.
+    /// If nothing was found: catalogs and packages in them with similar names.
     #[serde(skip)]
     pub(crate) near: Vec<(String, String)>,
-    /// How many packages there would be with another value of one filter.
+    /// The number of packages for other values of each filter.
     #[serde(skip)]
     pub(crate) facets: Facets,
 }

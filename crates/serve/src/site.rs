@@ -52,7 +52,7 @@ pub const FAVICON: &str = include_str!("site/icon.svg");
 /// The script of the pages.
 const SCRIPT: &str = include_str!("site/script.js");
 
-/// The policy of pages: one script, by its digest, and nothing from elsewhere.
+/// The content security policy of pages: one script, by its digest, and nothing from other origins.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let digest = olm_fbc::base64_text::encode(&Sha256::digest(SCRIPT));
     format!(
@@ -60,7 +60,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
          form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
 });
-/// The policy of icons: a browser that opens one by its address runs nothing in it.
+/// The content security policy of icons: a browser that opens one directly runs no script in it.
 const ICON_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
 
 /// A description as HTML.
@@ -68,12 +68,12 @@ pub(crate) fn description(text: &str) -> String {
     markdown::render(text).0
 }
 
-/// Sets the headers by which browsers run no script but ours, load nothing from elsewhere, and show the page in no frame.
+/// Sets the headers that allow only our script, load nothing from other origins, and forbid frames.
 pub fn protect(headers: &mut HeaderMap) {
     restrict(headers, &POLICY);
 }
 
-/// Sets the headers by which browsers show an icon and do nothing else with it.
+/// Sets the headers that allow browsers only to display an icon.
 pub(crate) fn protect_icon(headers: &mut HeaderMap) {
     restrict(headers, ICON_POLICY);
     headers.insert(

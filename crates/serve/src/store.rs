@@ -54,7 +54,7 @@ pub enum Lookup {
     Served(Arc<Snapshot>),
     /// Another process serves the catalog; this one is still fetching it.
     Expected,
-    /// No such catalog.
+    /// There is no such catalog.
     Unknown,
 }
 
@@ -67,8 +67,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates a store and serves its complete catalogs at once. Removes what is incomplete or damaged, without
-    /// reading the content itself; see [`Snapshot::verify`].
+    /// Opens or creates a store and serves its complete catalogs at once. Removes incomplete and damaged catalogs,
+    /// without reading the content itself; see [`Snapshot::verify`].
     ///
     /// # Errors
     /// When the directory cannot be created or listed.

@@ -1,4 +1,4 @@
-//! From files, or the image that holds them, into the store.
+//! From files, or an image with files, into the store.
 
 mod image;
 mod ingest;

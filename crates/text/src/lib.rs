@@ -1,7 +1,8 @@
-//! Text from outside, safe to show: catalogs, bundles, registries and users may put anything into a name or message.
+//! Safe display of text from outside: catalogs, bundles, registries and users may put any character into a name or
+//! message.
 //!
-//! [`escape`] is for one value or line, where it enters a text; [`escape_lines`] for a whole text of several lines, where
-//! it is written; [`escape_json`] for JSON, whose data it does not change.
+//! [`escape`] is for one value or line that becomes part of a text, [`escape_lines`] for a text of several lines that
+//! is written, and [`escape_json`] for JSON, whose data it does not change.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -56,7 +57,7 @@ fn escape_by(
     Cow::Owned(out)
 }
 
-/// Whether a character changes what a terminal or page shows of its neighbours, or shows nothing itself.
+/// Whether a character is invisible or changes the display of its neighbours.
 const fn is_hidden(c: char) -> bool {
     matches!(c,
         // Control characters.

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 
 use crate::certificate::Certificate;
 
-/// Why certificate authorities cannot be read.
+/// The reason why certificate authorities cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthoritiesError {
     /// The directory or a file in it cannot be read.
@@ -22,13 +22,13 @@ pub enum AuthoritiesError {
         /// Why.
         source: io::Error,
     },
-    /// No file of the directory holds a certificate.
+    /// No file of the directory contains a certificate.
     #[error("no certificates found in \"{path}\"")]
     Empty {
         /// The directory.
         path: PathBuf,
     },
-    /// A file holds a certificate that cannot be read.
+    /// A file contains a malformed certificate.
     #[error("cannot read the certificate in `{path}`: {reason}")]
     Certificate {
         /// The file.
@@ -41,17 +41,17 @@ pub enum AuthoritiesError {
 /// A file and its bytes.
 pub type PemFile = (PathBuf, Vec<u8>);
 
-/// The certificates that servers may chain to, or show themselves.
+/// The certificates that servers may chain to, or present themselves.
 #[derive(Debug, Clone)]
 pub struct Authorities {
     /// Those that may issue certificates.
     pub(crate) roots: RootCertStore,
-    /// Digests of the certificates, whole: a server may show one of them as its own.
+    /// Digests of the whole certificates: a server may present one of them as its own.
     certificates: HashSet<[u8; 32]>,
 }
 
 impl Authorities {
-    /// No authority at all.
+    /// No authorities.
     pub fn none() -> Self {
         Self {
             roots: RootCertStore::empty(),
@@ -63,7 +63,7 @@ impl Authorities {
     pub fn system() -> Self {
         let mut authorities = Self::none();
         for certificate in rustls_native_certs::load_native_certs().certs {
-            // Every system has a few that are malformed; no user configured them.
+            // Every system has a few malformed ones; no user configured them.
             let _ = authorities.add(certificate);
         }
         authorities
@@ -96,7 +96,7 @@ impl Authorities {
         }
     }
 
-    /// Adds the certificates of a PEM text; what is malformed is left out.
+    /// Adds the certificates of a PEM text. Malformed ones are skipped.
     pub fn add_pem(&mut self, text: &[u8]) {
         for certificate in CertificateDer::pem_slice_iter(text).flatten() {
             if let Err(error) = self.add(certificate) {
@@ -107,7 +107,7 @@ impl Authorities {
 
     fn add(&mut self, certificate: CertificateDer<'_>) -> Result<(), rustls::Error> {
         let fingerprint = fingerprint(&certificate);
-        // webpki looks at neither the CA flag nor the dates of an authority.
+        // webpki checks neither the CA flag nor the dates of an authority.
         let may_issue = Certificate::read(&certificate)
             .is_none_or(|read| read.may_issue() && !read.has_expired(UnixTime::now()));
         if may_issue {

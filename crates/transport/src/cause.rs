@@ -1,4 +1,4 @@
-//! What a failed connection came from.
+//! The cause of a failed connection.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use rustls::{CertificateError, OtherError};
 
 use crate::verifier::Distrust;
 
-/// An error and what it comes from, the innermost last.
+/// An error and its causes, the innermost last.
 pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let error: &'e (dyn Error + 'static) = *error;
@@ -26,13 +26,13 @@ pub fn is_distrust(error: &(dyn Error + 'static)) -> bool {
     matches!(innermost, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// What the innermost cause says: those around it only say that it was about a connection.
+/// The message of the innermost cause: the outer ones only say that a connection failed.
 pub fn reason(error: &(dyn Error + 'static)) -> String {
     let Some(cause) = causes(error).last() else {
         return String::new();
     };
     match cause.downcast_ref() {
-        // The text of rustls for it is made for debugging.
+        // The text of rustls for it is meant for debugging.
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other)))) => {
             match other.downcast_ref::<Distrust>() {
                 Some(distrust) => format!("the certificate is not trusted: {distrust}"),

@@ -1,4 +1,4 @@
-//! What a certificate says, and the certificate without its CA flag.
+//! The content of a certificate, and the certificate without its CA flag.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{X509Name, X509Version};
 
-/// The most characters of a name that are repeated.
+/// The longest quoted name in characters.
 const NAME_LENGTH: usize = 120;
-/// The most alternative names that are repeated.
+/// The most quoted alternative names.
 const NAMES: usize = 5;
 
-/// A certificate whose form is right. Says nothing about whether to believe it.
+/// A well-formed certificate. Its trust is not checked.
 pub(crate) struct Certificate<'der> {
     der: &'der [u8],
     parsed: X509Certificate<'der>,
 }
 
 impl<'der> Certificate<'der> {
-    /// Nothing when the bytes are no certificate, or more than one.
+    /// Parses a certificate. `None` if the bytes are not exactly one certificate.
     pub(crate) fn read(der: &'der [u8]) -> Option<Self> {
         let (rest, parsed) = X509Certificate::from_der(der).ok()?;
         rest.is_empty().then_some(Self { der, parsed })
@@ -31,7 +31,7 @@ impl<'der> Certificate<'der> {
         self.parsed.is_ca()
     }
 
-    /// Whether others may be issued under it: version 1 knows no CA flag.
+    /// Whether it may issue certificates: version 1 has no CA flag.
     pub(crate) fn may_issue(&self) -> bool {
         self.is_ca() || self.parsed.version() == X509Version::V1
     }
@@ -53,7 +53,7 @@ impl<'der> Certificate<'der> {
         }
     }
 
-    /// The hosts that it is for.
+    /// The hosts of the certificate.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let Ok(Some(names)) = self.parsed.subject_alternative_name() else {
             return Vec::new();
@@ -86,8 +86,8 @@ impl<'der> Certificate<'der> {
         )
     }
 
-    /// The same certificate with the CA flag of its basic constraints set to false, in place; nothing when it is no CA's. Its
-    /// signature fits [`Unflagged::issued`] only.
+    /// The same certificate with the CA flag of its basic constraints set to false, in place; `None` if it is not a CA
+    /// certificate. Its signature only matches [`Unflagged::issued`].
     pub(crate) fn without_ca_flag(&self) -> Option<Unflagged<'der>> {
         let constraints = self.parsed.extensions().iter().find(|extension| {
             matches!(extension.parsed_extension(), ParsedExtension::BasicConstraints(value) if value.ca)
@@ -119,7 +119,7 @@ pub(crate) struct Unflagged<'der> {
     pub(crate) issued: &'der [u8],
 }
 
-/// Where a part lies in the whole that it was cut out of.
+/// The range of a part in the whole text from which it was sliced.
 fn position(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let range = start..start.checked_add(part.len())?;
@@ -159,7 +159,7 @@ fn address(bytes: &[u8]) -> Option<String> {
     Some(std::net::IpAddr::from(bytes).to_string())
 }
 
-/// A name of a stranger's certificate, as it may stand in a message: short, in visible ASCII, without our quotation mark.
+/// A name in an untrusted certificate, in a form for messages: short, in visible ASCII, without our quotation mark.
 fn plain(text: &str) -> String {
     let visible = |character: char| (character.is_ascii_graphic() || character == ' ') && character != '`';
     let mut name: String = text

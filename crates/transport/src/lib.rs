@@ -1,11 +1,11 @@
-//! `olm-transport`: how the programs reach other servers: which certificates they trust, and through which proxy they go.
+//! `olm-transport`: connections to other servers: the trusted certificates and the proxies.
 //!
 //! ```text
 //! directory, system, ConfigMap ─► Authorities ─► verified() ─► client_config() ─► any HTTPS client
 //! HTTPS_PROXY, NO_PROXY …      ─► Proxies ───────────────────────────────────────┘
 //! ```
 //!
-//! Every TLS client of the product but the one for the API server verifies servers here. Start reading at [`verified`].
+//! Every TLS client, except the one for the API server, verifies servers here. Start reading at [`verified`].
 
 mod authorities;
 mod cause;
@@ -26,7 +26,7 @@ pub use proxy::{Proxies, ProxyError};
 pub use resolve::Unresolved;
 pub use verifier::{Distrust, unverified, verified};
 
-/// A TLS client with the suites and groups of `provider` that offers `versions` and believes the servers that `verifier`
+/// A TLS client with the suites and groups of `provider` that offers `versions` and trusts the servers that `verifier`
 /// accepts. It offers no application protocol; set `alpn_protocols` for HTTP/2.
 ///
 /// # Errors
@@ -43,14 +43,14 @@ pub fn client_config(
         .with_no_client_auth())
 }
 
-/// The crypto provider of the process: the one installed, else aws-lc-rs.
+/// The crypto provider of the process: the installed one, otherwise aws-lc-rs.
 pub fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
 }
 
-/// The start of an HTTP client over a TLS configuration, which goes through the proxies of the environment and no other.
+/// A builder of an HTTP client with a TLS configuration. It uses only the proxies of the environment.
 pub fn http_client(tls: ClientConfig, proxies: &Proxies) -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)

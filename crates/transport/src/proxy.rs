@@ -1,4 +1,4 @@
-//! Which proxy leads to a host, as the environment says: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or
+//! The proxy for a host, from the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or
 //! lower case.
 
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use reqwest::Url;
 pub struct ProxyError {
     /// The variable of the environment.
     pub variable: &'static str,
-    /// Why. Never holds the value, which may carry a password.
+    /// The reason. It never contains the value, which may contain a password.
     pub reason: String,
 }
 
@@ -49,7 +49,7 @@ enum Exempt {
     Everything,
     /// `10.0.0.0/8`, or one address.
     Network(IpNet, Option<u16>),
-    /// `example.com`: the domain and what is below it. `.example.com` and `*.example.com`: only what is below.
+    /// `example.com`: the domain and its subdomains. `.example.com` and `*.example.com`: only subdomains.
     Domain {
         name: String,
         itself: bool,
@@ -61,15 +61,15 @@ impl Proxies {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// When a variable names a proxy that is no `http` or `https` URL.
+    /// When the proxy in a variable is not an `http` or `https` URL.
     pub fn from_environment() -> Result<Self, ProxyError> {
         Self::read(|name| std::env::var(name).ok())
     }
 
-    /// As [`Self::from_environment`], from any source of variables.
+    /// Like [`Self::from_environment`], from any source of variables.
     ///
     /// # Errors
-    /// When a variable names a proxy that is no `http` or `https` URL.
+    /// When the proxy in a variable is not an `http` or `https` URL.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyError> {
         let value = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| {
@@ -113,19 +113,19 @@ impl Proxies {
         self.find(url).map(name)
     }
 
-    /// For an HTTP client. Give it to `reqwest::ClientBuilder::proxy`.
+    /// The proxies for `reqwest::ClientBuilder::proxy`.
     pub fn for_client(&self) -> reqwest::Proxy {
         let proxies = self.clone();
         reqwest::Proxy::custom(move |url| proxies.find(url).cloned())
     }
 }
 
-/// Whether a host of a URL is this machine: a proxy could only reach its own.
+/// Whether a host of a URL is this machine. A proxy would connect to its own machine instead.
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || address(host).is_some_and(|address| address.is_loopback())
 }
 
-/// The address that a host of a URL is, if it is one.
+/// The IP address in a host of a URL, if any.
 fn address(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
@@ -256,7 +256,7 @@ mod tests {
             https,
             Some("http://q:1"),
         );
-        // What stands in messages has no password.
+        // Messages contain no password.
         check(
             &[("HTTPS_PROXY", "http://me:secret@p:1")],
             https,

@@ -4,12 +4,12 @@ use std::io;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// The name of a host cannot be resolved. It has no source: the message holds what the system says.
+/// The name of a host cannot be resolved. It has no source: the message contains the text of the system.
 #[derive(Debug, thiserror::Error)]
 #[error("the name of the host cannot be resolved: {0}")]
 pub struct Unresolved(pub io::Error);
 
-/// The resolver of the system. Its error has a type of its own, which that of the HTTP client lacks.
+/// The resolver of the system. Its error has its own type, which the HTTP client's resolver lacks.
 pub(crate) struct Resolver;
 
 impl Resolve for Resolver {

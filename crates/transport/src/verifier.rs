@@ -1,6 +1,6 @@
-//! Which servers are believed.
+//! The verification of servers.
 //!
-//! A server's certificate passes when all of this holds:
+//! A server's certificate passes if all of these checks pass:
 //!
 //! | check | by |
 //! |---|---|
@@ -11,14 +11,14 @@
 //! | the host is one of its subject alternative names | webpki |
 //! | the server has its private key | the signature of the handshake, webpki |
 //!
-//! An authority over others has the CA flag (or is of version 1, which knows none) and had not expired when it was read: see
-//! [`Authorities`]. Its own path length and extended key usage are not checked.
+//! An authority that issues others has the CA flag (or is of version 1, which has none) and had not expired when it was
+//! read: see [`Authorities`]. Its own path length and extended key usage are not checked.
 //!
-//! Two kinds of certificates that webpki refuses, and Go accepts, pass as well:
+//! Two kinds of certificates that webpki rejects and Go accepts pass as well:
 //!
-//! - **A certificate with CA:TRUE shown by a server**, as `openssl req -x509`, many appliances and cert-manager with `isCA`
-//!   make. webpki gets it with the CA flag set to false, and its signature is verified over the bytes that were signed. All
-//!   checks above stay.
+//! - **A server certificate with CA:TRUE**, as created by `openssl req -x509`, many appliances and cert-manager with
+//!   `isCA`. webpki gets it with the CA flag set to false, and its signature is verified over the bytes that were
+//!   signed. All checks above stay.
 //! - **A certificate that is itself one of the authorities**, whoever issued it. It needs no issuer; its dates and its
 //!   extended key usage are checked here, everything else above by webpki.
 
@@ -40,8 +40,8 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use crate::authorities::Authorities;
 use crate::certificate::{Certificate, Unflagged};
 
-/// Why a server's certificate is not believed. It stands in the [`rustls::Error`] of the connection, in one sentence: what is
-/// wrong, what the server presented, and what would change it.
+/// The reason why a server's certificate is not trusted. The [`rustls::Error`] of the connection contains it. Its text
+/// is one sentence: the fault, the presented certificate, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distrust {
     why: String,
@@ -62,8 +62,8 @@ impl fmt::Display for Distrust {
 
 impl std::error::Error for Distrust {}
 
-/// Believes servers that one of the authorities vouches for. `setting` names what adds an authority, for messages: for
-/// example the flag `--pull-cas-dir`.
+/// Trusts servers with a certificate of one of the authorities. `setting` names the setting that adds an authority, for
+/// messages: for example the flag `--pull-cas-dir`.
 pub fn verified(
     provider: &CryptoProvider,
     authorities: Authorities,
@@ -79,7 +79,7 @@ pub fn verified(
     })
 }
 
-/// Believes every server that has the key of the certificate it shows. Only for servers that were named as insecure.
+/// Trusts every server that has the key of its certificate. Only for servers that are configured as insecure.
 pub fn unverified(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
     Arc::new(Verifier {
         trust: None,
@@ -201,7 +201,7 @@ impl Trust {
         self.chain(&parsed, intermediates, now, &algorithms)
     }
 
-    /// Says of an error what the server presented and what would change it.
+    /// Adds the presented certificate and a hint to an error.
     fn explain(
         &self,
         error: Error,
@@ -289,7 +289,7 @@ impl Trust {
     }
 }
 
-/// The checks that are left for a certificate that is itself an authority: no issuer has to vouch for it.
+/// Checks a certificate that is itself an authority: it needs no issuer.
 fn stands_alone(leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let certificate = Certificate::read(leaf).ok_or(CertificateError::BadEncoding)?;
     if certificate.has_expired(now) {
@@ -304,7 +304,7 @@ fn stands_alone(leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     Ok(())
 }
 
-/// Verifies a signature over the bytes that an issuer signed, where webpki shows those without the CA flag.
+/// Verifies a signature over the bytes that an issuer signed. webpki returns them without the CA flag.
 #[derive(Debug)]
 struct AsIssued<'leaf> {
     algorithm: &'static dyn SignatureVerificationAlgorithm,

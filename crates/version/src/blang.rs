@@ -42,7 +42,7 @@ enum Operator {
     LessOrEqual,
 }
 
-/// Why a text is no range.
+/// The reason why a text is not a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
     /// The text has more than [`MAX_LENGTH`] bytes.
@@ -63,10 +63,10 @@ pub enum RangeError {
     Operator {
         /// The comparison, without blanks.
         comparison: String,
-        /// What stands before its first digit.
+        /// The text before its first digit.
         operator: String,
     },
-    /// What stands after the operator is no version.
+    /// The text after the operator is not a version.
     #[error("Could not parse Range {comparison}: Could not parse version {version} in {comparison}: {fault}",
         comparison = quoted(.comparison), version = quoted(.version))]
     Version {
@@ -74,7 +74,7 @@ pub enum RangeError {
         comparison: String,
         /// The version.
         version: String,
-        /// What is wrong with it.
+        /// The fault of the version.
         fault: VersionError,
     },
 }
@@ -104,13 +104,13 @@ impl Range {
                     .map(|word| comparison(word))
                     .collect::<Result<Vec<_>, _>>()
             })
-            // Nothing between two `||` is nothing to compare with.
+            // An empty part between two `||` has no comparison.
             .filter(|group| group.as_ref().map_or(true, |comparisons| !comparisons.is_empty()))
             .collect::<Result<_, _>>()?;
         Ok(Self { groups })
     }
 
-    /// Whether a version is in the range. Build metadata counts for nothing.
+    /// Whether a version is in the range. Build metadata is ignored.
     pub fn contains(&self, version: &Version) -> bool {
         self.groups
             .iter()
@@ -132,9 +132,9 @@ impl Comparison {
     }
 }
 
-/// The text cut at its blanks, except at those that follow an operator, which are dropped.
+/// The text split at its blanks, except at those after an operator, which are dropped.
 ///
-/// Words of a single character are dropped too: no version is that short, and the grammar has always done so.
+/// Words of a single character are dropped, too: no version is that short, and the grammar has always dropped them.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut begin = 0;

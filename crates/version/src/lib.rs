@@ -1,14 +1,14 @@
-//! Versions of bundles, their releases, and the two range grammars of the catalog world.
+//! Versions and releases of bundles, and the two range grammars of catalogs.
 //!
-//! - [`VersionRelease`]: what a bundle's version is and how two of them compare.
+//! - [`VersionRelease`]: the version of a bundle, and the order of two versions.
 //! - [`masterminds`]: the grammar of `spec.source.catalog.version`.
 //! - [`blang`]: the grammar of `skipRange` and of dependency ranges.
 //!
-//! The two grammars look alike and differ in nearly everything: commas, carets, wildcards, and whether a range
-//! admits pre-releases. Neither is the grammar of [`semver::VersionReq`].
+//! The two grammars look alike but differ in nearly everything: commas, carets, wildcards, and whether a range admits
+//! pre-releases. Neither is the grammar of [`semver::VersionReq`].
 //!
-//! Versions are [`semver::Version`]. Its order counts build metadata, which neither grammar nor OLM does: compare
-//! with [`semver::Version::cmp_precedence`] or [`VersionRelease::compare`].
+//! Versions are [`semver::Version`]. Its order counts build metadata, which neither grammar nor OLM does: compare with
+//! [`semver::Version::cmp_precedence`] or [`VersionRelease::compare`].
 
 pub mod blang;
 mod component;

@@ -21,7 +21,7 @@ pub const MAX_LENGTH: usize = 512;
 /// The most groups joined by `||`.
 pub const MAX_GROUPS: usize = 32;
 
-/// A set of versions, as a user asks for it.
+/// A set of versions that a user requests.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     groups: Vec<Group>,
@@ -31,7 +31,7 @@ pub struct Constraint {
 #[derive(Clone, Debug)]
 struct Group {
     terms: Vec<Term>,
-    /// Whether one of the comparisons names a pre-release.
+    /// Whether one of the comparisons contains a pre-release.
     names_prerelease: bool,
 }
 
@@ -47,10 +47,10 @@ struct Term {
     wild: Wild,
 }
 
-/// How a version is compared with that of a constraint.
+/// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// `=` or nothing; with a missing or wild number the same as [`Operator::Tilde`].
+    /// `=` or no operator; with a missing or wild number the same as [`Operator::Tilde`].
     Equal,
     /// `!=`.
     NotEqual,
@@ -80,14 +80,14 @@ enum Wild {
 /// Whether versions with a pre-release are candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prereleases {
-    /// Only where the group of comparisons names a pre-release itself.
+    /// Only if the group of comparisons contains a pre-release itself.
     #[default]
     WhereNamed,
     /// Everywhere.
     Everywhere,
 }
 
-/// Why a text is no constraint.
+/// The reason why a text is not a constraint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstraintError {
     /// The text has more than [`MAX_LENGTH`] bytes.
@@ -111,7 +111,7 @@ impl Constraint {
         parse::constraint(text)
     }
 
-    /// Whether a version satisfies the constraint. Build metadata counts for nothing.
+    /// Whether a version satisfies the constraint. Build metadata is ignored.
     pub fn check(&self, version: &Version) -> bool {
         self.check_with(version, Prereleases::WhereNamed)
     }

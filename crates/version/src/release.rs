@@ -12,7 +12,7 @@ use crate::quote::quoted;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Release(Prerelease);
 
-/// Why a text is no release.
+/// The reason why a text is not a release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
     /// The text has more than [`Release::MAX_LENGTH`] characters.
@@ -23,7 +23,7 @@ pub enum ReleaseError {
     Segments {
         /// The whole text.
         text: String,
-        /// Which identifiers, counted from 0, and what is wrong with each.
+        /// The faulty identifiers, counted from 0, each with its fault.
         faults: Vec<(usize, blang::VersionError)>,
     },
 }
@@ -57,16 +57,16 @@ impl Release {
             let text = text.to_owned();
             return Err(ReleaseError::Segments { text, faults });
         }
-        // What was checked above is the grammar of pre-releases.
+        // The checks above implement the grammar of pre-releases.
         Ok(Self(Prerelease::new(text).unwrap_or_default()))
     }
 
-    /// Whether this is the empty release, which compares like none.
+    /// Whether this is the empty release, which is equal to no release in the order.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The release as it is written.
+    /// The release as written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -85,7 +85,7 @@ impl PartialOrd for Release {
 }
 
 impl Ord for Release {
-    /// The empty release comes first; otherwise the order of pre-releases, numbers as numbers and before words.
+    /// The empty release comes first. Otherwise the order is that of pre-releases: numbers as numbers and before words.
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.is_empty(), other.is_empty()) {
             (false, false) => self.0.cmp(&other.0),
@@ -94,28 +94,27 @@ impl Ord for Release {
     }
 }
 
-/// What the build metadata of a version means.
+/// The meaning of the build metadata of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildMetadata {
-    /// It is the release when it follows the rules of one. Bundles of the format registry+v1 have no other place
-    /// to say it.
+    /// It is the release if it is a valid one. Bundles of the format registry+v1 have no other place for the release.
     Release,
-    /// It is build metadata and counts for nothing.
+    /// It is build metadata and ignored.
     Ignored,
 }
 
-/// A version and, where it is known, the release of it.
+/// A version and its release, if known.
 ///
-/// Equality is that of the texts. What OLM takes for the same bundle is [`VersionRelease::is_same`].
+/// Equality compares the texts. [`VersionRelease::is_same`] compares as OLM does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VersionRelease {
-    /// The version; build metadata that is no release stays in it and counts for nothing.
+    /// The version; build metadata that is not a release stays in it and is ignored.
     pub version: Version,
     /// The release; none when the bundle does not say.
     pub release: Option<Release>,
 }
 
-/// Why a bundle's version or release cannot be read.
+/// The reason why a bundle's version or release cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionReleaseError {
     /// The version is no semantic version.
@@ -123,7 +122,7 @@ pub enum VersionReleaseError {
     Version {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The fault of the version.
         fault: blang::VersionError,
     },
     /// The release is invalid.
@@ -131,7 +130,7 @@ pub enum VersionReleaseError {
     Release {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The fault of the release.
         fault: ReleaseError,
     },
 }
@@ -156,7 +155,7 @@ impl VersionRelease {
         })
     }
 
-    /// Reads a version and a release that are written apart; build metadata of the version counts for nothing.
+    /// Parses a separate version and release; build metadata of the version is ignored.
     pub fn explicit(version: &str, release: &str) -> Result<Self, VersionReleaseError> {
         let version = parse_version(version)?;
         let release = Release::parse(release).map_err(|fault| VersionReleaseError::Release {
@@ -180,8 +179,8 @@ impl VersionRelease {
         })
     }
 
-    /// Whether both have the same precedence: build metadata and the difference between no release and the empty
-    /// one count for nothing.
+    /// Whether both have the same precedence. Build metadata, and the difference between no release and an empty one,
+    /// are ignored.
     pub fn is_same(&self, other: &Self) -> bool {
         self.compare(other).is_eq()
     }

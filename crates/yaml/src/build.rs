@@ -32,14 +32,14 @@ pub fn to_json_with(text: impl AsRef<[u8]>, limits: &Limits) -> Result<Value, Er
     read(text.strip_prefix('\u{feff}').unwrap_or(text), limits)
 }
 
-/// What a node is, as long as it may still become a key.
+/// The content of a node while it may still become a key.
 #[derive(Clone, Debug)]
 enum Node {
     Scalar(Scalar, String),
     Collection(Value),
 }
 
-/// How large a node is.
+/// The size of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     nodes: usize,
@@ -73,7 +73,7 @@ struct Frame {
     size: Size,
 }
 
-/// Where a node comes from decides whether `<<` accepts it.
+/// The origin of a node. It decides whether `<<` accepts the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Written { mergeable: bool },
@@ -84,7 +84,7 @@ struct Builder<'a> {
     limits: &'a Limits,
     frames: Vec<Frame>,
     anchors: HashMap<usize, (Node, Size)>,
-    /// How much is kept in `anchors`: anchored nodes inside one another are kept again and again.
+    /// The size of `anchors`: nested anchored nodes are stored several times.
     kept: Size,
     nodes: usize,
     alias_nodes: usize,
@@ -92,11 +92,11 @@ struct Builder<'a> {
     result: Option<Value>,
 }
 
-/// Bytes that are read again at most because lines of quoted scalars begin further left than their neighbours.
+/// The maximum of bytes that are read again because lines of quoted scalars begin further left than their neighbours.
 const READ_AGAIN: usize = 16 << 20;
 
-/// Blanks before a further line of a quoted scalar mean nothing. Kubernetes tooling takes such a line wherever it begins,
-/// the parser only when it is indented: it gets its indentation then.
+/// Reads a document. Blanks before a continuation line of a quoted scalar have no meaning. Kubernetes tooling accepts
+/// such a line with any indentation, but the parser requires one, so it is added here.
 fn read(text: &str, limits: &Limits) -> Result<Value, Error> {
     let mut text = Cow::Borrowed(text);
     let mut left = READ_AGAIN;
@@ -123,7 +123,7 @@ fn deepest_margin(text: &str) -> usize {
     text.split('\n').map(margin).max().unwrap_or_default()
 }
 
-/// The text with `blanks` before a line, counted from 1; nothing when there is no such line.
+/// The text with `blanks` before a line, counted from 1; `None` if there is no such line.
 fn indented(text: &str, line: usize, blanks: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + blanks.len());
     let mut found = false;
@@ -137,11 +137,11 @@ fn indented(text: &str, line: usize, blanks: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// Why a text could not be read.
+/// The reason why a text could not be read.
 enum ReadFailure {
     /// A line of a quoted scalar begins too far left.
     Margin(Error),
-    /// Anything else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -190,7 +190,7 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, ReadFailure> {
     Ok(builder.result.unwrap_or(Value::Null))
 }
 
-/// Whether a tab stands between the beginning of the line and the place. The parser lets it pass before the first node.
+/// Whether a tab stands between the beginning of the line and the place. The parser accepts it before the first node.
 fn is_indented_by_tab(text: &str, span: Span) -> bool {
     let before = span.start.byte_offset().and_then(|at| text.get(..at));
     let line = before
@@ -200,7 +200,7 @@ fn is_indented_by_tab(text: &str, span: Span) -> bool {
 }
 
 impl Builder<'_> {
-    /// Whether no node of the document was seen.
+    /// Whether no node of the document was read.
     fn is_outside(&self) -> bool {
         self.frames.is_empty() && self.result.is_none()
     }
@@ -384,7 +384,8 @@ impl Builder<'_> {
     }
 }
 
-/// Whether too much of a document comes from aliases: nearly all of a small one may, a tenth of a large one.
+/// Whether aliases contribute too much to a document: the limit is nearly all of a small one, and a tenth of a large
+/// one.
 fn is_excessive(from_aliases: usize, all: usize) -> bool {
     const SMALL: f64 = 400_000.0;
     const LARGE: f64 = 4_000_000.0;
@@ -397,7 +398,7 @@ fn is_excessive(from_aliases: usize, all: usize) -> bool {
     from_aliases / all > 0.99 - 0.89 * progress
 }
 
-/// The entries of `<<` count in the order of the text: over what stands before, under what stands after.
+/// Merges the entries of `<<`. They replace earlier entries, and later entries replace them.
 fn merge(entries: &mut Map<String, Value>, value: Value, origin: Origin) -> Result<(), ErrorKind> {
     match (value, origin) {
         (Value::Object(source), _) => entries.extend(source),

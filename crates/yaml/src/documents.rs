@@ -14,14 +14,14 @@ use crate::limits::Limits;
 pub struct Document {
     /// The line of the stream where the document begins, counted from 1.
     pub line: usize,
-    /// What the document says.
+    /// The content of the document.
     pub content: Content,
 }
 
-/// What a document says.
+/// The content of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// The text of a JSON value exactly as written; it has been checked to be valid JSON.
+    /// The text of a JSON value exactly as written. It is valid JSON.
     Json(String),
     /// The value of a YAML document, keys sorted. [`Value::Null`] when the document holds only comments.
     Yaml(Value),
@@ -43,7 +43,7 @@ impl Document {
     }
 }
 
-/// What a fault of JSON is, without its place, which is that in the document and not in the file.
+/// The fault of JSON without its place, which is relative to the document instead of the file.
 fn said(fault: &serde_json::Error) -> String {
     let text = fault.to_string();
     let place = format!(" at line {} column {}", fault.line(), fault.column());
@@ -70,12 +70,12 @@ pub struct Documents<R> {
     lines: usize,
 }
 
-/// The documents of a stream as Kubernetes tooling separates them.
+/// The documents of a stream, separated as in Kubernetes tooling.
 ///
-/// A stream whose first character is `{` is a row of JSON values; when the first or second of them is not valid
-/// JSON, the rest is taken as YAML. YAML documents are separated by lines that begin with `---` and hold nothing
-/// else but a comment. Stretches without a line are no documents; one with only comments is the document null.
-/// After an error the iterator ends. At most one document is held in memory.
+/// A stream whose first character is `{` is a sequence of JSON values; if the first or second of them is not valid
+/// JSON, the rest is read as YAML. YAML documents are separated by lines that begin with `---` and contain nothing else
+/// but a comment. An empty part is not a document; a part with only comments is the document null. After an error the
+/// iterator ends. At most one document is in memory.
 pub fn documents<R: BufRead>(reader: R, limits: &Limits) -> Documents<R> {
     Documents {
         reader,
@@ -164,8 +164,8 @@ impl<R: BufRead> Documents<R> {
         }
     }
 
-    /// Reads what the stream has at hand into `pending`, up to where `end` says. True when it says so or the stream is
-    /// at its end.
+    /// Reads available data of the stream into `pending`, until `end` returns a position. Returns true if it did or the
+    /// stream ended.
     fn fill_until(&mut self, end: impl FnOnce(&[u8]) -> Option<usize>) -> Result<bool, Error> {
         if self.start > 0 {
             self.pending.drain(..self.start);
@@ -219,7 +219,7 @@ impl<R: BufRead> Documents<R> {
         }
     }
 
-    /// The next JSON value. `pending` keeps what was read when it is not valid.
+    /// The next JSON value. `pending` keeps the data if it is not valid.
     fn json(&mut self) -> Result<Step, Error> {
         let mut scan = Scan::default();
         let mut at = 0;
@@ -231,7 +231,7 @@ impl<R: BufRead> Documents<R> {
             if scan.done {
                 break at;
             }
-            // Values need no line ends between them: what the stream has at hand is taken as it comes.
+            // No line end is needed between values: available data is processed at once.
             if self.fill_until(|_| None)? {
                 if self.rest().iter().all(u8::is_ascii_whitespace) {
                     return Ok(Step::End);
@@ -270,7 +270,7 @@ impl<R: BufRead> Documents<R> {
         }))
     }
 
-    /// Blanks up to the end of the line after a JSON value are no part of what follows.
+    /// Skips blanks up to the end of the line after a JSON value.
     fn skip_line_end(&mut self) {
         let rest = self.rest();
         let blank = rest
@@ -285,7 +285,7 @@ impl<R: BufRead> Documents<R> {
         self.skip(bytes);
     }
 
-    /// Whether something of the line was taken already.
+    /// Whether a part of the line was already consumed.
     fn is_inside_line(&self) -> bool {
         self.start
             .checked_sub(1)
@@ -344,7 +344,7 @@ enum Step {
     End,
 }
 
-/// How many values the JSON `text` has: its commas and opening brackets, as [`Limits::nodes`] counts them.
+/// The number of values in the JSON `text`: its commas and opening brackets, as [`Limits::nodes`] counts them.
 pub fn json_values(text: &[u8]) -> usize {
     let mut scan = Scan::default();
     scan.advance(text);
@@ -364,7 +364,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Takes bytes up to the end of the value, or all of them; returns how many.
+    /// Consumes bytes up to the end of the value, or all of them; returns their number.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(byte) = bytes.get(at).copied() {

@@ -15,8 +15,8 @@ const SIMPLE_KEY: usize = 128;
 
 /// A value as one YAML document without `---`, ending in a line break.
 ///
-/// Keys are sorted so that numbers inside them count as numbers, sequences stand at the column of their key,
-/// text that would read as something else is quoted, text of several lines is written as a block.
+/// Keys are sorted with numbers inside them as numbers. Sequences begin at the column of their key. Text that would be
+/// read as another type is quoted. Text of several lines is written as a block.
 pub fn to_yaml(value: &Value) -> String {
     let mut writer = Writer::default();
     let mut frames = Vec::new();
@@ -59,7 +59,7 @@ struct Frame<'a> {
     inline: bool,
 }
 
-/// What stands before a value.
+/// The text before a value.
 #[derive(Clone, Copy)]
 enum Lead {
     Root,

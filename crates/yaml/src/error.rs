@@ -1,4 +1,4 @@
-//! What can be wrong with a text, and where.
+//! Errors, with their places.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text could not be read.
+/// The reason why a text could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{position}: {kind}")]
 pub struct Error {
-    /// Where the fault was noticed.
+    /// The place of the fault.
     pub position: Position,
-    /// What the fault is.
+    /// The fault.
     pub kind: ErrorKind,
 }
 
-/// What is wrong with a text.
+/// A fault in a text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -77,7 +77,7 @@ pub enum ErrorKind {
         found: &'static str,
         /// The beginning of the text.
         text: String,
-        /// The type the tag asks for.
+        /// The type that the tag requires.
         wanted: &'static str,
     },
     /// `!!binary` with text that is not base64.

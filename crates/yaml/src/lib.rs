@@ -1,16 +1,14 @@
-//! YAML as Kubernetes tooling reads and writes it.
+//! YAML in the dialect of Kubernetes tooling.
 //!
-//! Kubernetes reads YAML by turning it into JSON first, with YAML 1.1 scalars: `yes` is a boolean, `017` is
-//! fifteen, `1e3` is the integer 1000, the key `y:` is `"true"`, `<<` merges, the last of two equal keys wins.
-//! A different reading of a bundle would install something else, so this crate follows those rules to the
-//! letter over an event parser of its own choice.
+//! Kubernetes converts YAML to JSON first, with YAML 1.1 scalars: `yes` is a boolean, `017` is fifteen, `1e3` is the
+//! integer 1000, the key `y:` is `"true"`, `<<` merges, the last of two equal keys wins. Other rules would change the
+//! content of bundles, so this crate follows these rules exactly. It uses an event parser.
 //!
 //! - [`to_json`]: the first document of a text as a JSON value.
 //! - [`documents`]: every document of a stream of YAML or JSON, one at a time.
-//! - [`to_yaml`]: a JSON value as YAML text in the form the same tooling writes.
+//! - [`to_yaml`]: a JSON value as YAML text in the form of the same tooling.
 //!
-//! Everything read is bounded by [`Limits`]. The crate does no input or output by itself, and no code path
-//! recurses over its input.
+//! [`Limits`] bounds all input. The crate does no input or output by itself, and no code path recurses over its input.
 
 mod build;
 mod documents;

@@ -1,20 +1,20 @@
-//! How much of hostile input is read before it is refused.
+//! Limits on input.
 
-/// Bounds on one document. What exceeds one of them is an error, never cut short.
+/// Limits of one document. A document that exceeds one causes an error and is never truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one document; also the bytes of text that aliases may copy.
     pub bytes: usize,
-    /// Mappings and sequences inside one another.
+    /// The nesting depth of mappings and sequences.
     pub depth: usize,
-    /// Scalars, mappings and sequences in the result, counting what aliases copy. Of a JSON value its commas and opening
-    /// brackets, which are as many as its members and elements.
+    /// Scalars, mappings and sequences in the result, including copies by aliases. In a JSON value, commas and opening
+    /// brackets are counted, which are as many as its members and elements.
     pub nodes: usize,
-    /// What a key that occurs twice in one mapping means.
+    /// The treatment of a key that occurs twice in one mapping.
     pub duplicate_keys: DuplicateKeys,
 }
 
-/// What a key that occurs twice in one mapping means.
+/// The treatment of a key that occurs twice in one mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DuplicateKeys {
     /// The last value counts, as in the lenient readers of Kubernetes.
@@ -25,8 +25,8 @@ pub enum DuplicateKeys {
 }
 
 impl Default for Limits {
-    /// 128 MiB, 120 levels (a JSON reader with the customary limit of 128 can read the result again) and ten
-    /// million nodes: several times what the largest known catalogs and custom resource definitions need.
+    /// 128 MiB, 120 levels (so that a JSON parser with the usual limit of 128 can parse the result) and ten million
+    /// nodes: several times the size of the largest known catalogs and custom resource definitions.
     fn default() -> Self {
         Self {
             bytes: 128 << 20,

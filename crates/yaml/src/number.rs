@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 struct Digits {
     negative: bool,
     shown: String,
-    /// Where the decimal point stands, counted from the first digit: 1 means `d.ddd`.
+    /// The position of the decimal point, counted from the first digit: 1 means `d.ddd`.
     point: i32,
 }
 
@@ -88,7 +88,7 @@ pub fn json_float(value: f64) -> String {
     let digits = split(&format!("{value:e}"));
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = digits.exponent_form();
-        // JSON writes e-7, everything else e-07.
+        // JSON writes e-7, other tools e-07.
         match text
             .strip_suffix(|last: char| last.is_ascii_digit())
             .and_then(|head| head.strip_suffix("e-0"))

@@ -1,4 +1,4 @@
-//! The order in which keys are written: numbers inside names count as numbers.
+//! The order of written keys: numbers inside names count as numbers.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! What a scalar means: the YAML 1.1 rules of Kubernetes tooling.
+//! The meaning of scalars: the YAML 1.1 rules of Kubernetes tooling.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(crate) enum Scalar {
     Null,
     Bool(bool),
     Int(i64),
-    /// Only above what [`Scalar::Int`] holds.
+    /// Only for numbers above the range of [`Scalar::Int`].
     Uint(u64),
     Float(f64),
     Text,
@@ -32,7 +32,7 @@ impl Scalar {
     }
 }
 
-/// A tag that changes what a scalar means. All others leave it text.
+/// A tag that changes the meaning of a scalar. With any other tag it is text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
     Bool,
@@ -131,7 +131,7 @@ fn odd_binary(plain: &str) -> Option<Scalar> {
     signed(negative, digits(text, 2)?)
 }
 
-/// Whether a number is written as digits, a point and an exponent, and nothing else (`inf` is none).
+/// Whether a number consists of digits, a point and an exponent only, so that `inf` is excluded.
 fn looks_like_float(plain: &str) -> bool {
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(plain);
     let skip = |text: &str| text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -175,7 +175,7 @@ fn without_separators(text: &str) -> Option<Cow<'_, str>> {
     (between_digits.count() == all).then(|| Cow::Owned(text.replace('_', "")))
 }
 
-/// What an unquoted scalar means. A tag other than that of timestamps rules timestamps out.
+/// The meaning of an unquoted scalar. Any tag except that of timestamps excludes timestamps.
 fn meaning(text: &str, timestamps: bool) -> Scalar {
     let Some(first) = text.bytes().next() else {
         return Scalar::Null;
@@ -203,12 +203,12 @@ fn meaning(text: &str, timestamps: bool) -> Scalar {
     found.unwrap_or(Scalar::Text)
 }
 
-/// What a scalar without tag and quotes means.
+/// The meaning of a scalar without tag and quotes.
 pub(crate) fn resolve(text: &str) -> Scalar {
     meaning(text, true)
 }
 
-/// What a scalar means that must have the type of a tag.
+/// The meaning of a scalar that must have the type of a tag.
 pub(crate) fn resolve_tagged(text: &str, tag: Tag) -> Result<Scalar, ErrorKind> {
     let found = meaning(text, tag == Tag::Timestamp);
     #[expect(clippy::cast_precision_loss, reason = "the tag asks for it")]

@@ -1,4 +1,4 @@
-//! Which texts are timestamps. They stay text when read, and are quoted when written.
+//! Recognition of timestamps. They are read as text, and quoted when written.
 
 /// Reads off the front of a text.
 struct Cursor<'a>(&'a str);

@@ -114,7 +114,7 @@ fn values_of_a_json_document_are_bounded() {
     assert_eq!(read(r#"{"a":[1,2,3],"b":",[{"}{"a":[{},{}]}"#), [true, true]);
     assert_eq!(read(r#"{"a":[1,2,3,4,5,6]}"#), [false]);
     assert_eq!(read(r#"{"a":1}{"a":[[],[],[]]}"#), [true, false]);
-    // It is refused where it is too much, not where it ends.
+    // A value is refused when it exceeds the limit, not at its end.
     let endless = r#"{"a":["#.to_owned() + &"0,".repeat(10);
     assert!(
         documents(endless.as_bytes(), &limits)

@@ -1,4 +1,4 @@
-//! What a YAML text means.
+//! The meaning of YAML texts.
 
 use std::fmt::Write;
 

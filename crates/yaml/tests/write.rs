@@ -1,4 +1,4 @@
-//! How a value is written.
+//! The written form of values.
 
 use olm_yaml::{to_json, to_yaml};
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ fn numbers_have_the_spelling_of_yaml() {
 }
 
 fn values() -> impl Strategy<Value = Value> {
-    // Two separators that only YAML 1.1 takes for line breaks are written as such and read as text.
+    // Two separators that are line breaks only in YAML 1.1 are written as such and read as text.
     let text = "[ -~\\n\\té\u{1f600}\u{85}\u{feff}]{0,12}|(word ){0,40}x";
     let leaf = prop_oneof![
         Just(Value::Null),

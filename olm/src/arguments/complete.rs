@@ -1,15 +1,16 @@
-//! Completions for `kubectl olm <TAB>`: kubectl runs `kubectl_complete-olm` with the words so far, the last of them unfinished.
+//! Completions for `kubectl olm <TAB>`: kubectl runs `kubectl_complete-olm` with the words so far. The last one is
+//! incomplete.
 
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
-/// The line after which kubectl completes nothing by itself.
+/// The line that disables kubectl's own completion of file names.
 const NO_FILES: &str = ":4\n";
 /// The line after which it completes files.
 const FILES: &str = ":0\n";
 
-/// What may stand in the place of the last word, each on a line with its description, and what kubectl does besides.
+/// The possible values of the last word, each on a line with its description, and a directive for kubectl.
 pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
     root.build();
     let (last, before) = words
@@ -49,7 +50,7 @@ pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
     text + if has_own { NO_FILES } else { FILES }
 }
 
-/// The option that a word names.
+/// The option with the name in a word.
 fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let long = word.strip_prefix("--");
     let short = word.strip_prefix('-').filter(|short| short.chars().count() == 1);

@@ -1,4 +1,4 @@
-//! Examples of the commands whose help says nothing else at its end.
+//! Examples at the end of the help of commands.
 
 use clap::Command;
 
@@ -121,7 +121,7 @@ pub(super) fn with_examples(root: Command) -> Command {
         .fold(root, |root, (words, examples)| inserted(root, words, examples))
 }
 
-/// The words are few: it calls itself once for each.
+/// Adds examples to a command. The recursion is as deep as the number of words.
 fn inserted(command: Command, words: &[&str], examples: &[&str]) -> Command {
     let Some((word, rest)) = words.split_first() else {
         let text = format!("Examples:\n  {}", examples.join("\n  "));

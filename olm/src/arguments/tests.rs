@@ -74,7 +74,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The commands of the blocks that begin with `sh`: each a list of words, without what leads elsewhere.
+/// The commands of the blocks that begin with `sh`: each a list of words, without redirections.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -103,7 +103,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The words of a line, as a shell sees them; signs stand for themselves.
+/// The words of a line, split as in a shell.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Certificates::OpenshiftServiceCa => CertificateProvider::OpenShiftServiceCa,
             Certificates::SelfSigned => CertificateProvider::SelfSigned,
         }),
-        // What it needs from others is for its user to look for, as the controller does.
+        // The user must check the requirements on other bundles, as the controller does.
         dependencies: Dependencies::Evaluated,
         ..Request::new(&arguments.namespace)
     };
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Why there are no objects, in words for a user without a cluster.
+/// The reason why there are no objects, as text for a user without a cluster.
 fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
     match refusal {
         Refusal::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}")).context(Hint(

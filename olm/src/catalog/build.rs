@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// The archive of a directory, whose name may have dots in it.
+/// The archive for a directory, whose name may contain dots.
 fn beside(directory: &Path) -> PathBuf {
     // `.` has a name as well, though not in the argument.
     let named = match directory.file_name() {
@@ -144,7 +144,7 @@ fn composition(file: &Path) -> anyhow::Result<Composition> {
     Ok(composition)
 }
 
-/// Renders each part into `NAME/PART/index.yaml`. What is there already is replaced as a whole, or not at all.
+/// Renders each part into `NAME/PART/index.yaml`. An existing directory is replaced as a whole, or not at all.
 fn compose(composition: &Composition, work: &Path, registry: &RegistryArguments) -> anyhow::Result<PathBuf> {
     let work = if work.as_os_str().is_empty() {
         Path::new(".")

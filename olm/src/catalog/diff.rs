@@ -46,7 +46,7 @@ enum FailOn {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // Omitted content shows no difference: a gate must not let it pass.
+    // Omitted content shows no difference: a gate must not pass it.
     let unshaped = match arguments.fail_on {
         FailOn::Nothing => Unshaped::LeftOut,
         FailOn::Breaking | FailOn::Any => Unshaped::Refused,
@@ -102,7 +102,7 @@ fn text(diff: &Diff) -> String {
     text
 }
 
-/// The end of a line about a change that takes something away from users.
+/// The end of a line about a breaking change.
 const BREAKING: &str = "  [breaking]";
 
 fn breaking(is_breaking: bool) -> &'static str {
@@ -114,7 +114,7 @@ fn number(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Every change once: what comes or goes with a package, channel or bundle is not repeated.
+/// Each change once: changes that result from an added or removed package, channel or bundle are not repeated.
 fn package_text(package: &PackageDiff, text: &mut String) {
     let (sign, name) = (mark(package.change), &package.name);
     if package.change != Change::Changed {

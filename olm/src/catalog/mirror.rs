@@ -78,20 +78,21 @@ struct Item {
     used_by: Vec<String>,
 }
 
-/// What is known of an image before the transfer: what belongs to it and what of it the target lacks, or why it is missing.
+/// The known facts about an image before the transfer: its parts and those that the target lacks, or the reason why it
+/// is missing.
 struct Known {
     item: Item,
     found: Result<(Outline, Copied), String>,
 }
 
-/// Everything that is mirrored.
+/// The content of the mirror.
 struct Plan {
     items: Vec<Item>,
-    /// The catalog where it is not copied as it is.
+    /// The catalog, if it is not copied unchanged.
     built: Option<(Reference, BuiltImage)>,
     /// The directory that the images come from.
     layout: Option<Layout>,
-    /// How ClusterCatalogs name the catalog, and the name of one.
+    /// The reference of the catalog for ClusterCatalogs, and the name of one.
     catalog: (Reference, String),
 }
 
@@ -142,7 +143,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
         }
         image => {
             if let Some(image) = image {
-                // A part of it has another digest: its tag names it.
+                // A selection from the catalog has another digest, so its tag is used.
                 let tag = image.tag().unwrap_or("latest");
                 plan.catalog.0 = Reference::parse(&format!("{}:{tag}", image.name()))?;
             }
@@ -249,7 +250,7 @@ impl Reach<'_> {
         Ok(access)
     }
 
-    /// What belongs to an image, and what of it the target lacks.
+    /// The parts of an image, and those that the target lacks.
     async fn look(
         &self,
         reference: &Reference,
@@ -470,7 +471,7 @@ fn configuration<'r>(
     let registries = registries(references.chain(std::iter::once(catalog)));
     let [digests, tags] = mirror_sets(base, &registries);
     let sets = format!("{}---\n{}", olm_yaml::to_yaml(&digests), olm_yaml::to_yaml(&tags));
-    // Through the mirror, unless it is nowhere else.
+    // Through the mirror, unless the image exists nowhere else.
     let reference = if catalog.registry() == NOWHERE {
         mirrored(base, catalog)?
     } else {

@@ -14,7 +14,7 @@ use crate::output::{Outcome, Status, note};
 use crate::registry::{RegistryArguments, astray, data_image};
 use crate::source::{CONFIGS_LABEL, faults_shown};
 
-/// Where in an image we put the catalog.
+/// The directory of the catalog in an image.
 const CONFIGS_DIRECTORY: &str = "/configs";
 
 #[derive(Debug, Args)]
@@ -33,9 +33,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// An image of the catalog in a directory. One with an object that does not have the shape of its schema is refused, since
-/// other tools refuse it as a whole, and so is one with a link that leads outside the image; what else is
-/// not valid is a warning.
+/// An image of the catalog in a directory. A catalog with an object that does not match its schema is refused, because
+/// other tools refuse it as a whole, and so is one with a link that leads outside the image. Other faults cause a
+/// warning.
 pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
     input::directory(directory, CATALOG_DIRECTORY)?;
     let mut layer = LayerBuilder::new();

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-/// How far a catalog is brought to newer forms.
+/// The level to which a catalog is migrated.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MigrateArguments {
     /// Bring the catalog to the newest form
@@ -58,10 +58,10 @@ impl MigrateArguments {
     }
 }
 
-/// What stands in a template for a part of a bundle: the word, and the field of the Go template that tools before this one took.
+/// The placeholders in a template: the word, and the field of the Go template that earlier tools used.
 const WORDS: [(&str, &str); 3] = [("package", "Package"), ("name", "Name"), ("version", "Version")];
 
-/// A template with words that there are, of which references come; nothing is one, too.
+/// A template with known placeholders that result in references; an empty one is allowed, too.
 pub(crate) fn image_template(text: &str) -> Result<String, String> {
     let sample = fill(text, ["package", "name", "1.0.0"]);
     if sample.contains(['{', '}']) {

@@ -73,7 +73,7 @@ async fn serve(address: SocketAddr, store: Arc<Store>) -> anyhow::Result<()> {
         );
     }
     let _ = writeln!(addresses, "to browse: http://{address}/");
-    // At once: a reader that has seen what it needs goes away, and the server stays.
+    // At once: the server continues even if the reader of the output is gone.
     print(&addresses)?;
     let app = Arc::new(App::new(store, Endpoints::default()));
     let respond = move |request, peer| {

@@ -145,7 +145,7 @@ fn unusable(error: TemplateError, file: &str) -> anyhow::Error {
         .context(Hint(hint))
 }
 
-/// What the bundle images of the template hold. All that cannot be had are named at once.
+/// The content of the bundle images of the template. The error lists all images that cannot be fetched.
 fn bundles(template: &Template, arguments: &Arguments) -> anyhow::Result<Bundles> {
     let mut bundles = Bundles::new();
     let mut faults = Vec::new();

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// Checks everything in the files.
+/// Checks all files.
 pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<CatalogReport> {
     let mut lint = CatalogLint::new();
     files.each(|file, meta| {
@@ -111,7 +111,7 @@ fn text(report: &CatalogReport) -> String {
     text
 }
 
-/// How much was found, in one line.
+/// The number of findings, in one line.
 pub(crate) fn summary(report: &CatalogReport) -> String {
     let errors = report.errors().count() + report.omitted;
     let warnings = report

@@ -50,7 +50,7 @@ impl Arguments {
     }
 }
 
-/// What was found about one definition.
+/// The findings about one definition.
 struct CheckedDefinition {
     name: String,
     standing: Standing,
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Failure)
 }
 
-/// The definitions of the cluster, and what their objects have that the new ones refuse, in the same order.
+/// The definitions of the cluster, and the parts of their objects that the new ones refuse, in the same order.
 async fn ask(
     arguments: &Arguments,
     new: &Definitions,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::definitions::Definitions;
 use crate::extension::access::ClusterArguments;
 
-/// How many objects a page holds.
+/// The number of objects on a page.
 const PAGE: u32 = 100;
 
 /// A cluster that is asked.
@@ -21,7 +21,7 @@ pub(crate) struct Cluster {
     server: String,
 }
 
-/// What existing objects have that a definition refuses, and what could not be looked at.
+/// The parts of existing objects that a definition refuses, and notes about objects that could not be checked.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     pub(crate) findings: Vec<Finding>,
@@ -37,9 +37,9 @@ impl Cluster {
         Ok(Self { client, server })
     }
 
-    /// The definitions that it has of those.
+    /// The wanted definitions that the cluster has.
     pub(crate) async fn definitions(&self, wanted: &Definitions) -> anyhow::Result<Definitions> {
-        // With every field that the cluster has, also those that are new to us.
+        // With all fields of the cluster, including fields that this program does not know.
         let resource = ApiResource::erase::<CustomResourceDefinition>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let mut found = Definitions::new();

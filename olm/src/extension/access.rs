@@ -1,4 +1,4 @@
-//! Which cluster is meant, on the command line.
+//! The selection of the cluster on the command line.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -6,10 +6,10 @@ use kube::{Config, Error};
 
 use crate::hint::Hint;
 
-/// What to do about a cluster that does not know our kinds.
+/// The hint for a cluster without our kinds.
 pub(crate) const NO_OLM: &str = "the cluster does not serve ClusterExtensions: install OLM first";
 
-/// The error that objects of ours cannot be listed: `what` says which, and where.
+/// The error if objects of ours cannot be listed; `what` describes them.
 pub(crate) fn unlisted(error: Error, what: &str) -> anyhow::Error {
     let is_unknown = matches!(&error, Error::Api(status) if status.code == 404);
     let error = anyhow!(error).context(format!("cannot list {what}"));
@@ -19,7 +19,7 @@ pub(crate) fn unlisted(error: Error, what: &str) -> anyhow::Error {
     error
 }
 
-/// Which cluster is meant.
+/// The selection of the cluster.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterArguments {
@@ -32,7 +32,7 @@ pub(crate) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// How the API server is reached, and as whom.
+    /// The address of the API server, and the credentials.
     pub(crate) async fn config(&self) -> anyhow::Result<Config> {
         let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
         Ok(olm_platform::client::config_in(kubeconfig, context, "olm").await?)

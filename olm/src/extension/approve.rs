@@ -164,7 +164,7 @@ async fn own_name(cluster: &Cluster) -> anyhow::Result<String> {
         .context("the API server does not say who decides")
 }
 
-/// What is decided about.
+/// The change to decide on.
 fn text(change: &PendingChange) -> String {
     let spec = &change.spec;
     let from = spec.from.as_deref().unwrap_or("nothing");

@@ -1,4 +1,4 @@
-//! Commands that change a ClusterExtension, and what they have in common: the patch, the question, the wait.
+//! Commands that change a ClusterExtension, and their common parts: the patch, the confirmation, the wait.
 
 pub(crate) mod ask;
 pub(crate) mod pause;
@@ -16,7 +16,7 @@ use self::wait::{Goal, WaitArguments};
 use super::cluster::Cluster;
 use crate::output::{Outcome, Status, print, print_json, print_text};
 
-/// As whom changes are written.
+/// The field manager of changes.
 pub(crate) const MANAGER: &str = "olm";
 /// The resource of a ClusterExtension, as kubectl names it.
 const RESOURCE: &str = "clusterextension";
@@ -35,7 +35,7 @@ pub(crate) enum Form {
     Name,
 }
 
-/// How a change is made.
+/// The options of a change.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChangeArguments {
     /// Change nothing; the API server checks the change
@@ -46,7 +46,7 @@ pub(crate) struct ChangeArguments {
     pub(crate) output: Form,
 }
 
-/// Changes a ClusterExtension and reports it in the words of `done`, such as `paused`.
+/// Changes a ClusterExtension and reports it with the verb `done`, such as `paused`.
 pub(crate) fn change(
     cluster: &Cluster,
     arguments: &ChangeArguments,
@@ -81,7 +81,7 @@ pub(crate) fn change(
     Ok(changed)
 }
 
-/// Changes a ClusterExtension as [`change`] does, and waits for the outcome where the command line asks for it.
+/// Changes a ClusterExtension like [`change`], and waits for the result if the command line requests it.
 pub(crate) fn change_and_wait(
     cluster: &Cluster,
     arguments: &ChangeArguments,
@@ -97,7 +97,7 @@ pub(crate) fn change_and_wait(
     Ok(Status::Success)
 }
 
-/// Prints what was done to an object.
+/// Prints the change of an object.
 pub(crate) fn report(
     arguments: &ChangeArguments,
     changed: &ClusterExtension,

@@ -1,5 +1,5 @@
-//! What an extension would get, from the catalogs of the cluster and what the cluster has: the choice of operator-controller,
-//! made again.
+//! The bundle that an extension would get, computed from the catalogs and the state of the cluster as in
+//! operator-controller.
 
 use anyhow::{Context as _, bail};
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
@@ -18,7 +18,7 @@ use crate::rbac::bundle::sources;
 use crate::registry::RegistryArguments;
 use crate::resolve::{self, Source};
 
-/// Where catalogs come from.
+/// The source of catalogs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'a> {
     /// Catalogs of the command line; those of the cluster when there are none.
@@ -27,7 +27,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) access: &'a ClusterArguments,
 }
 
-/// What a choice is made from.
+/// The input of a choice.
 pub(crate) struct Choice {
     filter: CatalogFilter,
     installed: Option<BundleMetadata>,
@@ -50,7 +50,7 @@ pub(crate) struct Chosen {
 }
 
 impl Choice {
-    /// Gathers everything that the choice depends on. `newest` is the newest revision of the extension that is wanted.
+    /// Gathers the input of the choice. `newest` is the newest active revision of the extension.
     pub(crate) fn gather(
         cluster: &Cluster,
         origin: Origin<'_>,
@@ -90,12 +90,12 @@ impl Choice {
         self
     }
 
-    /// The names of the catalogs that were looked into.
+    /// The names of the catalogs that were read.
     pub(crate) fn catalogs(&self) -> Vec<&str> {
         self.sources.iter().map(|source| source.name.as_str()).collect()
     }
 
-    /// What is chosen, or why nothing.
+    /// The chosen bundle, or the reason why there is none.
     pub(crate) fn resolve(&self) -> Result<Chosen, Refusal> {
         let catalogs = self.views();
         let resolution = match self.resolution(&catalogs) {
@@ -128,7 +128,7 @@ impl Choice {
         })
     }
 
-    /// Hands every bundle of the package, newest first and with what stands in its way, to `look`.
+    /// Passes all bundles of the package, newest first and with their obstacles, to `look`.
     pub(crate) fn consider<T>(&self, look: impl FnOnce(Vec<Considered<'_>>) -> T) -> anyhow::Result<T> {
         let catalogs = self.views();
         let chosen = self.resolution(&catalogs).ok();

@@ -1,4 +1,4 @@
-//! A cluster, its ClusterExtensions, and what of it a bundle that is rendered for it depends on.
+//! A cluster, its ClusterExtensions, and the facts on which the rendering of a bundle depends.
 
 use std::cmp::Reverse;
 
@@ -25,7 +25,7 @@ use crate::registry::RegistryArguments;
 use crate::resolve::Source;
 use crate::source::{open_catalog, read_catalog};
 
-/// A cluster, and the runtime in which it is asked.
+/// A cluster, and the runtime of its requests.
 pub(crate) struct Cluster {
     pub(crate) runtime: Runtime,
     pub(crate) config: Config,
@@ -113,7 +113,7 @@ impl Cluster {
             let source = match served {
                 Some(Ok(source)) => Ok(source),
                 served => {
-                    // What fails for one fails for all.
+                    // A failure of one request means that all would fail.
                     is_proxied = false;
                     let source = catalog(registry, name, priority, &image.reference, package);
                     source.map_err(|error| unreachable(error, served.and_then(Result::err)))
@@ -124,8 +124,8 @@ impl Cluster {
         Ok(found)
     }
 
-    /// What a catalog says of the package, as catalogd serves it; where it does not have the package, the names of those that
-    /// it has.
+    /// The content of a catalog about the package, as catalogd serves it; without the package, the names of its
+    /// packages.
     fn served(&self, listed: &ClusterCatalog, package: &str, priority: i32) -> anyhow::Result<Source> {
         let name = listed.name();
         let fetch = |part| self.runtime.block_on(fetch(&self.client, listed, part));
@@ -178,7 +178,7 @@ impl Cluster {
         Ok(listed.iter().map(|one| one.name().to_owned()).collect())
     }
 
-    /// Who provides certificates, as operator-controller chooses it.
+    /// The provider of certificates, chosen as in operator-controller.
     pub(crate) fn provider(&self, newest: Option<&ClusterObjectSet>) -> anyhow::Result<CertificateProvider> {
         if let Some(provider) = recorded(newest) {
             return Ok(provider);
@@ -207,7 +207,7 @@ impl Cluster {
     }
 }
 
-/// The image whose content catalogd serves; a warning where there is none.
+/// The image whose content catalogd serves; prints a warning if there is none.
 fn served_image(catalog: &ClusterCatalog) -> Option<&ResolvedImageSource> {
     let status = catalog.status.as_ref();
     let resolved = status.and_then(|status| status.resolved_source.as_ref());

@@ -11,7 +11,7 @@ use super::rollback::revisions;
 use crate::output::table::table;
 use crate::output::{Format, Outcome, Status};
 
-/// What stands for nothing in a table.
+/// The text of an empty cell.
 const NONE: &str = "-";
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ fn text(entries: &[Entry]) -> String {
             .to_owned()
     };
     let time = |time: &Option<Time>| time.as_ref().map_or(NONE.to_owned(), |time| time.0.to_string());
-    // Most clusters approve nothing.
+    // Most clusters have no approvals.
     let has_approvals = entries.iter().any(|entry| entry.approver.is_some());
     let rows: Vec<Vec<String>> = entries
         .iter()

@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Refuses what exists already: an extension of that name, or another one for the package.
+/// Fails if the extension already exists, or another one for the package.
 fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Result<()> {
     let known = cluster
         .runtime
@@ -258,7 +258,7 @@ fn namespace(arguments: &Arguments, bundle: &BundleSource) -> anyhow::Result<Str
     Ok(suggested.unwrap_or(&arguments.package).clone())
 }
 
-/// What there is to create: of the namespace, the account and its rights only what is missing.
+/// The objects to create: the extension, and the missing ones of namespace, account and rights.
 fn wanted(
     arguments: &Arguments,
     cluster: &Cluster,
@@ -317,7 +317,7 @@ fn wanted(
     })
 }
 
-/// Prints what is created.
+/// Prints the created objects.
 fn show(form: Form, chosen: &Chosen, objects: &[Value]) -> anyhow::Result<()> {
     match form {
         Form::Text => print_text(&objects::text(chosen, objects)),

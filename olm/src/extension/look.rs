@@ -1,4 +1,4 @@
-//! Commands that show ClusterExtensions, and the runbooks of alerts about them, and change nothing.
+//! Read-only commands that show ClusterExtensions, and the runbooks of alerts about them.
 
 pub(crate) mod events;
 pub(crate) mod explain;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::output::{print, print_json, print_text};
 
-/// What stands for nothing in a table.
+/// The text of an empty cell.
 pub(crate) const NONE: &str = "-";
 
 /// The form of a list.
@@ -55,7 +55,7 @@ impl ListForm {
 /// The longest line of a message in an overview, in characters.
 const MAX_LINE: usize = 160;
 
-/// The first line of a message, cut where it is long.
+/// The first line of a message, truncated if it is long.
 pub(crate) fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     match line.char_indices().nth(MAX_LINE) {
@@ -64,7 +64,7 @@ pub(crate) fn first_line(message: &str) -> String {
     }
 }
 
-/// How long ago something was, as kubectl writes it.
+/// The age of an event in the format of kubectl.
 pub(crate) fn age(time: Option<&Time>, now: Timestamp) -> String {
     let Some(time) = time else {
         return NONE.to_owned();

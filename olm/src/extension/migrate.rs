@@ -193,7 +193,7 @@ fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &Facts) -> Outcome
     Ok(Status::Success)
 }
 
-/// Waits for the ClusterExtension where the command line asks for it.
+/// Waits for the ClusterExtension if the command line requests it.
 fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension) -> Outcome {
     if !arguments.wait.wait {
         return Ok(Status::Success);
@@ -206,7 +206,7 @@ fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension
     )
 }
 
-/// Gives Subscriptions whose move has begun the spec that they had before.
+/// Restores the earlier spec of Subscriptions whose migration has begun.
 fn restore(facts: &mut Facts) {
     let extensions = std::mem::take(&mut facts.extensions);
     for subscription in &mut facts.subscriptions {
@@ -255,7 +255,7 @@ fn begun(
     Ok(set.map(|set| (extension.clone(), set)))
 }
 
-/// What is said of the Subscriptions that are meant; a note where there is none.
+/// The assessments of the selected Subscriptions; prints a note if there are none.
 fn assessed(arguments: &Arguments, facts: &Facts) -> anyhow::Result<Vec<Assessment>> {
     let choices = arguments.choices();
     let place = arguments.namespace.as_deref();

@@ -1,4 +1,4 @@
-//! `olm plan`: what the next revision of a ClusterExtension changes, before anything is written.
+//! `olm plan`: the changes of the next revision of a ClusterExtension, before any write.
 
 mod facts;
 mod text;
@@ -175,7 +175,7 @@ fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<Chang
     Ok(Ok(plan))
 }
 
-/// The extension as it is asked for: that of the cluster, or the spec of the file with what the cluster has of it.
+/// The requested extension: that of the cluster, or the spec of the file with the state of the cluster.
 fn wanted(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<ClusterExtension> {
     let mut extension = match (&arguments.file, &arguments.name) {
         (Some(path), name) => {
@@ -203,7 +203,7 @@ fn wanted(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<ClusterExt
     Ok(extension)
 }
 
-/// The ClusterExtension in a file, which may hold other objects besides.
+/// The ClusterExtension in a file, which may contain other objects.
 fn from_file(path: &std::path::Path, name: Option<&str>) -> anyhow::Result<ClusterExtension> {
     let shown = path.display();
     let text = read(path, MAX_FILE)?;

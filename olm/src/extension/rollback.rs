@@ -29,11 +29,11 @@ use super::access::{ClusterArguments, NO_OLM};
 use crate::hint::Hint;
 use crate::output::{Outcome, Status, note, print_text};
 
-/// How many names are compared with one that there is not.
+/// The number of names that are compared with an unknown one.
 const LISTED: u32 = 500;
-/// As whom the change is written.
+/// The field manager of the change.
 const MANAGER: &str = "olm";
-/// How often the pin is written before the command gives up: the controller may write in between.
+/// The number of attempts to write the pin: the controller may write in between.
 const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
@@ -152,8 +152,8 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     Ok(Status::Success)
 }
 
-/// Pins the extension and returns the patch. The controller may write the object meanwhile; it fails when what the checks
-/// rest on has changed.
+/// Pins the extension and returns the patch. The controller may write the object meanwhile; it fails if the facts
+/// behind the checks have changed.
 async fn pin(
     extensions: &Api<ClusterExtension>,
     seen: &ClusterExtension,
@@ -180,7 +180,7 @@ async fn pin(
     }
 }
 
-/// What to do about a name that no extension has.
+/// The hint about an unknown name of an extension.
 pub(crate) async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
     let known = extensions
         .list_metadata(&ListParams::default().limit(LISTED))
@@ -223,7 +223,7 @@ pub(crate) async fn revisions(
     Ok(listed)
 }
 
-/// What going back does to custom resource definitions.
+/// The effects of the rollback on custom resource definitions.
 async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow::Result<Vec<CrdRollback>> {
     let names: BTreeSet<&str> = present.iter().chain(older).filter_map(definition_name).collect();
     let api = definitions(client);
@@ -238,7 +238,7 @@ async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow:
     Ok(rollback_effects(present, older, |name| live.get(name)))
 }
 
-/// Whether there may be objects of a definition's kind; what cannot be asked may have some.
+/// Whether there may be objects of a definition's kind. An unreadable kind may have some.
 async fn may_have_objects(client: &Client, definition: &str) -> bool {
     let definition = match definitions(client).get_opt(definition).await {
         Ok(Some(found)) => serde_json::to_value(found).unwrap_or_default(),
@@ -297,7 +297,7 @@ pub(crate) async fn objects(
         .collect())
 }
 
-/// The checks that would stop the extension from going back. What a schema refuses, existing objects may have.
+/// The checks that would block the rollback. Existing objects may contain values that a schema refuses.
 fn checks(found: &[CrdRollback]) -> BTreeSet<Check> {
     let mut checks = BTreeSet::new();
     for reversal in found {
@@ -309,7 +309,7 @@ fn checks(found: &[CrdRollback]) -> BTreeSet<Check> {
     checks
 }
 
-/// A text as a shell takes it for one word: annotations are in it, which others may have written.
+/// A text quoted as one word for a shell. It contains annotations, which other users may have written.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,5 +1,5 @@
-//! Catalogs as catalogd serves them, fetched through the API server: neither a way to the registry nor credentials for it
-//! are needed.
+//! Catalogs from catalogd, fetched through the API server: no access to the registry and no credentials for it are
+//! needed.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,23 +16,23 @@ use olm_fbc::SCHEMA_PACKAGE;
 use crate::input::CatalogFiles;
 use crate::source::{MAX_CATALOG, scratch};
 
-/// How long the first byte may take.
+/// The timeout of the first byte.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// What of a catalog is fetched.
+/// The part of a catalog to fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// Everything.
+    /// The whole catalog.
     All,
-    /// What it says of packages as such: their names.
+    /// The package blobs, with the names of the packages.
     Packages,
-    /// What it says of one package.
+    /// The blobs of one package.
     Package(&'a str),
 }
 
-/// Fetches a catalog, or a part of it; nothing when it has nothing of that.
+/// Fetches a catalog, or a part of it; `None` if that part is empty.
 pub(crate) async fn fetch(
     client: &Client,
     catalog: &ClusterCatalog,
@@ -40,7 +40,7 @@ pub(crate) async fn fetch(
 ) -> anyhow::Result<Option<CatalogFiles>> {
     let status = catalog.status.as_ref();
     let urls = status.and_then(|status| status.urls.as_ref());
-    // Clients outside the cluster may be told another address than that of the Service.
+    // Clients outside the cluster may get another address than that of the Service.
     let usual = || proxy("https", SYSTEM_NAMESPACE, CATALOGD_SERVICE, 443);
     let origin = urls.and_then(|urls| proxied(&urls.base));
     let base = base_url(&origin.unwrap_or_else(usual), catalog.name());

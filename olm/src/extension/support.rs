@@ -1,4 +1,4 @@
-//! `olm support-bundle`: one archive with what somebody needs who helps from afar, without credentials.
+//! `olm support-bundle`: one archive with the facts for remote support, without credentials.
 
 mod archive;
 mod collect;

@@ -1,4 +1,4 @@
-//! `olm uninstall`: what a deletion of a ClusterExtension takes away, keeps and waits for, and the deletion.
+//! `olm uninstall`: deletes a ClusterExtension, after it shows which objects the deletion removes, keeps and waits for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,11 +27,11 @@ use super::rollback::{objects, revisions};
 use crate::output::{Format, Outcome, Status, note};
 use crate::resolve;
 
-/// Objects of one kind that are looked at for finalizers.
+/// The maximum number of objects of one kind that are checked for finalizers.
 const MAX_OBJECTS: usize = 10_000;
 /// Bytes of their metadata.
 const MAX_BYTES: u64 = 64 << 20;
-/// How long the objects of one kind may take.
+/// The time limit for the objects of one kind.
 const MAX_TIME: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-/// What a deletion keeps.
+/// The objects that a deletion keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kept {
     /// Nothing.
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(ended)
 }
 
-/// Deletes the extension that was looked at, no other of the same name.
+/// Deletes the extension that was read, not another one with the same name.
 fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<Kept>) -> anyhow::Result<()> {
     let name = extension.name();
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
@@ -180,7 +180,7 @@ fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<Kept>) -
     })
 }
 
-/// What there is of a kind.
+/// The objects of a kind.
 fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<CustomResources> {
     let mut found = CustomResources::default();
     let live = cluster.definition(definition)?;
@@ -218,7 +218,7 @@ fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<Custo
     Ok(found)
 }
 
-/// The extensions whose requirements would no longer hold.
+/// The extensions whose requirements would no longer be met.
 fn dependents(arguments: &Arguments, cluster: &Cluster, policy: Uninstall) -> anyhow::Result<Vec<Dependent>> {
     let mut inventory = cluster.runtime.block_on(async {
         let known = resolve::cluster::Cluster::reach(&arguments.cluster).await?;

@@ -6,7 +6,7 @@ use olm_api::text::escape;
 
 /// The rows under their heads, two blanks between the columns and none at the end of a line.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
-    // What a catalog says must not reach the terminal as a command.
+    // Text of a catalog must not contain control characters for the terminal.
     let rows: Vec<Vec<Cow<'_, str>>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| escape(cell)).collect())

@@ -1,4 +1,4 @@
-//! The objects of a bundle, and of what kind they are where no cluster says so.
+//! The objects of a bundle, and their resources without a cluster.
 
 use anyhow::Context as _;
 use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, config, prepare};
@@ -89,7 +89,7 @@ pub(crate) fn sources(
     named.collect()
 }
 
-/// What a catalog says of a package.
+/// The content of a catalog about a package.
 pub(crate) fn catalog(
     registry: &RegistryArguments,
     name: String,
@@ -117,7 +117,7 @@ pub(crate) fn from_files(
     })
 }
 
-/// The image of the bundle that the catalogs offer; nothing when none fits, which is reported.
+/// The image of the bundle in the catalogs; `None` if none fits, which is reported.
 pub(super) fn choose(
     sources: &[Source],
     request: &Request<'_>,
@@ -133,7 +133,7 @@ pub(super) fn choose(
     }
 }
 
-/// The package of a bundle, and everything that an installation of it applies.
+/// The package of a bundle, and all objects of its installation.
 pub(crate) fn objects(
     bundle: &BundleSource,
     source: &str,

@@ -1,4 +1,4 @@
-//! The roles for what is on a cluster.
+//! The roles for the extensions and sets of a cluster.
 
 use anyhow::{Context as _, anyhow};
 use kube::api::Api;
@@ -25,7 +25,7 @@ use crate::hint::Hint;
 use crate::output::{Outcome, Status, note};
 use crate::source::open_bundle;
 
-/// What a set is called on the command line.
+/// The prefix of a set on the command line.
 const SET: &str = "clusterobjectset/";
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     print_roles(&subject, &missing)
 }
 
-/// Finds out for whom roles are printed.
+/// Determines the account and the objects for the roles.
 struct Asker(Cluster);
 
 impl std::ops::Deref for Asker {
@@ -70,7 +70,7 @@ impl Asker {
         })
     }
 
-    /// A ClusterExtension: the bundle that its spec asks for; none if no bundle fits, which is reported.
+    /// A ClusterExtension: the bundle that its spec selects; none if no bundle fits, which is reported.
     fn extension(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Option<Subject>> {
         let extension = self.0.extension(name)?;
         let sets = self.runtime.block_on(revisions(&self.client, &extension))?;
@@ -128,7 +128,7 @@ impl Asker {
         Ok(Some(subject(objects)))
     }
 
-    /// The image of the bundle that the catalogs offer; nothing when none fits, which is reported.
+    /// The image of the bundle in the catalogs; `None` if none fits, which is reported.
     fn proposed(
         &self,
         arguments: &Arguments,
@@ -169,7 +169,8 @@ impl Asker {
     }
 }
 
-/// What an account lacks to apply objects; all that they need where that is not asked, or the user may not ask it.
+/// The rights that an account lacks to apply objects; all needed rights if the question is not requested or not
+/// allowed.
 pub(crate) fn lacked(
     cluster: &Cluster,
     account: &AccountName,

@@ -1,4 +1,4 @@
-//! What a cluster has of what the bundles of a package require, and the extension that installs the package.
+//! The facts of a cluster about the requirements of a package's bundles, and the extension that installs the package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::output::note;
 
 /// The label with a node's architecture.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
-/// How many objects a page holds.
+/// The number of objects on a page.
 const PAGE: u32 = 500;
 
 /// The extensions of a cluster, and their revisions.
@@ -70,7 +70,7 @@ impl Cluster {
             !extension.is_deleting() && filter(extension).is_some_and(|filter| filter.package_name == package)
         };
         let mut asking: Vec<&ClusterExtension> = self.extensions.iter().filter(asks).collect();
-        // Of several, the one that has it.
+        // Of several, the one with an installed bundle.
         asking.sort_by_key(|extension| (self.present(extension).is_none(), extension.name().to_owned()));
         asking.first().copied()
     }
@@ -88,7 +88,7 @@ impl Cluster {
         Selector::admitted(given.and_then(|filter| filter.selector.as_ref()), home, defaults)
     }
 
-    /// What there is as far as the bundles of packages ask about it.
+    /// The facts for the requirements of the packages' bundles.
     pub(crate) async fn inventory<'a>(
         &self,
         own: Option<&ClusterExtension>,
@@ -115,7 +115,7 @@ impl Cluster {
         Ok(inventory)
     }
 
-    /// What is there of an extension: once something was complete, the newest revision that is wanted.
+    /// The revision of an extension that provides its APIs: after a first installation, the newest active one.
     fn present(&self, extension: &ClusterExtension) -> Option<&ClusterObjectSet> {
         extension.status.as_ref()?.install.as_ref()?;
         let uid = extension.metadata.uid.as_deref();
@@ -241,7 +241,7 @@ impl Cluster {
     }
 }
 
-/// What an extension asks catalogs for.
+/// The catalog filter of an extension.
 pub(crate) fn filter(extension: &ClusterExtension) -> Option<&CatalogFilter> {
     extension.spec.source.catalog.as_ref()
 }

@@ -83,7 +83,7 @@ enum Form {
     Yaml,
 }
 
-/// What would change on all clusters.
+/// The changes on all clusters.
 #[derive(Debug, Serialize)]
 struct FleetPlan {
     /// The ClusterCatalog whose content is new.
@@ -92,7 +92,7 @@ struct FleetPlan {
     clusters: Vec<ClusterPlan>,
 }
 
-/// How many extensions change in which way.
+/// The number of extensions by change.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary {
@@ -206,7 +206,7 @@ fn in_file(path: &Path) -> anyhow::Result<Vec<ClusterRecord>> {
     Ok(found)
 }
 
-/// The content of the catalogs as far as the clusters ask for it; first the one that changes.
+/// The content of the catalogs about the packages of the clusters; first the one that changes.
 fn catalogs(arguments: &Arguments, records: &[ClusterRecord]) -> anyhow::Result<Vec<KnownCatalog>> {
     let extensions = records.iter().flat_map(|record| &record.extensions);
     let wanted: HashSet<&str> = extensions

@@ -22,7 +22,7 @@ use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
 
-/// What stands for nothing in a table.
+/// The text of an empty cell.
 const NONE: &str = "-";
 
 #[derive(Debug, Args)]
@@ -58,21 +58,21 @@ struct Opened {
     availability: Availability,
 }
 
-/// What is reported of one extension.
+/// The report about one extension.
 #[derive(Debug, Default)]
 struct Row {
     extension: String,
     installed: Option<String>,
     /// The bundle that it gets or would get.
     chosen: Option<AvailableBundle>,
-    /// Why it gets none.
+    /// The reason why it gets none.
     refusal: Option<String>,
     /// The newest bundle.
     newest: Option<AvailableBundle>,
     /// The blockers of the newest bundle.
     obstacles: Vec<String>,
     held_back_by: Option<String>,
-    /// What the table does not show, in lines.
+    /// The notes that are not in the table, one line each.
     notes: Vec<String>,
 }
 
@@ -191,7 +191,7 @@ fn bundle(extension: &ClusterExtension) -> Option<&BundleMetadata> {
     install.map(|install| &install.bundle)
 }
 
-/// What the status of an extension says.
+/// The updates in the status of an extension.
 fn reported(extension: &ClusterExtension) -> Row {
     let installed = bundle(extension);
     let row = Row {
@@ -228,7 +228,7 @@ fn reported(extension: &ClusterExtension) -> Row {
     }
 }
 
-/// What follows from catalogs.
+/// The updates computed from catalogs.
 fn computed(extension: &ClusterExtension, found: Updates<'_>) -> Row {
     let named = |bundle: &Candidate, catalog: &str| AvailableBundle {
         name: bundle.name.clone(),
@@ -291,7 +291,7 @@ fn text(rows: &[Row]) -> String {
 
 fn json_of(row: &Row) -> Value {
     let bundle = |bundle: &AvailableBundle| json!({"bundle": bundle.name, "version": bundle.version, "catalog": bundle.catalog});
-    // What would be chosen is not repeated.
+    // The chosen bundle is not repeated.
     let beyond = row
         .newest
         .as_ref()

@@ -14,7 +14,7 @@ use super::read::State;
 /// The name of the site.
 const SITE: &str = "OLM cluster";
 
-/// Which entry of the menu a page belongs to.
+/// The entry of the menu for a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Menu {
     Extensions,
@@ -59,7 +59,7 @@ pub(super) fn missing(server: &str) -> Markup {
     page(server, "Not found", Menu::Extensions, "", &content)
 }
 
-/// The page in place of one that cannot be made.
+/// The page instead of one that failed.
 pub(super) fn failed(server: &str, error: &str) -> Markup {
     let content = html! {
         div class="page" {
@@ -81,7 +81,7 @@ fn state_badge(state: State) -> Markup {
     badge(class, state.text())
 }
 
-/// Text with what stands between backticks as code.
+/// Text with its parts in backticks as code.
 fn words(text: &str) -> Markup {
     html! {
         @for (index, part) in text.split('`').enumerate() {

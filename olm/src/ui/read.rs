@@ -1,4 +1,4 @@
-//! Everything that the pages show, as the cluster has it.
+//! The content of the pages, read from the cluster.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use crate::extension::look::explain::{Explanation, explain};
 use crate::extension::plan;
 use crate::registry::RegistryArguments;
 
-/// How the pages reach the cluster and the registries of bundles.
+/// The access of the pages to the cluster and the registries of bundles.
 pub(super) struct Reach {
     /// The address of the API server.
     pub(super) server: String,
@@ -27,7 +27,7 @@ pub(super) struct Reach {
     pub(super) registry: RegistryArguments,
 }
 
-/// Which extensions the overview shows.
+/// The filter of the overview.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Query {
     /// A part of the name or of the package; empty: all.
@@ -37,7 +37,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads the query of an address; what it does not know, it leaves out.
+    /// Parses the query of an address; unknown parts are ignored.
     pub(super) fn parse(query: &str) -> Self {
         let mut found = Self::default();
         let Ok(address) = Url::parse(&format!("http://localhost/?{query}")) else {
@@ -72,13 +72,13 @@ pub(super) enum State {
     Blocked,
     /// A change waits for a decision or for its time.
     Waiting,
-    /// It is on its way.
+    /// The extension is progressing.
     Progressing,
     /// A user stopped it.
     Paused,
-    /// It is being removed.
+    /// The extension is being deleted.
     Deleting,
-    /// It is as its spec asks for.
+    /// The extension matches its spec.
     Ready,
 }
 
@@ -135,28 +135,28 @@ impl State {
     }
 }
 
-/// Everything about one extension.
+/// The facts about one extension.
 pub(super) struct Details {
     pub(super) extension: ClusterExtension,
     pub(super) explanation: Explanation,
     pub(super) waiting: Vec<PendingChange>,
     pub(super) events: Vec<Event>,
-    /// What could not be read.
+    /// Notes about facts that could not be read.
     pub(super) notes: Vec<String>,
     pub(super) now: Timestamp,
 }
 
 /// The next change of an extension.
 pub(super) enum Plan {
-    /// Its digest, and the change in words.
+    /// The digest, and the change as text.
     Made {
         /// The digest to approve.
         digest: String,
         /// The plan as `olm plan` prints it.
         text: String,
-        /// Whether nothing would change.
+        /// Whether there are no changes.
         is_empty: bool,
-        /// Whether a PendingChange of this digest waits.
+        /// Whether a PendingChange with this digest waits.
         waits: bool,
     },
     /// No bundle fits, for this reason.
@@ -187,7 +187,7 @@ pub(super) fn catalogs(reach: &Reach) -> anyhow::Result<Vec<ClusterCatalog>> {
     Ok(found)
 }
 
-/// One extension, if there is one of the name.
+/// One extension; `None` if there is none with this name.
 pub(super) fn extension(reach: &Reach, name: &str) -> anyhow::Result<Option<Details>> {
     let cluster = Cluster::reach(&reach.cluster)?;
     let Some(extension) = cluster.find(name)? else {

@@ -23,7 +23,7 @@ use super::{pages, read};
 
 /// The bytes of the key.
 const KEY_BYTES: usize = 24;
-/// Where the key is handed in.
+/// The path that accepts the key.
 const ENTRANCE: &str = "/enter";
 
 /// The pages of one run of the command.
@@ -68,7 +68,8 @@ impl Site {
         format!("olm-ui-{}", self.address.port())
     }
 
-    /// Whether the request names this server: a page of another site whose name leads here does not.
+    /// Whether the request is addressed to this server: a page of another site, whose name resolves to this address, is
+    /// not.
     fn is_meant(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let local = format!("localhost:{}", self.address.port());

@@ -23,7 +23,7 @@ fn the_rendered_objects_can_be_applied() {
     let yaml = olm(&files.path(""), &["bundle", "render", ".", "-n", "greetings"]).stdout;
     assert_eq!(yaml.matches("---\n").count(), items.len(), "{yaml}");
 
-    // What it needs from others is no reason to show nothing.
+    // Objects are shown in spite of missing requirements.
     let dependencies =
         "dependencies:\n- {type: olm.package, value: {packageName: other, version: '>1.0.0'}}\n";
     let files = Files::new(&[

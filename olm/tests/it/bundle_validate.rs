@@ -381,8 +381,8 @@ fn reports(from: &str, to: &str, more: &[(&str, &str)], status: i32, expected: &
     }
 }
 
-/// What is valid for the recorded validators and cannot be installed, or not as it was meant: each with its place, why, and
-/// what to do.
+/// Faults that pass the recorded validators but prevent or change the installation, each with its place, reason and
+/// remedy.
 #[test]
 fn content_that_would_be_installed_differently_is_reported() {
     for (version, expected) in [
@@ -491,7 +491,7 @@ fn unknown_install_modes_and_data_that_are_no_strings_are_reported() {
             "warning: spec.installModes[0].type: unknown install mode \"AllNamespace\" [install]\n  hint: did you mean \"AllNamespaces\"?",
         ],
     );
-    // Without another one the bundle is never installed.
+    // Without another mode the bundle is never installed.
     reports(
         "  - {type: AllNamespaces, supported: true}\n  - {type: OwnNamespace, supported: true}\n  - {type: SingleNamespace, \
          supported: true}\n",
@@ -528,7 +528,7 @@ fn unknown_install_modes_and_data_that_are_no_strings_are_reported() {
     );
 }
 
-/// The text of the example as it was printed, where `all` stands beside `value`, and as it is meant.
+/// The printed example, where `all` stands beside `value`, and the corrected one.
 #[test]
 fn t_3g_05_the_printed_example_is_refused_and_the_corrected_one_is_sound() {
     let file = |indent: &str| {

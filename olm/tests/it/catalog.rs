@@ -251,7 +251,7 @@ fn a_catalog_that_cannot_be_rendered_is_named() {
     );
 }
 
-/// A catalog that catalogd serves, one object of which is not what it should be.
+/// A catalog that catalogd serves, with one faulty object.
 fn with_package(icon: &str) -> Files {
     let package =
         format!("{{\"schema\":\"olm.package\",\"name\":\"bar\",\"defaultChannel\":\"c\",\"icon\":{icon}}}\n");
@@ -364,7 +364,7 @@ fn an_empty_catalog_lists_the_files_found() {
     );
     check(&[("c/.indexignore", "")], "c", "there are no files");
     check(&[("a.json", "")], "a.json", "no object in 1 file (a.json)");
-    // Of two, it is said which.
+    // Of two catalogs, the warning names the right one.
     let files = Files::new(&[("old/.indexignore", ""), ("new/.indexignore", "")]);
     let run = olm(&files.path(""), &["catalog", "diff", "old", "new"]);
     let warnings: Vec<&str> = run

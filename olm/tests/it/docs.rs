@@ -1,4 +1,4 @@
-//! The commands of the docs that need nothing but files are run as they stand there: the blocks marked `sh run`.
+//! Runs the commands of the docs that need only files: the blocks marked `sh run`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -51,7 +51,7 @@ fn an_image_is_read_as_an_archive_and_as_a_directory() {
     }
 }
 
-/// An image with everything of a directory, whatever it is.
+/// An image with all content of a directory.
 fn image_of(directory: &Path, archive: &Path) {
     let mut layer = LayerBuilder::new();
     layer.tree("/configs", directory).expect("it can be read");

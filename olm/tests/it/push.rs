@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use crate::support::{CATALOG, Files, bundle, olm};
 use serde_json::{Value, json};
 
-/// What was put into the registry, by path.
+/// The content that was pushed to the registry, by path.
 type Contents = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// A registry that takes everything over plain HTTP.
+/// A registry that accepts any content over plain HTTP.
 struct Registry {
     address: SocketAddr,
     contents: Contents,

@@ -186,7 +186,7 @@ fn the_installed_bundle_has_a_version() {
     );
 }
 
-/// What a bundle requires is not passed over.
+/// The output contains the requirements of the chosen bundle.
 #[test]
 fn requirements_of_the_chosen_bundle_are_shown() {
     let check = |property: &str, lines: &[&str], expected: Value| {

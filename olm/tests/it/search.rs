@@ -1,4 +1,4 @@
-//! `olm search` beside the search of `olm catalog serve`.
+//! `olm search` compared with the search of `olm catalog serve`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -152,7 +152,7 @@ fn the_command_and_the_server_find_the_same_in_the_same_order() {
     }
 }
 
-/// Words, and what has them in order.
+/// Words, and the matching packages in order.
 const QUERIES: &[(&str, &[&str])] = &[
     (
         "database",

@@ -19,7 +19,7 @@ impl Files {
         Self(directory)
     }
 
-    /// The directory, or something in it.
+    /// The directory, or a path in it.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         if below.is_empty() {
             self.0.path().to_owned()
@@ -29,7 +29,7 @@ impl Files {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) status: i32,

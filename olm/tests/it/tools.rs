@@ -261,7 +261,7 @@ fn t_2g_01_a_catalog_is_composed_of_others() {
             "{text}"
         );
     }
-    // What was written is an image again, with both packages, and the same every time.
+    // The output is an image again, with both packages, and it is reproducible.
     let listed = olm(
         &files.path(""),
         &[

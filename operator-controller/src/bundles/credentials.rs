@@ -7,10 +7,10 @@ use kube::Client;
 use olm_image::Credentials;
 use olm_platform::pull_secrets::{self, ReadError};
 
-/// How long credentials are cached, unless a registry rejects them.
+/// The time for which credentials are cached, unless a registry rejects them.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Why credentials could not be read.
+/// An error while reading credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The API server did not return an object.

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a run waits for an answer. Most arrive within this time.
+/// The time that a run waits for an answer. Most arrive within it.
 const MOMENT: Duration = Duration::from_millis(500);
-/// How long an answer is kept for its extension.
+/// The time for which an answer is kept for its extension.
 const KEPT: Duration = Duration::from_mins(10);
 
 /// The result of a request.

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use super::content::{ContentError, Reader};
 use super::trust::{Authorities, TrustError, Trusted};
 
-/// How long an answer about unchanged content is used without a request.
+/// The time for which an answer about unchanged content is used without a request.
 const FRESH: Duration = Duration::from_mins(1);
 /// The longest line. A bundle with all its manifests is shorter.
 const LINE_BYTES: usize = 8 << 20;
@@ -39,13 +39,13 @@ pub struct Place<'a> {
     pub reference: &'a str,
 }
 
-/// Why a catalog did not answer.
+/// The reason why a catalog did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogsError {
     /// There is no HTTPS client.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// It could not be reached, or the answer broke off.
+    /// The catalog could not be reached, or the answer broke off.
     #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), failure(.error))]
     Unreachable {
         /// The error.

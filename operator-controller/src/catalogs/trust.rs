@@ -10,7 +10,7 @@ use olm_api::names;
 use olm_platform::tls::{Profile, self_signed};
 use olm_transport::{AuthoritiesError, Proxies, ProxyError};
 
-/// How long authorities are cached. A failed handshake reloads them at once.
+/// The time for which authorities are cached. A failed handshake reloads them at once.
 const KEPT: Duration = Duration::from_mins(5);
 
 /// The sources of authorities besides those of the system.
@@ -26,7 +26,7 @@ pub struct Authorities {
     pub profile: Profile,
 }
 
-/// Why there is no HTTPS client.
+/// The reason why there is no HTTPS client.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The directory of authorities cannot be used.

@@ -6,9 +6,9 @@ use serde_json::Value;
 /// Whether an operator allows its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// It allows the upgrade, or has no condition.
+    /// The operator allows the upgrade, or has no condition.
     Upgradeable,
-    /// It blocks the upgrade.
+    /// The operator blocks the upgrade.
     Held {
         /// The operator's reason.
         reason: String,

@@ -56,9 +56,9 @@ pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
 /// Whether an OperatorCondition exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// It exists, or the newest revision already names it.
+    /// The OperatorCondition exists, or the newest revision already names it.
     Yes,
-    /// It cannot exist.
+    /// The OperatorCondition cannot exist.
     No,
 }
 
@@ -74,7 +74,7 @@ pub async fn keep(
 ) -> Result<Record, RecordError> {
     match ensure(client, extension, name).await {
         Ok(()) => Ok(Record::Yes),
-        // It never blocks an installation.
+        // An OperatorCondition never blocks an installation.
         Err(Error::Api(status)) if is_named || is_final(status.code) => {
             tracing::warn!(
                 extension = extension.name(),
@@ -280,11 +280,11 @@ pub async fn tidy(
     Ok(())
 }
 
-/// Deletes all records of an extension that is being deleted. Kubernetes would collect them, but nothing should be left
+/// Deletes all records of an extension that is being deleted. Kubernetes collects them later, but nothing may remain
 /// when the extension is gone.
 ///
 /// # Errors
-/// Something could not be removed.
+/// A record could not be removed.
 pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(), Error> {
     let namespace = &extension.spec.namespace;
     let conditions = conditions(client, namespace);

@@ -20,7 +20,7 @@ use olm_cluster::followed::{Followed, ObjectChange};
 pub struct Deletions(Mutex<HashMap<String, u64>>);
 
 impl Deletions {
-    /// How many of the extension's OperatorConditions were deleted.
+    /// The number of the extension's OperatorConditions that were deleted.
     pub(crate) fn count(&self, extension: &str) -> u64 {
         self.lock().get(extension).copied().unwrap_or_default()
     }

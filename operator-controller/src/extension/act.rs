@@ -31,7 +31,7 @@ use crate::extension::bundle::OperatorCondition;
 use crate::object_set::records as sets;
 use olm_cluster::identity::AccountName;
 
-/// How often the first status of a revision is written again when another writer changes it at the same time.
+/// The number of attempts to write the first status of a revision when another writer changes it at the same time.
 const TRIES: usize = 5;
 
 /// State of this stage between runs.
@@ -39,14 +39,14 @@ const TRIES: usize = 5;
 pub struct Cache {
     /// The progress of a migration of stored versions.
     migration: Migration,
-    /// What was migrated for the next revision, a line for each CRD.
+    /// The migrations for the next revision, a line for each CRD.
     migrated: Vec<String>,
     /// The OperatorConditions that were needed at the last cleanup.
     operator_conditions: Option<BTreeSet<String>>,
 }
 
 impl Cache {
-    /// What was migrated for the next revision.
+    /// The migrations for the next revision.
     pub(crate) fn migrated(&self) -> &[String] {
         &self.migrated
     }
@@ -85,7 +85,7 @@ impl Default for Applied {
     }
 }
 
-/// Why an action could not be executed.
+/// The reason why an action could not be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
     /// A revision or its Secrets could not be written.

@@ -30,7 +30,7 @@ use super::resolve::Target;
 use super::revisions::{Revisions, as_installed, config_digest};
 use crate::object_set::gather::{self, GatherError};
 
-/// Why it is unknown whether a change may begin.
+/// The reason why it is unknown whether a change may begin.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// The policies are unknown.
@@ -193,7 +193,7 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
 /// is created, even if no policy was known.
 ///
 /// # Errors
-/// That is not known.
+/// The answer is unknown.
 pub(crate) async fn confirm(
     context: &Context,
     observed: &Observed,
@@ -228,7 +228,7 @@ pub(crate) async fn confirm(
 /// some time ago. A companion that already has its bundle counts as begun; one that has to wait is no longer ready.
 ///
 /// # Errors
-/// That is not known.
+/// The answer is unknown.
 pub(crate) async fn confirm_companions(
     context: &Context,
     companions: &[Companion],

@@ -77,7 +77,7 @@ pub struct Context {
     pub default_catalogs: Vec<String>,
     /// Feature gates.
     pub gates: Gates,
-    /// How long one run writes objects to migrate stored versions.
+    /// The time for which one run writes objects to migrate stored versions.
     pub migration_time: Duration,
     /// All ClusterExtensions.
     pub extensions: Store<ClusterExtension>,
@@ -97,7 +97,7 @@ pub struct Context {
     pub discovery: Arc<Discovery>,
     /// Clients that act as service accounts.
     pub accounts: Arc<Accounts>,
-    /// What accounts may do.
+    /// The rights of accounts.
     pub reviews: Arc<Reviews>,
     /// Certificate providers that the cluster has.
     pub providers: CertificateProviders,

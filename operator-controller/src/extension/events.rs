@@ -16,9 +16,9 @@ const UPGRADED: &str = "Upgraded";
 const DOWNGRADED: &str = "Downgraded";
 /// Another bundle of the same version replaced the installed one.
 const REPLACED: &str = "Replaced";
-/// A newer bundle is about to replace the installed one.
+/// A newer bundle is going to replace the installed one.
 const UPGRADING: &str = "Upgrading";
-/// An older bundle is about to replace the installed one.
+/// An older bundle is going to replace the installed one.
 const DOWNGRADING: &str = "Downgrading";
 /// The installed bundle is about to change within its version.
 const CHANGING: &str = "Changing";
@@ -37,7 +37,7 @@ pub const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub const UNINSTALLED: &str = "Uninstalled";
 
-/// How a blocker is reported as an event.
+/// The event that reports a blocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A warning, with the reason of the condition.
@@ -157,7 +157,7 @@ fn available(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionSt
     Some(normal(UPDATE_AVAILABLE, note))
 }
 
-/// The explanation of what blocks an extension: `Ready` explains the texts of the reference implementation in
+/// The explanation of the blocker of an extension: `Ready` explains the texts of the reference implementation in
 /// `Progressing`.
 fn explanation(status: &ClusterExtensionStatus) -> &str {
     let of = |condition_type| conditions::find(&status.conditions, condition_type);

@@ -43,11 +43,11 @@ use olm_plan::changes::{self, Changes};
 use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 
-/// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` lists what earlier runs
-/// migrated for the new revision; `proposal` is the planned change, if policies select the extension.
+/// Checks a plan. A revision that is kept or whose metadata changes needs no check. `migrated` lists the migrations of
+/// earlier runs for the new revision; `proposal` is the planned change, if policies select the extension.
 ///
 /// # Errors
-/// The plan must not be executed, or that is unknown.
+/// The plan must not be executed, or a check could not be completed.
 pub(crate) async fn check(
     context: &Context,
     plan: Plan<'_>,

@@ -34,7 +34,7 @@ use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
-/// Why PendingChanges are void when the extension is as its spec asks.
+/// The reason why PendingChanges are void when the extension matches its spec.
 const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
 /// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
 /// behind.
@@ -447,7 +447,7 @@ fn paused(extension: &str) -> Failure {
     }
 }
 
-/// The kind of event for what blocks an extension.
+/// The kind of event that reports the blocker of an extension.
 fn kind(observed: &Observed, progress: &Progress) -> EventKind {
     match progress.severity() {
         Some(Severity::Unfinished) => EventKind::Normal(events::MIGRATING),

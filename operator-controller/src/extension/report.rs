@@ -27,7 +27,7 @@ use super::observe::Observed;
 use super::resolve::updates::{Held, Updates};
 use super::revisions::{Revisions, vanishing};
 
-/// How long a rollout may take before the extension reports what it waits for.
+/// The time that a rollout may take before the extension reports its unready parts.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// The results of a run.

@@ -36,7 +36,7 @@ use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
 /// The most bytes of further properties that are recorded in an annotation.
 const MOST_RECORDED: usize = 16 << 10;
 
-/// Why there is no target.
+/// The reason why there is no target.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// No bundle fits.
@@ -147,7 +147,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
         }
     }
     let gone = admission.gone(asked.iter().map(Asked::catalog));
-    let updates = gone.map_or_else(
+    let updates = gone.clone().map_or_else(
         || {
             let metadata = present.as_ref().map(|bundle| &bundle.metadata);
             let identified = |bundle: &Candidate| identity(request.package, bundle, context.gates).metadata;
@@ -165,7 +165,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             if let (Some(held), Some(who)) = (&mut resolution.held, kept) {
                 *held = format!("{held}; {who}");
             }
-            resolution.held = said(resolution.held, admission.note(asked.iter().map(Asked::catalog)));
+            resolution.held = said(resolution.held, gone);
             resolution
         }
         Err(mut refusal) => {
@@ -195,7 +195,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                     deprecations,
                     problem: None,
                     silent: silent.then_some(failure),
-                    held: admission.note(asked.iter().map(Asked::catalog)),
+                    held: gone,
                     updates,
                 },
                 None => refused(failure, deprecations, Some(updates)),
@@ -229,7 +229,7 @@ fn installed_target(revisions: &Revisions, bundle: BundleIdentity, catalog: Stri
     }
 }
 
-/// If the request is an update of what is rolling out, that one is.
+/// The bundle that is rolling out, if the request is an update of it.
 fn follows(
     revisions: &Revisions,
     catalogs: &[Catalog<'_>],
@@ -344,8 +344,8 @@ fn is_held(outcome: &Result<olm_resolve::Resolution<'_>, Refusal>) -> bool {
     }
 }
 
-/// The properties of a bundle that must be known after its installation: its requirements, and what others may require
-/// of it, up to a limit.
+/// The properties of a bundle that must be known after its installation: its requirements, and the properties that
+/// others may require, up to a limit.
 fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
     let mut room = MOST_RECORDED;
     let declared = bundle.properties.iter().filter(|one| {

@@ -68,13 +68,13 @@ impl Revisions {
         self.active().filter(|set| !succeeded(set))
     }
 
-    /// The newest active revision, if it is not complete yet and replaces one that was.
+    /// The newest active revision, if it is not complete yet and replaces a complete one.
     pub fn on_its_way(&self) -> Option<&ClusterObjectSet> {
         self.installed()?;
         self.newest_active().filter(|set| !succeeded(set))
     }
 
-    /// The newest active revision, complete or not: the one that the extension is at or moving to.
+    /// The newest active revision, complete or not: the present or the next state of the extension.
     pub fn newest_active(&self) -> Option<&ClusterObjectSet> {
         self.active().last()
     }
@@ -101,7 +101,7 @@ pub(crate) fn config_digest(extension: &ClusterExtension) -> Option<String> {
 }
 
 /// Whether a revision has the objects that OLM classic rendered for this bundle and these settings. Then it stays: the
-/// same bundle rendered here has other names and annotations, and would restart the operator for nothing.
+/// same bundle rendered here has other names and annotations, and would restart the operator without need.
 pub(crate) fn is_of_classic(
     set: &ClusterObjectSet,
     extension: &ClusterExtension,
@@ -141,8 +141,8 @@ impl Others {
     }
 }
 
-/// Whether an earlier extension of this name left a set, which no extension controls. Any user can write the label;
-/// only users who may act as the account can name it.
+/// Whether an earlier extension of this name left a set that no extension controls. Any user can write the label; only
+/// users who may act as the account can name it.
 pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &AccountName) -> bool {
     controlling_extension(&set.metadata).is_none()
         && set.label(label::OWNER_NAME) == Some(extension)
@@ -178,7 +178,7 @@ pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
         && !has_finalizer(latest, FOREGROUND)
 }
 
-/// The active revisions that are being deleted, and what blocks their deletion.
+/// The active revisions that are being deleted, and the blockers of their deletion.
 pub fn vanishing(revisions: &Revisions) -> Option<String> {
     let wanted = |set: &&Arc<ClusterObjectSet>| set.spec.lifecycle_state == LifecycleState::Active;
     let deleted = revisions

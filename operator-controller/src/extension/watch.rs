@@ -24,18 +24,18 @@ use crate::extension::report::policy;
 use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, ObjectChange};
 
-/// How long changes of an extension's revisions are collected.
+/// The time for which changes of an extension's revisions are collected.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The writers of the stores.
 pub struct Writers {
-    /// Of ClusterExtensions.
+    /// The store of ClusterExtensions.
     pub extensions: Writer<ClusterExtension>,
-    /// Of ClusterCatalogs.
+    /// The store of ClusterCatalogs.
     pub catalogs: Writer<ClusterCatalog>,
-    /// Of ChangePolicies.
+    /// The store of ChangePolicies.
     pub policies: Writer<ChangePolicy>,
-    /// Of PendingChanges.
+    /// The store of PendingChanges.
     pub changes: Writer<PendingChange>,
 }
 
@@ -221,7 +221,7 @@ fn owner(set: &ClusterObjectSet) -> Option<String> {
     (set.label(label::OWNER_KIND) == Some(CLUSTER_EXTENSION)).then(|| owner.to_owned())
 }
 
-/// A hash that changes with what a revision provides or requires.
+/// A hash of everything that a revision provides or requires.
 fn presence(set: &ClusterObjectSet) -> u64 {
     let mut hasher = DefaultHasher::new();
     let is_wanted = set.spec.lifecycle_state == LifecycleState::Active && !set.is_deleting();

@@ -22,9 +22,9 @@ struct OutcomeLabel {
 /// Whether a resolution found a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolutionOutcome {
-    /// It did.
+    /// A bundle was found.
     Succeeded,
-    /// It did not.
+    /// No bundle was found.
     Failed,
 }
 

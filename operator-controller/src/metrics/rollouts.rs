@@ -1,4 +1,4 @@
-//! How long rollouts take.
+//! The duration of rollouts.
 
 use olm_api::ClusterObjectSet;
 use olm_api::conditions::{self, SUCCEEDED};

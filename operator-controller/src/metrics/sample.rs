@@ -20,13 +20,13 @@ const OTHER: &str = "Other";
 pub enum State {
     /// The content of its spec is there and works.
     Ready,
-    /// It is not ready, and the controller works on it.
+    /// The extension is not ready, and the controller works on it.
     Reconciling,
-    /// It is not ready, and a user must act.
+    /// The extension is not ready, and a user must act.
     Stalled,
-    /// It is being deleted.
+    /// The extension is being deleted.
     Deleting,
-    /// It was not reconciled yet.
+    /// The extension was not reconciled yet.
     Unknown,
 }
 
@@ -50,7 +50,7 @@ pub struct Update {
     pub version: String,
     /// The catalog that has it.
     pub catalog: String,
-    /// What holds it back, from a fixed set; `None` if nothing does.
+    /// The blocker of an update, from a fixed set; `None` if nothing blocks it.
     pub held_back_by: Option<&'static str>,
 }
 
@@ -79,9 +79,9 @@ pub struct Sample {
     pub catalog: String,
     /// A newer bundle.
     pub update: Option<Update>,
-    /// When the revision that is rolling out was created, in seconds since 1970.
+    /// The creation of the revision that is rolling out, in seconds since 1970.
     pub rollout_started: Option<i64>,
-    /// When the deletion was requested, in seconds since 1970.
+    /// The request for the deletion, in seconds since 1970.
     pub deletion_requested: Option<i64>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Actor {
     pub(super) client: Client,
 }
 
-/// Why the account cannot be used.
+/// The reason why the account cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoActor {
     /// The set has no account, and there is no default.

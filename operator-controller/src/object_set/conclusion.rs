@@ -89,7 +89,7 @@ impl Conclusion {
     }
 }
 
-/// When to retry after failed requests.
+/// The time of the retry after failed requests.
 pub(super) fn retry(context: &Context, account: &AccountName, failures: &[(ObjectId, Failure)]) -> Outcome {
     match report::gravest(failures) {
         Some(FailureKind::Forbidden) => {

@@ -25,13 +25,13 @@ use super::{observe::accounts, reconcile::reconcile, store::Change};
 
 pub use super::context::{Context, Options};
 
-/// How long new kinds are collected before sets that miss some are reconciled, because kinds come in groups.
+/// The time for which new kinds are collected before sets that miss some are reconciled, because kinds come in groups.
 const GATHERING: Duration = Duration::from_millis(500);
 
 impl Context {
     async fn work(&self, name: String) -> Outcome {
         if self.sets.is_unreadable(&name) {
-            // It waits until it can be read.
+            // A set that cannot be read waits.
             return Outcome::Done;
         }
         let Some(set) = self.sets.get(&name) else {

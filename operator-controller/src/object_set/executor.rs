@@ -64,7 +64,7 @@ pub struct Executor<'a> {
     pub content: Option<&'a Content>,
     /// The probes.
     pub probes: &'a [ProgressionProbe],
-    /// How old the known state of objects may be.
+    /// The greatest age of the known state of objects.
     pub freshness: Freshness,
     /// The state from earlier runs.
     pub memory: &'a mut Memory,

@@ -28,7 +28,7 @@ pub struct Memory {
     pub probes: u64,
     /// The newest resourceVersion of our own writes.
     pub written: u64,
-    /// How often in a row the cache was older than that.
+    /// The number of consecutive runs in which the cache was older than that.
     pub behind: u32,
     /// The bodies, only while they are needed.
     pub content: Option<Arc<Content>>,
@@ -48,7 +48,7 @@ pub struct Memory {
     pub swept: BTreeSet<Place>,
     /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes its objects.
     pub in_foreground: bool,
-    /// When objects of a complete set were repaired.
+    /// The times of repairs of objects of a complete set.
     pub repairs: Vec<Instant>,
     /// Whether the kind of an object is missing, so that new kinds start a run.
     pub misses_kinds: bool,
@@ -65,9 +65,9 @@ pub struct Memory {
 pub struct SeenObject {
     /// Its state.
     pub seen: Observation,
-    /// When it first had this state.
+    /// The time at which it first had this state.
     pub at: Instant,
-    /// When the server last confirmed it.
+    /// The time at which the server last confirmed it.
     pub asked: Instant,
 }
 
@@ -86,8 +86,8 @@ impl Memory {
         }
     }
 
-    /// Records a repair of a complete set. Returns how long to wait if repairs are too frequent because another writer
-    /// undoes them.
+    /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
+    /// them.
     pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
         self.repairs.retain(|at| now.duration_since(*at) < CALM);
         self.repairs.push(now);
@@ -95,7 +95,7 @@ impl Memory {
     }
 
     /// The delay for a cache that is older than our own last write, increasing each time. The cache usually catches up
-    /// within milliseconds, and the event may be what the rollout waits for.
+    /// within milliseconds, and the rollout may wait for that event.
     pub fn lag(&mut self) -> Duration {
         let (first, doublings) = LAG;
         let wait = first * 2u32.pow(self.behind.min(doublings));
@@ -103,7 +103,7 @@ impl Memory {
         wait
     }
 
-    /// How long repairs must wait, if they must.
+    /// The remaining delay of repairs, if they must wait.
     pub fn calming(&self, now: Instant) -> Option<Duration> {
         let last = self.repairs.last()?;
         let recent = self

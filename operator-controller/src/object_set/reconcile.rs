@@ -99,7 +99,7 @@ fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
     })
 }
 
-/// Writes the status. Returns when the next run is due, which may be sooner because of the deadline.
+/// Writes the status. Returns the time of the next run, which may be sooner because of the deadline.
 async fn write_status(
     context: &Context,
     set: &mut ClusterObjectSet,
@@ -348,7 +348,7 @@ async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<b
     }))
 }
 
-/// How long the set has been reported as unavailable; zero if it is available.
+/// The time for which the set has been reported as unavailable; zero if it is available.
 fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
     let available = conditions::find(set.conditions(), conditions::AVAILABLE);
     let since = available.filter(|condition| condition.status == "False");

@@ -40,7 +40,7 @@ pub fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
         .any(|present| present == finalizer)
 }
 
-/// Adds and removes finalizers; writes nothing if nothing differs. `set` becomes the object on the server.
+/// Adds and removes finalizers; writes nothing if they are unchanged. `set` becomes the object on the server.
 ///
 /// # Errors
 /// The set has changed, or could not be written.
@@ -75,7 +75,7 @@ pub async fn finalizers(
     Ok(())
 }
 
-/// Writes the status of the set as it is here; writes nothing if nothing differs. `set` becomes the object on the
+/// Writes the status of the set as it is here; writes nothing if it is unchanged. `set` becomes the object on the
 /// server.
 ///
 /// # Errors
@@ -138,7 +138,7 @@ pub async fn archive(client: &Client, older: &ClusterObjectSet) -> Result<(), ku
         .await
     {
         Ok(_) => Ok(()),
-        // It is gone, or another object has its name: there is nothing to archive.
+        // The set is gone, or another object has its name: there is nothing to archive.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(error),
     }

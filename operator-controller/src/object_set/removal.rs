@@ -388,7 +388,7 @@ fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> Last
     }
 }
 
-/// The message while the user may still choose what stays of an extension that is being deleted.
+/// The message while the user may still change the uninstall policy of an extension that is being deleted.
 fn undecided(extension: &str) -> String {
     format!(
         "waiting for ClusterExtension {extension}, which is being deleted and has not begun to remove objects; its condition \

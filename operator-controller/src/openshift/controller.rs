@@ -32,10 +32,10 @@ const DEFINITION: &str = "clusterversions.config.openshift.io";
 const PAUSE: Duration = Duration::from_mins(1);
 /// The pause after a failure, such as a concurrent write.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long changes are collected, so that many revisions start one run.
+/// The time for which changes are collected, so that many revisions start one run.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Why the condition could not be written. Every cause is transient.
+/// The reason why the condition could not be written. Every cause is transient.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     /// The API server did not answer a request.

@@ -19,9 +19,9 @@ pub struct Revision {
     pub bundle: String,
     /// The revision's number.
     pub number: i64,
-    /// Whether it is active.
+    /// Whether the revision is active.
     pub state: LifecycleState,
-    /// Whether it was complete.
+    /// Whether the revision was complete.
     pub rollout: Rollout,
     /// The bundle's properties, a JSON list; absent if it has none.
     pub properties: Option<String>,
@@ -32,9 +32,9 @@ pub struct Revision {
 /// Whether a revision was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollout {
-    /// It was complete.
+    /// The revision was complete.
     Complete,
-    /// It was never complete.
+    /// The revision was never complete.
     UnderWay,
 }
 
@@ -80,7 +80,7 @@ pub struct UpgradeableCondition {
     pub status: Status,
     /// The reason.
     pub reason: &'static str,
-    /// The bundles that block the update, why, and what to do; or what could not be read.
+    /// The bundles that block the update, with reasons and hints, or the versions that could not be read.
     pub message: String,
 }
 

@@ -1,13 +1,13 @@
-//! A catalog of the shape of a big real one, made of nothing.
+//! A generated catalog with the shape of a large real one.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How big a catalog is.
+/// The size of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// How many packages; the first has the most bundles.
+    /// The number of packages; the first has the most bundles.
     pub packages: u64,
     /// Bundles of the first package.
     pub most_bundles: u64,
@@ -171,7 +171,7 @@ fn package(shape: &Shape, at: u64, numbers: &mut Numbers, vocabulary: &[String])
     blobs
 }
 
-/// The package whose blobs together come closest to what the reference was measured with, and their bytes.
+/// The package whose size is closest to the one measured with the reference implementation, and its bytes.
 pub(super) fn a_package(blobs: &str) -> Option<(String, usize)> {
     const WANTED: usize = 343_000;
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
@@ -184,7 +184,7 @@ pub(super) fn a_package(blobs: &str) -> Option<(String, usize)> {
     sizes.into_iter().min_by_key(|(_, size)| size.abs_diff(WANTED))
 }
 
-/// What a catalog holds, for people.
+/// The content of a catalog as text.
 pub(super) fn describe(blobs: &str) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for blob in blobs
@@ -229,7 +229,7 @@ mod tests {
     fn the_first_package_has_the_most_bundles() {
         let counts: Vec<u64> = (0..SMALL.packages).map(|at| bundles_of(&SMALL, at)).collect();
         assert_eq!(counts, [9, 2, 2, 2, 2, 2]);
-        // All are small: the one that comes closest is the largest.
+        // All are small, so the closest one is the largest.
         let blobs = generate(&SMALL);
         let (name, size) = a_package(&blobs).unwrap();
         assert_eq!(name, "operator-000");

@@ -1,4 +1,4 @@
-//! The search for the newest bundle: of those that follow the installed one, and of those whose requirements hold.
+//! The search for the newest bundle among those that may follow the installed one and have all requirements met.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::Figures;
 
-/// How many bundles the package has.
+/// The number of bundles of the package.
 const BUNDLES: usize = 5000;
 
-/// Every version but the oldest asks for one of three APIs, a package or a rule, and has none of them.
+/// Every version but the oldest requires one of three APIs, a package or a rule, none of which exists.
 fn package() -> Result<Package> {
     let mut blobs = Vec::new();
     for number in 0..BUNDLES {

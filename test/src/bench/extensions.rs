@@ -1,4 +1,4 @@
-//! One extension, many at once, and a big one.
+//! One extension, many at once, and a large one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The account that each extension is installed by, in its own namespace.
 pub(super) const ACCOUNT: &str = "bench-installer";
 const CATALOG: &str = "bench-extensions";
-/// Installed alone, beside whatever catalogs there are.
+/// The extension that is installed alone, without others.
 const ALONE: &str = "bench-alone";
 /// Installed alone, with many objects.
 const BIG: &str = "bench-big";
-/// How many objects `BIG` has beside those of every bundle.
+/// The number of objects of `BIG` in addition to those of every bundle.
 const OBJECTS: usize = 497;
 
 fn name(at: usize) -> String {
@@ -55,7 +55,7 @@ pub(super) async fn measure(world: &World, plan: &Plan, figures: &mut Figures) -
         figures,
     )
     .await?;
-    // Whatever is still on its way comes to its end.
+    // Pending work ends.
     tokio::time::sleep(Duration::from_secs(5)).await;
     quiet(world, plan.quiet, figures).await?;
     scraped(world, count, figures).await?;
@@ -96,7 +96,7 @@ async fn scraped(world: &World, count: usize, figures: &mut Figures) -> Result<(
     Ok(())
 }
 
-/// Creates extensions and waits until all of them are installed and nothing is under way.
+/// Creates extensions and waits until all of them are installed and idle.
 async fn installed(what: &str, names: &[String], world: &World, figures: &mut Figures) -> Result<()> {
     let pid = pid(world)?;
     process::forget_peak(pid)?;
@@ -172,7 +172,7 @@ async fn installed(what: &str, names: &[String], world: &World, figures: &mut Fi
     Ok(())
 }
 
-/// Counts what is asked of the API server while nothing changes.
+/// Counts the requests to the API server while nothing changes.
 async fn quiet(world: &World, time: Duration, figures: &mut Figures) -> Result<()> {
     let pid = pid(world)?;
     let used = process::used(pid)?;

@@ -1,4 +1,4 @@
-//! What the kernel says about a process and the machine.
+//! Facts of the kernel about a process and the machine.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
     status(pid, "VmRSS")
 }
 
-/// The memory that a process holds now beside that of files, in bytes.
+/// The present anonymous memory of a process, in bytes.
 ///
 /// # Errors
 /// When the process is gone.
@@ -26,7 +26,7 @@ pub fn anonymous(pid: u32) -> Result<u64> {
     status(pid, "RssAnon")
 }
 
-/// Lets the peak begin anew at what is held now.
+/// Resets the peak to the present memory.
 pub(super) fn forget_peak(pid: u32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of a process")
 }
@@ -38,7 +38,7 @@ pub(super) fn used(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis(ticks * MILLISECONDS_PER_TICK))
 }
 
-/// What the kernel counts processor time in for programs, on every architecture that we build for.
+/// The unit of processor time in `/proc`, on every architecture of our builds.
 const MILLISECONDS_PER_TICK: u64 = 10;
 
 /// `utime` and `stime`; the name before them may hold spaces and parentheses.

@@ -45,7 +45,7 @@ pub(super) fn since(log: &Path, start: u64) -> Result<Requests> {
     Ok(requests)
 }
 
-/// One of ours, if it is: the program, and for which account.
+/// The program and the account of a client, if it is one of ours.
 fn who(user: &str, agent: &str) -> Option<String> {
     let account = user.strip_prefix("system:serviceaccount:")?;
     let (namespace, name) = account.split_once(':')?;

@@ -1,4 +1,4 @@
-//! How fast a catalog is served.
+//! The speed of serving a catalog.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::world::World;
 
 const DURATION: Duration = Duration::from_secs(4);
 
-/// What a client sends along, and whether it is answered with content.
+/// The headers of a request, which decide whether the answer has content.
 #[derive(Debug, Clone, Default)]
 struct Terms {
     encoding: Option<&'static str>,
     known: Option<String>,
 }
 
-/// Asks for everything and for one package, over one connection and over many.
+/// Requests the whole catalog and one package, over one connection and over many.
 pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures: &mut Figures) -> Result<()> {
     let pid = world.catalogd.pid().context("catalogd does not run")?;
     process::forget_peak(pid)?;
@@ -81,7 +81,7 @@ fn connection() -> Result<reqwest::Client> {
         .build()?)
 }
 
-/// What clients saw together.
+/// The results of all clients.
 struct Load {
     elapsed: Duration,
     bytes: u64,
@@ -151,7 +151,7 @@ async fn load(url: &str, terms: &Terms, connections: usize) -> Result<Load> {
     Ok(load)
 }
 
-/// A client whose first handshake is done, which is not counted.
+/// A client with a completed first handshake, which is not measured.
 async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
     let client = connection()?;
     let head = Terms {
@@ -162,7 +162,7 @@ async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
     Ok(client)
 }
 
-/// What one client saw.
+/// The results of one client.
 #[derive(Default)]
 struct Seen {
     bytes: u64,
@@ -170,8 +170,8 @@ struct Seen {
     lost: usize,
 }
 
-/// One client that asks again and again, over one connection at a time. A request whose connection is lost is asked again, and
-/// its latency holds both.
+/// One client that repeats requests over one connection at a time. If a connection is lost, the request is repeated,
+/// and its latency includes both attempts.
 async fn again(client: reqwest::Client, url: String, terms: Terms, end: Instant) -> Result<Seen> {
     let mut seen = Seen::default();
     while Instant::now() < end {
@@ -189,7 +189,7 @@ async fn again(client: reqwest::Client, url: String, terms: Terms, end: Instant)
     Ok(seen)
 }
 
-/// Whether a request failed for its connection was closed.
+/// Whether a request failed because its connection was closed.
 fn is_lost(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
     causes.any(|cause: &std::io::Error| cause.kind() == std::io::ErrorKind::ConnectionReset)

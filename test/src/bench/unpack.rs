@@ -1,4 +1,4 @@
-//! From a ClusterCatalog to its first byte.
+//! The time from a ClusterCatalog to its first byte.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) async fn measure(
     once(world, name, blobs, &reference, *last, figures).await
 }
 
-/// Takes the catalog away.
+/// Removes the catalog.
 pub(super) async fn remove(world: &World, name: &str) -> Result<()> {
     let catalogs = Api::<ClusterCatalog>::all(world.client.clone());
     catalogs.delete(name, &DeleteParams::default()).await?;
@@ -119,7 +119,7 @@ async fn once(
     Ok(())
 }
 
-/// Where the whole catalog is served.
+/// The URL of the whole catalog.
 pub(super) fn all(world: &World, catalog: &str) -> String {
     format!("{}/catalogs/{catalog}/api/v1/all", world.catalogs)
 }

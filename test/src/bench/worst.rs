@@ -19,21 +19,21 @@ use super::process;
 use crate::extensions::{catalog, extensions};
 use crate::world::{Manager, Options, World, eventually};
 
-/// How long a catalog may take.
+/// The time limit for a catalog.
 const LIMIT: Duration = Duration::from_mins(10);
-/// How long after the deletion of a catalog memory is looked at.
+/// The time between the deletion of a catalog and the measurement of memory.
 const REST: Duration = Duration::from_secs(20);
-/// The most memory that a manager may take at once, whatever the catalog, in bytes.
+/// The limit for the peak memory of a manager with any catalog, in bytes.
 const PEAK: u64 = 200 << 20;
-/// How much more than before a manager may hold after the deletion, in bytes.
+/// The limit for the additional memory of a manager after the deletion, in bytes.
 const LEFT: u64 = 20 << 20;
-/// What the tables call the managers, in the order of [`managers`].
+/// The names of the managers in tables, in the order of [`managers`].
 const MANAGERS: [&str; 2] = ["catalogd", "operator-controller"];
 
 /// Measures with the attacks of these names, or with all, and prints the figures.
 ///
 /// # Errors
-/// When something cannot be started or does not come to its end in time, or a manager takes or keeps too much memory.
+/// When a part cannot be started or does not end in time, or a manager exceeds a memory limit.
 pub async fn run(names: &[String]) -> Result<()> {
     if let Some(unknown) = names
         .iter()
@@ -66,7 +66,7 @@ pub async fn run(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What was seen with one catalog.
+/// The results for one catalog.
 struct Measured {
     what: &'static str,
     said: String,
@@ -90,7 +90,7 @@ impl Measured {
         )
     }
 
-    /// What is beyond a bound, in words.
+    /// The exceeded limits, as text.
     fn exceeded(&self, begin: [u64; 2]) -> Vec<String> {
         let mut found = Vec::new();
         let figures = self.peak.iter().zip(&self.left).zip(begin);
@@ -169,7 +169,7 @@ async fn measure(world: &World, attack: Attack) -> Result<Measured> {
         .await?;
     }
     let clients = clients(world, name, queries).await?;
-    // What it does at first it does again, and catalogd goes on with what is derived.
+    // The first work is repeated, and catalogd continues with derived data.
     tokio::time::sleep(REST).await;
     let peak = of_each(world, process::peak)?;
     clients.end()?;
@@ -220,7 +220,7 @@ async fn clients(world: &World, catalog: &str, queries: Vec<String>) -> Result<C
                 if let Ok(answer) = client.post(&url).body(body.clone()).send().await {
                     answered.fetch_add(usize::from(answer.status() == 200), Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(500)).await;
-                    // Also of an answer that breaks off the next one is asked for.
+                    // The next one is requested even if an answer is cut off.
                     let _ = answer.bytes().await;
                 }
             }
@@ -229,7 +229,7 @@ async fn clients(world: &World, catalog: &str, queries: Vec<String>) -> Result<C
     Ok(Clients { answered, tasks })
 }
 
-/// An extension without an account: whoever may write one may have a package read.
+/// An extension without an account: any user who may write one can cause a package to be read.
 fn wanted(package: &str, catalog: &str) -> Value {
     let selector = json!({ "matchLabels": { olm_api::names::label::METADATA_NAME: catalog } });
     json!({

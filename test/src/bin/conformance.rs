@@ -11,7 +11,7 @@ use clap::Parser;
 struct Arguments {
     /// The directory of cases, one JSON file a suite.
     dir: PathBuf,
-    /// Only what is done, which is everything when no file is named.
+    /// Only implemented suites; all of them if no file is given.
     #[arg(long = "done")]
     _done: bool,
     /// Files below the directory (`fbc-load.json`); all that are done when none is named.

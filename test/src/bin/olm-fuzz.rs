@@ -1,4 +1,4 @@
-//! One program for all targets: `OLM_FUZZ_TARGET` says which. See `make fuzz`.
+//! One program for all targets. `OLM_FUZZ_TARGET` selects one. See `make fuzz`.
 #![no_main]
 #![expect(clippy::panic, reason = "without a target there is nothing to run")]
 

@@ -47,7 +47,7 @@ enum Verb {
         #[arg(long)]
         classic: bool,
     },
-    /// Write what is generated: the CRDs in `manifests`, and pages in `docs/reference`.
+    /// Write the generated files: the CRDs in `manifests`, and pages in `docs/reference`.
     Crds {
         /// The repository's root.
         root: PathBuf,
@@ -71,7 +71,7 @@ enum Verb {
         /// The folder with `bundles/PACKAGE/VERSION`.
         dir: PathBuf,
     },
-    /// The memory of both managers under catalogs made to take as much as they can, as Markdown. Fails where it is too much.
+    /// The memory of both managers with catalogs that maximise it, as Markdown. Fails if a limit is exceeded.
     Worst {
         /// Only these catalogs.
         catalogs: Vec<String>,
@@ -88,16 +88,16 @@ enum Verb {
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
         catalog: Option<PathBuf>,
-        /// Sizes of the catalogs to generate, in megabytes; what is served is asked of the last one.
+        /// Sizes of the catalogs to generate, in megabytes; the last one is also queried.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 500, 100], conflicts_with = "catalog")]
         megabytes: Vec<u64>,
-        /// How many cores catalogd may use; how it unpacks and serves is measured for each of them.
+        /// The number of cores for catalogd; unpacking and serving are measured for each of them.
         #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
         cores: Vec<usize>,
-        /// How many extensions are applied at once.
+        /// The number of extensions that are applied at the same time.
         #[arg(long, default_value_t = 50)]
         extensions: usize,
-        /// How many seconds are counted in which nothing should be done.
+        /// The number of seconds for which idle managers are measured.
         #[arg(long, default_value_t = 30)]
         quiet: u64,
     },
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
         Verb::Run { classic: true } => {
             wait_for(async { olm_test::run::classic::run().await.map(|()| ExitCode::SUCCESS) })
         }
-        // It moves threads into the node's network before they become a runtime.
+        // It moves threads into the node's network before the runtime starts.
         Verb::E2e { images, classic } => {
             let steps = if classic { Steps::WithClassic } else { Steps::V1 };
             olm_test::e2e::run(&images, steps).map(verdict)
@@ -193,7 +193,7 @@ fn write_definitions(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file that is as it has to be keeps its time.
+/// Writes a file if its content differs, so that an unchanged one keeps its time.
 fn write_changed(path: &Path, text: &str) -> Result<()> {
     if std::fs::read_to_string(path).ok().as_deref() != Some(text) {
         std::fs::write(path, text)?;

@@ -1,10 +1,10 @@
-//! The sample operator: keeps a ConfigMap with a greeting for every `Greeting`, and says so in its status.
+//! The sample operator: creates a ConfigMap with a greeting for every `Greeting`, and reports it in the status.
 //!
-//! Small, but real: it runs as a Pod, watches a custom resource, writes objects and status. `WATCH_NAMESPACE` names the
-//! one namespace to watch (empty: all), `OPERATOR_VERSION` what it calls itself. Where it has a certificate it refuses
-//! Greetings of nobody by a webhook, has others welcome whom they name, converts Greetings as they once were, and serves
-//! an API of its own with what it can say. While a Greeting is labelled `samples.olm.example/hold-upgrade=true`, it says in the
-//! OperatorCondition that `OPERATOR_CONDITION_NAME` names that it must not be upgraded.
+//! It is small, but real: it runs as a Pod, watches a custom resource, writes objects and status. `WATCH_NAMESPACE` is
+//! the namespace to watch (empty: all), `OPERATOR_VERSION` its version. With a certificate, its webhooks reject
+//! Greetings for `Nobody`, set a default salutation and convert old versions of Greetings, and it serves an aggregated
+//! API with its salutations. While a Greeting has the label `samples.olm.example/hold-upgrade=true`, the
+//! OperatorCondition in `OPERATOR_CONDITION_NAME` reports that the operator must not be upgraded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 const MANAGER: &str = "greeter-operator";
-/// Where certificates for webhooks are mounted.
+/// The mount path of certificates for webhooks.
 const CERTIFICATES: &str = "/tmp/k8s-webhook-server/serving-certs";
 const WEBHOOK_PORT: u16 = 9443;
 /// The label on a Greeting during which the operator must not be upgraded.
@@ -144,7 +144,7 @@ async fn serve_webhook(certificate: Arc<ReloadingCertificate>) {
     .await;
 }
 
-/// Nobody is not greeted.
+/// Rejects a Greeting for `Nobody`.
 fn review(review: &Value) -> Value {
     let name = review
         .pointer("/request/object/spec/name")
@@ -162,7 +162,7 @@ fn review(review: &Value) -> Value {
     })
 }
 
-/// Whoever a Greeting names is welcomed where it does not say how to greet.
+/// Sets the salutation of a Greeting that has none.
 fn welcome(review: &Value) -> Value {
     let mut response = json!({"uid": review.pointer("/request/uid"), "allowed": true});
     let spec = review.pointer("/request/object/spec");
@@ -205,7 +205,7 @@ fn convert(review: &Value) -> Value {
     })
 }
 
-/// The API of what the operator can say: a list of its kinds, and one object that everybody may read.
+/// The API of salutations: a list of its kinds, and one object that all users may read.
 fn salutation(path: &str) -> Option<Value> {
     match path {
         "/apis/served.samples.olm.example/v1" => Some(json!({

@@ -13,7 +13,7 @@ use tracing::info;
 use super::minors::{self, Minor};
 use super::{Mode, process, requirements};
 
-/// The Go modules as they lie in `test/cluster`, so that the launcher needs no checkout beside it.
+/// The Go modules in `test/cluster`, included so that the launcher needs no checkout.
 const SOURCES: &[(&str, &str)] = &[
     ("go.mod", include_str!("../../cluster/go.mod")),
     ("go.sum", include_str!("../../cluster/go.sum")),
@@ -32,8 +32,8 @@ const SOURCES: &[(&str, &str)] = &[
     ("registry/main.go", include_str!("../../cluster/registry/main.go")),
 ];
 
-/// The registry again, built so that it admits clients with a token. A module of its own in a folder of its own: what
-/// changes here builds nothing else anew.
+/// The registry with support for tokens. It is a separate module in a separate folder, so that its changes rebuild
+/// nothing else.
 const TOKEN_SOURCES: &[(&str, &str)] = &[
     (
         "registry/go.mod",
@@ -55,7 +55,7 @@ const TOKEN_SOURCES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What GitOps tools say of objects, by their own libraries. In a folder of its own for the same reason.
+/// The health checks of GitOps tools, with their own libraries. In a separate folder for the same reason.
 const HEALTH_SOURCES: &[(&str, &str)] = &[
     ("health/go.mod", include_str!("../../cluster/health/go.mod")),
     ("health/go.sum", include_str!("../../cluster/health/go.sum")),
@@ -93,7 +93,7 @@ const STAGES: &[&str] = &[
 #[derive(Debug)]
 struct Module {
     folder: &'static str,
-    /// The dependency whose version the programs are to report, and the variables that hold it.
+    /// The dependency whose version the programs report, and the variables for it.
     version_of: &'static str,
     stamp: fn(&str) -> String,
     tags: &'static str,
@@ -269,7 +269,7 @@ const MODULES: &[Module] = &[
     },
 ];
 
-/// Where the programs are.
+/// The places of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// `KUBEBUILDER_ASSETS` or the programs of an older minor version, which go first.
@@ -280,11 +280,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Makes sure that the programs of a mode are there. The first time takes minutes; concurrent calls, in other
-    /// processes too, wait for the one that builds.
+    /// Builds the missing programs of a mode. The first build takes minutes. Concurrent calls, also in other processes,
+    /// wait for it.
     ///
     /// # Errors
-    /// When Go is missing or a build fails; the error ends with what Go said.
+    /// When Go is missing or a build fails; the error ends with the output of Go.
     pub fn ensure(mode: Mode) -> Result<Self> {
         let wanted = |needed: Needed| match mode {
             Mode::ApiServer => needed == Needed::Always,
@@ -305,7 +305,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Registry)
     }
 
-    /// Makes sure that the program is there that says what GitOps tools make of objects.
+    /// Builds the program that evaluates the health of objects as GitOps tools do, if it is missing.
     pub(crate) fn ensure_health() -> Result<Self> {
         let binaries = Self::separate(HEALTH_SOURCES, &[HEALTH])?;
         binaries.ensure_where(|needed| needed == Needed::Health)
@@ -329,7 +329,7 @@ impl Binaries {
         binaries.ensure_where(|needed| needed == Needed::Helm)
     }
 
-    /// Makes sure that the programs of an older minor version are there, and returns their folder.
+    /// Builds the missing programs of an older minor version, and returns their folder.
     fn ensure_minor(minor: &'static Minor) -> Result<PathBuf> {
         let binaries = Self::separate(minor.sources, &[MINOR])?;
         let binaries = binaries.ensure_where(|needed| needed == Needed::Minor)?;
@@ -406,7 +406,7 @@ impl Binaries {
     pub fn search_path(&self) -> OsString {
         let own = self.assets.iter().cloned().chain([self.cache.join("bin")]);
         let rest = std::env::var_os("PATH").unwrap_or_default();
-        // Not everybody's search path has the folders of administrators' programs, which a node needs.
+        // The search path of some users lacks the folders of administrators' programs, which a node needs.
         let administrators = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         let all: Vec<PathBuf> = own
             .chain(std::env::split_paths(&rest))
@@ -420,7 +420,7 @@ impl Binaries {
         self.cache.join("kwok-stages.yaml")
     }
 
-    /// A folder for things derived from the programs.
+    /// A folder for files derived from the programs.
     pub(super) fn derived(&self) -> PathBuf {
         // Images made by an older writer must not be taken for ours.
         self.cache
@@ -441,7 +441,7 @@ impl Binaries {
         let output = self.cache.join("new");
         fs::create_dir_all(&output)?;
         for program in programs {
-            // One at a time: the progress shows, and two linkers at once would take gigabytes.
+            // One at a time, because the progress is shown, and two linkers at once need gigabytes.
             let file = output.join(program.name);
             let flags = format!("-s -w {}", (module.stamp)(&version));
             let file_argument = file.to_string_lossy().into_owned();
@@ -518,7 +518,7 @@ pub(super) fn cache_home() -> Result<PathBuf> {
     Ok(cache.join("olm-test"))
 }
 
-/// Names the exact sources, so that programs of other versions lie beside, not in the way.
+/// A name for the exact sources, so that programs of several versions can exist side by side.
 fn fingerprint(sources: &[(&'static str, &'static str)]) -> String {
     short_digest(sources.iter().flat_map(|(path, text)| [*path, *text]))
 }
@@ -533,7 +533,7 @@ fn short_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     digits
 }
 
-/// Runs Go, at low priority, and returns what it printed.
+/// Runs Go at low priority and returns its output.
 fn go(folder: &Path, arguments: &[&str]) -> Result<String> {
     if requirements::find("go").is_none() {
         bail!(

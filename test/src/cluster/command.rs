@@ -38,12 +38,12 @@ pub enum ClusterCommand {
         #[arg(long)]
         foreground: bool,
     },
-    /// End a cluster and remove everything of it. It is no error when there is none.
+    /// End a cluster and remove all its files. Succeeds if there is none.
     Down {
         #[command(flatten)]
         place: Place,
     },
-    /// Say what runs; the exit status is 0 when all of it does.
+    /// Report the running parts; the exit status is 0 if all of them run.
     Status {
         #[command(flatten)]
         place: Place,
@@ -51,7 +51,7 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run a command in the cluster's network, with KUBECONFIG and the cluster's programs at hand.
+    /// Run a command in the cluster's network, with KUBECONFIG and the cluster's programs in the search path.
     Exec {
         #[command(flatten)]
         place: Place,
@@ -74,7 +74,7 @@ pub enum ClusterCommand {
     Restart {
         #[command(flatten)]
         place: Place,
-        /// Which one.
+        /// The component.
         component: Component,
     },
     /// Build the cluster's programs into the cache.
@@ -82,7 +82,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         kind: Kind,
     },
-    /// What `up` leaves running.
+    /// The process that `up` leaves running.
     #[command(hide = true)]
     Supervise {
         /// The folder of the cluster.
@@ -93,7 +93,7 @@ pub enum ClusterCommand {
     },
 }
 
-/// Which cluster is meant.
+/// The selection of the cluster.
 #[derive(Debug, Args)]
 pub struct Place {
     /// The folder of the cluster; that of the last `up` without this when absent. Several clusters may run at once.
@@ -101,7 +101,7 @@ pub struct Place {
     state: Option<PathBuf>,
 }
 
-/// What the cluster is made of.
+/// The parts of the cluster.
 #[derive(Debug, Args)]
 pub struct Kind {
     /// A real node instead of a simulated one; needs root.
@@ -133,7 +133,7 @@ impl Place {
     }
 }
 
-/// Where `up` notes its folder.
+/// The file in which `up` records its folder.
 fn remembered() -> Result<PathBuf> {
     Ok(binaries::cache_home()?.join("current"))
 }
@@ -141,7 +141,7 @@ fn remembered() -> Result<PathBuf> {
 /// Runs a sub-command.
 ///
 /// # Errors
-/// What the sub-command could not do.
+/// The failure of the sub-command.
 pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
     match command {
         ClusterCommand::Up {

@@ -1,4 +1,4 @@
-//! etcd, the API server, the controllers, the scheduler, and KWOK in the place of a node.
+//! etcd, the API server, the controllers, the scheduler, and KWOK instead of a node.
 
 use std::net::Ipv4Addr;
 
@@ -24,7 +24,7 @@ const FRONT_PROXY_NAME: &str = "front-proxy-client";
 /// Addresses of a control plane.
 #[derive(Debug, Clone)]
 pub(super) struct Network {
-    /// Where the API server listens, next to the loopback address.
+    /// The address of the API server besides the loopback address.
     pub(super) node_address: Ipv4Addr,
     pub(super) api_port: u16,
     pub(super) etcd_port: u16,
@@ -37,8 +37,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Free ports on the loopback address. Services get a range inside 127.0.0.0/8, which never leaves the machine
-    /// and in which a test can itself listen on a service's address; simulated pods one that is routed nowhere.
+    /// Free ports on the loopback address. Services get a range in 127.0.0.0/8, which never leaves the machine and in
+    /// which a test can listen on a service's address. Simulated Pods get a range without a route.
     pub(super) fn loopback(instance: &mut Instance) -> Result<Self> {
         let second = instance.service_range()?;
         Ok(Self {
@@ -200,7 +200,7 @@ pub(super) async fn start_api_server(
         )
         .flag("audit-policy-file", policy)
         .flag("audit-log-path", folder.join("log/audit.log"))
-        // Never rotated: a benchmark counts its lines.
+        // Never rotated, because a benchmark counts its lines.
         .flag("audit-log-maxsize", "100000")
         .argument("--profiling=false");
     if mode != Mode::Node {
@@ -219,7 +219,7 @@ pub(super) async fn start_api_server(
     Ok(client)
 }
 
-/// Whether the API server says that it is ready.
+/// Whether the API server reports that it is ready.
 pub(super) async fn ready(client: &kube::Client) -> Result<()> {
     client
         .request_text(http::Request::get("/readyz").body(Vec::new())?)

@@ -1,4 +1,4 @@
-//! What a launcher has started and must take away again: processes, ports, namespaces, one folder.
+//! The processes, ports, namespaces and the folder that a launcher has created and must remove.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -37,11 +37,11 @@ while [ $n -lt 100 ]; do
 done
 "#;
 
-/// Set to keep the folder, and the logs in it, of everything that ends.
+/// The variable that keeps the folder, with its logs, after the end.
 const KEEP_VARIABLE: &str = "OLM_TEST_KEEP";
 
-/// The owner of everything that one launch started. Dropping it ends and removes all of it; so does, by the
-/// kernel's and the guard's hands, the death of this process.
+/// The owner of all resources of one launch. Dropping it ends and removes them. If this process dies, the kernel and
+/// the guard do.
 #[derive(Debug)]
 pub(crate) struct Instance {
     folder: PathBuf,
@@ -117,7 +117,7 @@ impl Instance {
         })
     }
 
-    /// Where everything of this launch lies.
+    /// The folder of this launch.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -143,7 +143,7 @@ impl Instance {
         Ok(number)
     }
 
-    /// Makes namespaces for all daemons that are started from now on. Their process 1 is what `script` becomes.
+    /// Creates namespaces for all daemons that are started from now on. `script` becomes their process 1.
     pub(super) fn enter_namespaces(&mut self, script: &str, environment: &[(&str, &str)]) -> Result<i32> {
         // Containers of any user reach their volumes through the folder.
         fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o755))?;
@@ -266,7 +266,7 @@ impl Instance {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends everything and removes the folder. The second call finds nothing to do.
+    /// Ends all processes and removes the folder. A second call does nothing.
     pub(crate) fn shut_down(&mut self) -> Result<()> {
         if let Some(mut namespaces) = self.namespaces.take() {
             // Process 1 takes every process of its namespace along, containers too.
@@ -333,7 +333,7 @@ pub(super) fn temporary_folder() -> Result<PathBuf> {
     Ok(folder.keep().canonicalize()?)
 }
 
-/// Ends processes that are still in a network that goes away: commands that were started in it from outside.
+/// Ends remaining processes in a network that is being removed: commands that were started in it from outside.
 fn evict(network: &Path) -> Result<()> {
     let own = process::network_of(i32::try_from(std::process::id())?);
     if own.as_deref() == Some(network) {

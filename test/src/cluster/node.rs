@@ -1,7 +1,9 @@
-//! A real node in namespaces of its own: containerd, runc, kubelet, kube-proxy, `CoreDNS`, and no route that leads out.
+//! A real node in separate namespaces: containerd, runc, kubelet, kube-proxy, `CoreDNS`, without a route to the
+//! outside.
 //!
-//! What this changes on the machine itself: the limit of inotify instances is raised, kubelet sets `vm.overcommit_memory`,
-//! `vm.panic_on_oom`, `kernel.panic*` and `kernel.keys.root_max*`, and empty `/var/lib/{kubelet,cni}` stay behind.
+//! The node changes the machine itself in these ways: the limit of inotify instances is raised, kubelet sets
+//! `vm.overcommit_memory`, `vm.panic_on_oom`, `kernel.panic*` and `kernel.keys.root_max*`, and empty
+//! `/var/lib/{kubelet,cni}` remain.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -50,7 +52,7 @@ pub(super) fn enter(instance: &mut Instance, binaries: &Binaries, network: &Netw
     Ok(holder)
 }
 
-/// Moves the calling thread, and what it starts from now on, into the network of a process.
+/// Moves the calling thread, and all processes that it starts later, into the network of a process.
 pub(super) fn join_network(holder: i32) -> Result<()> {
     use std::os::fd::AsFd as _;
     let link = fs::File::open(format!("/proc/{holder}/ns/net")).context("the cluster is gone")?;
@@ -290,8 +292,8 @@ fn busybox(folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Makes the control groups below which kubelet makes its own; it does not make this one. Version 1 has a tree for
-/// each controller, version 2 a single one.
+/// Creates the parent control groups of kubelet, which kubelet does not create. Version 1 has a tree for each
+/// controller, version 2 a single one.
 fn make_groups(name: &str) -> Result<()> {
     let top = Path::new("/sys/fs/cgroup");
     let controllers = top.join("cgroup.controllers");

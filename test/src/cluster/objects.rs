@@ -1,4 +1,4 @@
-//! Objects whose kind only they themselves tell, and some that tests share.
+//! Objects of kinds that need example data, and some that tests share.
 
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -31,7 +31,7 @@ pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) 
             "sideEffects": "None",
             "failurePolicy": "Ignore",
             "timeoutSeconds": 1,
-            // No server listens there.
+            // No server listens at this address.
             "clientConfig": { "url": "https://127.0.0.1:1/" },
             "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
             "rules": [{

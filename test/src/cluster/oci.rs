@@ -23,12 +23,12 @@ pub enum Entry {
     Link(String),
 }
 
-/// What an image holds and runs.
+/// The content of an image, and its program.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     /// Path without a leading slash, and content.
     pub files: Vec<(String, Entry)>,
-    /// What a container runs.
+    /// The command of a container.
     pub entrypoint: Vec<String>,
     /// Its arguments, unless the pod gives some.
     pub command: Vec<String>,

@@ -1,4 +1,4 @@
-//! One certificate authority for a cluster, a key pair for each part, and the kubeconfigs.
+//! One certificate authority for a cluster, a key pair for each component, and the kubeconfigs.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) group: Option<&'a str>,
 }
 
-/// A certificate authority that writes what it issues into one folder.
+/// A certificate authority that writes its certificates into one folder.
 pub(crate) struct Authority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,

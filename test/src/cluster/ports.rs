@@ -46,8 +46,8 @@ impl Port {
     }
 }
 
-/// An address on this machine that no server listens on, and that no other launcher takes before this process ends: what is
-/// killed and started again finds it free.
+/// An address on this machine without a server. No other launcher takes it before this process ends, so that a
+/// restarted program finds it free.
 ///
 /// # Errors
 /// When there is none.

@@ -1,4 +1,4 @@
-//! Processes that never outlive their owner, and what `/proc` says of processes.
+//! Processes that never outlive their owner, and facts about processes from `/proc`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -28,8 +28,8 @@ struct Spawn {
     reply: SyncSender<io::Result<Child>>,
 }
 
-/// Starts a command from a thread that lives as long as this process: the kernel's parent-death signal, which
-/// [`bound`] asks for, goes off when the *thread* that started a child ends, and test threads come and go.
+/// Starts a command from a thread that lives as long as this process. The kernel sends the parent-death signal, which
+/// [`bound`] requests, when the *thread* that started a child ends, and test threads end early.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Spawn>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
@@ -48,7 +48,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().map_err(|_| gone())?
 }
 
-/// A command that the kernel kills when this process dies, in whatever way it dies. Give it to [`spawn`].
+/// A command that the kernel kills when this process dies for any reason. Pass it to [`spawn`].
 pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
@@ -56,14 +56,14 @@ pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Keeps the caller's proxy settings away from a command.
+/// Removes the caller's proxy settings from a command.
 pub(crate) fn without_proxies(command: &mut Command) {
     for name in PROXY_VARIABLES {
         command.env_remove(name);
     }
 }
 
-/// What to run as a daemon.
+/// The configuration of a daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
     /// The name of its log and of its entry in the folder of process ids.
@@ -132,7 +132,8 @@ impl Process {
         self.pid
     }
 
-    /// Whether it still runs. A daemon with many threads is a zombie before it can be waited for, so both are asked.
+    /// Whether it still runs. A daemon with many threads becomes a zombie before it can be waited for, so both are
+    /// checked.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None)) && birth(self.pid).is_some()
     }
@@ -142,7 +143,7 @@ impl Process {
         if self.alive() {
             signal(self.pid, Signal::KILL);
             if self.pid == pid_of(&self.child) || !self.ended_within(Duration::from_secs(5)) {
-                // An error means that it is dead already.
+                // An error means that it is already dead.
                 let _ = self.child.kill();
             }
         }
@@ -238,7 +239,7 @@ pub(crate) fn pid_of(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap_or(i32::MAX)
 }
 
-/// The one child that a wrapper such as `nsenter` or `unshare` forks.
+/// The only child of a wrapper such as `nsenter` or `unshare`.
 pub(crate) fn only_child(wrapper: &mut Child) -> Result<i32> {
     let parent = pid_of(wrapper);
     let end = Instant::now() + Duration::from_secs(10);
@@ -286,7 +287,7 @@ fn stat(pid: i32) -> Option<Stat> {
     Some(Stat { state, parent, birth })
 }
 
-/// When a process began, in clock ticks since boot: with its id, a name that is never used twice.
+/// The start of a process, in clock ticks since boot. Together with its id, it is a unique name.
 pub(crate) fn birth(pid: i32) -> Option<u64> {
     stat(pid).filter(|s| s.state != 'Z').map(|s| s.birth)
 }

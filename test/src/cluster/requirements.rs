@@ -20,10 +20,10 @@ const NODE: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
 ];
 
-/// Where distributions put the CNI plugins.
+/// The folders of CNI plugins in distributions.
 const CNI_FOLDERS: &[&str] = &["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 
-/// Fails with everything that is missing for a mode, and the command that installs it.
+/// Fails with all missing programs of a mode, and the command that installs them.
 pub(super) fn check(mode: Mode) -> Result<()> {
     let mut programs = ALWAYS.to_vec();
     let mut missing = Vec::new();

@@ -1,5 +1,5 @@
-//! What is in etcd, changed past the API server: as an older one may have left it, which the present one reads although
-//! it would not take it.
+//! Changes in etcd without the API server, to create objects of older API servers. The present one reads them although
+//! it would refuse them.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -11,15 +11,15 @@ use super::Cluster;
 
 /// The kubeconfig with which etcd is reached, in the folder of identities.
 pub(super) const KUBECONFIG: &str = "etcd.kubeconfig";
-/// How the field `sideEffects` of a webhook is stored: number and type of the field, length, text.
+/// The stored form of the field `sideEffects` of a webhook: number and type of the field, length, text.
 const NO_SIDE_EFFECTS: &[u8] = b"\x32\x04None";
 /// The same with a value of the same length.
 const SIDE_EFFECTS: &[u8] = b"\x32\x04Some";
 
 impl Cluster {
-    /// Lets the webhooks of a ValidatingWebhookConfiguration that have no side effects have some, so that they can take no
-    /// part in a dry run. `v1` of their API does not take such a configuration; one that an earlier version took is
-    /// obeyed.
+    /// Changes the webhooks of a ValidatingWebhookConfiguration without side effects to some, so that they do not
+    /// support dry runs. `v1` of their API refuses such a configuration, but respects one that an earlier version
+    /// stored.
     ///
     /// # Errors
     /// When there is no such configuration, or etcd cannot be reached.

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::pki::{Authority, Subject};
 
-/// Refuses every object until it is dropped.
+/// A webhook that refuses every object until it is dropped.
 #[derive(Debug)]
 pub struct RefusingWebhook {
     url: String,
@@ -68,7 +68,7 @@ impl RefusingWebhook {
     }
 }
 
-/// Allows every object until it is dropped. Each call is a connection of its own: the certificate is checked each time.
+/// A webhook that allows every object until it is dropped. Each call is a connection of its own: the certificate is checked each time.
 #[derive(Debug)]
 pub struct AllowingWebhook {
     certificate: Arc<ReloadingCertificate>,

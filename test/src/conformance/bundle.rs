@@ -1,4 +1,4 @@
-//! Bundles: what is read, linted, configured and rendered of them, and what an upgrade may change.
+//! Bundles: parsing, lint, configuration, rendering, and the safety of upgrades.
 
 pub mod bundle_config;
 pub mod bundle_to_fbc;

@@ -1,4 +1,4 @@
-//! Catalogs: what is loaded, linted, written, made of templates, served and admitted.
+//! Catalogs: loading, lint, writing, templates, serving and admission.
 
 pub mod clustercatalog_admission;
 pub mod fbc_load;

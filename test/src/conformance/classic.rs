@@ -21,8 +21,8 @@ fn cluster(case: &Value) -> Cluster {
     list(case, "objects").into_iter().cloned().collect()
 }
 
-/// Compares with what a case expects. Where several outcomes are recorded, one of them has to do; otherwise the first failure
-/// counts.
+/// Compares with the expectation of a case. If several outcomes are recorded, one of them must match; otherwise the
+/// first failure counts.
 fn one_of<'a>(case: &'a Value, compare: impl FnMut(&'a Value) -> Outcome) -> Outcome {
     let whole = case.get("expect").unwrap_or(&Value::Null);
     let recorded = expect(case, "any_of").as_array();
@@ -37,7 +37,7 @@ fn one_of<'a>(case: &'a Value, compare: impl FnMut(&'a Value) -> Outcome) -> Out
     first
 }
 
-/// The items of a list of a case; none where it is absent.
+/// The items of a list of a case; empty if it is absent.
 fn list<'a>(case: &'a Value, key: &str) -> Vec<&'a Value> {
     case.get(key)
         .and_then(Value::as_array)
@@ -52,12 +52,12 @@ fn texts(case: &Value, key: &str) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// A text of a case; empty where it is absent.
+/// A text of a case; empty if it is absent.
 fn text<'a>(case: &'a Value, key: &str) -> &'a str {
     case.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The object without what says nothing: empty values, what Go writes for fields that are not set, and times.
+/// The object without insignificant values: empty ones, values that Go writes for unset fields, and times.
 fn significant(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -119,7 +119,7 @@ fn sort_keys(value: &Value) -> Value {
     }
 }
 
-/// Compares one value with what the case expects under this key; absent and null are the same.
+/// Compares one value with the expectation under this key; absent and null are equal.
 fn compare(case: &Value, key: &str, actual: &Value) -> Outcome {
     Outcome::compare(key, &sort_keys(expect(case, key)), &sort_keys(actual))
 }

@@ -1,4 +1,4 @@
-//! Which bundle is installed.
+//! The chosen bundle.
 
 pub mod olm_constraints_cel;
 pub mod successors_resolution;

@@ -1,4 +1,4 @@
-//! Archives whose bytes depend on nothing but their content.
+//! Archives whose bytes depend only on their content.
 
 use std::io::Write;
 use std::path::Path;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use super::archive::{self, Entry};
 use super::manifests::{folders, render, select};
 
-/// Where the chart lies in the repository.
+/// The folder of the chart in the repository.
 const SOURCE: &str = "charts/olm";
 /// The files of the chart in the repository.
 const FILES: [&str; 7] = [
@@ -19,7 +19,7 @@ const FILES: [&str; 7] = [
     "templates/_deployment.tpl",
     "templates/objects.yaml",
 ];
-/// What the chart has in the folder `crds`.
+/// The kind of the objects in the chart's folder `crds`.
 const DEFINITION: &str = "CustomResourceDefinition";
 /// Helm makes the namespace of a release.
 const NAMESPACE: &str = "Namespace";

@@ -22,15 +22,15 @@ pub use self::libraries::libraries;
 
 /// The programs that become images.
 pub const PROGRAMS: [&str; 3] = ["catalogd", "operator-controller", "classic"];
-/// What the shipped manifests call the images, before the slash.
+/// The repository of the images in the shipped manifests, before the slash.
 const REPOSITORY: &str = "olmv1";
 /// The user the managers run as: neither root nor a user of the node.
 const USER: &str = "65532:65532";
 const USERS: &str = "root:x:0:0::/root:/sbin/nologin\nnonroot:x:65532:65532::/:/sbin/nologin\n";
 const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
-/// Where the TLS library looks for certificate authorities first.
+/// The first place in which the TLS library looks for certificate authorities.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where this machine may keep them.
+/// The places in which this machine may have them.
 const AUTHORITIES_HERE: [&str; 4] = [
     AUTHORITIES,
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -38,9 +38,9 @@ const AUTHORITIES_HERE: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What the managers' environment says to the C library's allocator: threads share two heaps instead of having up to eight for
-/// each core, between which what is free cannot be lent (docs/design/performance.md).
-/// What is large is taken from the kernel and given back, instead of from a heap that grows with the first large answer.
+/// The settings of the C library's allocator in the managers' environment. Threads share two heaps instead of up to
+/// eight for each core, because free memory cannot move between heaps (docs/design/performance.md). Large allocations
+/// come from the kernel and return to it, so that the first large answer does not enlarge a heap.
 pub const HEAPS: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "262144")];
 
 /// The sub-commands of `images`.
@@ -73,7 +73,7 @@ pub enum ImagesCommand {
     },
 }
 
-/// What the images are made of.
+/// The input of the images.
 #[derive(Debug, Clone, Args)]
 pub struct Source {
     /// The folder with the programs; where this program lies when not given.
@@ -114,7 +114,7 @@ pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes an archive per program and returns their paths.
+/// Writes an archive for each program and returns their paths.
 ///
 /// # Errors
 /// When a program is missing or an archive cannot be written.
@@ -133,7 +133,7 @@ pub fn write_archive(out: &Path, name: &str, source: &Source) -> Result<PathBuf>
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let image = image(name, source)?;
     let archive = out.join(format!("{name}.tar"));
-    // The kubelet asks for the long form of a short name.
+    // The kubelet expands short names to the long form.
     let reference = Reference::parse_familiar(&format!("{REPOSITORY}/{name}:{}", source.tag))?;
     image.write_archive(&archive, Some(&reference.to_string()))?;
     info!(
@@ -148,7 +148,7 @@ pub fn write_archive(out: &Path, name: &str, source: &Source) -> Result<PathBuf>
 /// Pushes the images and returns their references by digest.
 ///
 /// # Errors
-/// When a program is missing or the registry does not take an image.
+/// When a program is missing or the registry refuses an image.
 pub async fn push(images: &Images, prefix: &str, access: &Access, source: Source) -> Result<Vec<Pinned>> {
     let mut pushed = Vec::new();
     for name in PROGRAMS {
@@ -156,7 +156,7 @@ pub async fn push(images: &Images, prefix: &str, access: &Access, source: Source
         let source = source.clone();
         let image = tokio::task::spawn_blocking(move || image(name, &source)).await??;
         pushed.push(images.push(&reference, &image, access).await?);
-        // What cannot be pulled again is of no use.
+        // An image that cannot be pulled again is useless.
         if let Some(pinned) = pushed.last() {
             images.image(pinned, access, &Limits::catalog()).await?;
         }
@@ -235,7 +235,7 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
         .build())
 }
 
-/// The program without what only a debugger needs.
+/// The program without debug symbols.
 pub(super) fn stripped(program: &Path) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("program");

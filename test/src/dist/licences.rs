@@ -1,4 +1,4 @@
-//! What the programs are made of besides our own code, and under which licences.
+//! The third-party parts of the programs, and their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,13 +13,13 @@ use super::SYSTEMS;
 
 mod expression;
 
-/// The programs whose dependencies count.
+/// The programs whose dependencies are listed.
 const PROGRAMS: [&str; 4] = ["olm", "catalogd", "operator-controller", "classic"];
-/// How the names of files with licences begin, in capitals.
+/// The prefixes of names of files with licences, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 /// The largest file that is taken for a licence, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// What is linked into static programs and no package of Cargo.
+/// The parts of static programs that are not packages of Cargo.
 const BESIDES: &str = "\
 The Rust standard library (https://www.rust-lang.org) is in all programs, under MIT or Apache-2.0.
 musl (https://musl.libc.org) is in programs for Linux on amd64 that are not in an image, under MIT.
@@ -107,7 +107,7 @@ fn titled(folder: &Path, package: &Package) -> Option<String> {
 fn packages(root: &Path) -> Result<Vec<Package>> {
     let metadata = cargo(root, &["metadata", "--format-version=1"])?;
     let metadata: Metadata = serde_json::from_str(&metadata)?;
-    // What only builds or tests is not in the program.
+    // Dependencies that only build or test are not in the program.
     let mut arguments = vec![
         "tree",
         "--edges=normal,no-proc-macro",
@@ -121,7 +121,7 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
     }
     arguments.extend(PROGRAMS.iter().flat_map(|program| ["--package", program]));
     let tree = cargo(root, &arguments)?;
-    // `name v1.2.3`, and more after it for what is a path.
+    // `name v1.2.3`, followed by more for a path dependency.
     let linked: BTreeSet<(&str, &str)> = tree
         .lines()
         .filter_map(|line| {
@@ -138,7 +138,7 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
     Ok(found)
 }
 
-/// What Cargo prints.
+/// The output of Cargo.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(arguments)
@@ -156,7 +156,7 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The texts of licences in a package, and in the folders of what it bundles.
+/// The texts of licences in a package, and in the folders of its bundled code.
 fn files(folder: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let entries = |folder: &Path| -> Result<Vec<PathBuf>> {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// What separates two objects.
+/// The separator of objects.
 const SEPARATOR: &str = "\n---\n";
 
 /// OLM classic: file and folder, in the order in which they are applied. Its namespaces have fixed names, so no chart has it.
@@ -31,7 +31,7 @@ pub fn folders(root: &Path) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// What `kubectl kustomize` prints of a folder; `kubectl` is the program.
+/// The output of `kubectl kustomize` for a folder; `kubectl` is the program.
 pub(super) fn render(kubectl: &Path, folder: &Path) -> Result<String> {
     let output = Command::new(kubectl)
         .arg("kustomize")
@@ -50,7 +50,7 @@ pub(super) fn render(kubectl: &Path, folder: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The objects for whose kind `keep` holds.
+/// The objects whose kind `keep` accepts.
 pub(super) fn select(text: &str, keep: impl Fn(&str) -> bool) -> String {
     let kind = |object: &str| -> String {
         let found = object.lines().find_map(|line| line.strip_prefix("kind: "));

@@ -1,5 +1,5 @@
-//! The sample extension is lost with everything around it and comes back from a backup; then it is made again, as GitOps
-//! tools do. What runs goes on.
+//! The sample extension is lost with all its objects and restored from a backup. Then it is created again, as GitOps
+//! tools do. The workload keeps running.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use olm_api::conditions;
@@ -10,8 +10,9 @@ use super::{SOON, Story};
 use crate::world::eventually;
 
 const MANAGER: &str = "operator-controller-controller-manager";
-/// The kinds that are backed up, in the order in which Velero restores them: those that others need, then the others by name.
-/// The second is the namespace; of cluster-scoped kinds what is named after the sample.
+/// The kinds in the backup, in the order in which Velero restores them: first those that others need, then the others
+/// by name. The second value is the namespace. Of cluster-scoped kinds, only objects with the name of the sample are
+/// included.
 const KINDS: &[(&str, Option<&str>)] = &[
     ("customresourcedefinitions.apiextensions.k8s.io", None),
     ("namespaces", None),
@@ -32,7 +33,7 @@ const KINDS: &[(&str, Option<&str>)] = &[
     ("rolebindings.rbac.authorization.k8s.io", Some("greeter")),
     ("roles.rbac.authorization.k8s.io", Some("greeter")),
 ];
-/// What Velero takes out of the metadata of every object, and kubectl out of what it shows.
+/// The metadata fields that Velero removes from every object, and kubectl from its output.
 const RESET: &[&str] = &[
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -45,11 +46,11 @@ const RESET: &[&str] = &[
     "selfLink",
     "uid",
 ];
-/// What Kubernetes makes in every namespace.
+/// The objects that Kubernetes creates in every namespace.
 const BROUGHT: &[&str] = &["default", "kube-root-ca.crt"];
 
 impl Story {
-    /// Everything of the sample is lost and restored in Velero's order while operator-controller is away.
+    /// All objects of the sample are lost and restored in Velero's order while operator-controller is scaled to zero.
     pub(super) async fn restore(&mut self) -> Result<()> {
         let backup = self.back_up()?;
         self.scale(0).await?;
@@ -86,7 +87,7 @@ impl Story {
         self.taken_over(&before).await
     }
 
-    /// What a backup holds, kind by kind.
+    /// The content of a backup, kind by kind.
     fn back_up(&self) -> Result<Vec<Vec<Value>>> {
         let mut backup = Vec::new();
         for (kind, namespace) in KINDS {
@@ -122,7 +123,7 @@ impl Story {
         .await
     }
 
-    /// What a lost cluster does not have.
+    /// Removes all objects that a lost cluster does not have.
     fn lose(&self, backup: &[Vec<Value>]) -> Result<()> {
         let none = r#"{"metadata":{"finalizers":null}}"#;
         let gone = [
@@ -207,7 +208,7 @@ impl Story {
         Ok(of_sample.fold(String::new(), |text, line| text + &kept(line) + "\n"))
     }
 
-    /// Waits until the extension is installed and ready again, and nothing that ran is another.
+    /// Waits until the extension is installed and ready again, and checks that the workload was not replaced.
     async fn taken_over(&self, before: &str) -> Result<()> {
         self.at_version("1.1.0").await?;
         eventually("the extension is ready", SOON, async || {
@@ -226,7 +227,7 @@ impl Story {
             owner == extension.metadata.uid,
             "the owner is {owner:?}, not {extension:?}"
         );
-        // Archived revisions hold nothing and have no owner any more.
+        // Archived revisions have no objects and no owner.
         for name in left {
             self.lab
                 .kubectl(&["delete", "clusterobjectset", &name, "--timeout=60s"])?;
@@ -257,7 +258,7 @@ impl Story {
     }
 }
 
-/// Whether an object is called after the sample, or belongs to it.
+/// Whether an object has the name of the sample, or belongs to it.
 fn named(name: &str) -> bool {
     name.starts_with("greet")
 }
@@ -272,7 +273,8 @@ fn is_of_the_sample(object: &Value, namespace: Option<&str>) -> bool {
     }
 }
 
-/// Makes of an object what Velero restores: without status, owners and what the API server gives, with its own labels.
+/// Converts an object to its form after a restore by Velero: without status, owners and fields of the API server, with
+/// Velero's labels.
 fn reset(object: &mut Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");

@@ -37,7 +37,7 @@ impl Story {
         self.csv(CLASSIC_NAMESPACE, "packageserver").await
     }
 
-    /// Installs the sample operator by a Subscription, and looks at its package and at what the operator does.
+    /// Installs the sample operator by a Subscription, and checks its package and its function.
     pub(super) async fn subscribe(&mut self) -> Result<()> {
         let catalog = self
             .lab

@@ -15,8 +15,8 @@ pub(super) const NAMESPACE: &str = "operators";
 /// The namespace that operators watch when they watch one that is not their own.
 const WATCHED: &str = "watched";
 
-/// Reasons that are true of the bundle, not of our reading of it, how many bundles have each at most, and why it is true.
-/// Whatever else or more is refused is a fault.
+/// Faults of bundles, not of our parser, with the maximum number of bundles for each, and the explanation. Any other or
+/// further refusal is a fault of ours.
 const TRUE_REASONS: [(&str, usize, &str); 4] = [
     (
         "definition-version",
@@ -38,9 +38,9 @@ const TRUE_REASONS: [(&str, usize, &str); 4] = [
 
 /// Renders every bundle below `dir/bundles/PACKAGE/VERSION`, in every way that it supports.
 ///
-/// For each bundle its name and `rendered`, or the name of the reason why it is refused; an error when it makes the
-/// code panic, is refused for a reason that is none, renders differently the second time, or renders an object twice.
-/// A bundle that needs certificates occurs a second time, with those of cert-manager instead of our own.
+/// Returns the name of each bundle and `rendered`, or the name of the reason for the refusal. A bundle fails if it
+/// causes a panic, is refused for an invalid reason, renders differently the second time, or renders an object twice. A
+/// bundle that needs certificates is rendered a second time with those of cert-manager instead of our own.
 pub fn run(dir: &Path) -> Vec<(String, Result<String, String>)> {
     let mut outcomes = Vec::new();
     let root = dir.join("bundles");

@@ -1,4 +1,4 @@
-//! Every real catalog loads, is stored as it is, and is found again by its index.
+//! Every real catalog loads, is stored unchanged, and is found by its index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -43,7 +43,7 @@ pub fn run(dir: &Path) -> Kind {
     kind
 }
 
-/// Loads a catalog in every way there is and returns how many findings of each rule its check has.
+/// Loads a catalog in all ways and returns the number of findings of each rule.
 fn examine(root: &Path) -> Result<BTreeMap<String, usize>, String> {
     let files = files(root)?;
     let mut read = Read::default();
@@ -128,7 +128,7 @@ impl Read {
     }
 }
 
-/// The stored line is canonical, one line, and says what the document says.
+/// Checks that the stored line is canonical, one line, and equal to the document.
 fn check_line(blob: &Meta, document: &Value) -> Result<(), String> {
     if blob.line.is_empty() {
         return if document.is_null() {
@@ -202,7 +202,7 @@ fn check_index(metas: &[Meta]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is written of a catalog can be read, and written again it is the same, as JSON and as YAML.
+/// A written catalog can be read, and is identical when written again, as JSON and as YAML.
 fn check_written(catalog: &Catalog) -> Result<(), String> {
     for (form, write) in [
         ("JSON", olm_author::write::json as fn(&Catalog) -> String),

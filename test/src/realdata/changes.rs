@@ -1,5 +1,5 @@
-//! Plans of changes hold what is then applied: for each two versions of a real package that render, what the plan adds,
-//! changes and removes leads from the objects of the one to those of the other, up and down.
+//! Plans of changes match the applied objects: for each two versions of a real package that render, the added, changed
+//! and removed objects of the plan lead from the objects of one version to those of the other, in both directions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +47,7 @@ pub fn run(dir: &Path) -> Vec<Case> {
     cases
 }
 
-/// Nothing where the bundle cannot be read: [`super::bundles`] looks at the reasons.
+/// `None` if the bundle cannot be read: [`super::bundles`] checks the reasons.
 fn version(path: &Path, name: &str) -> Option<Version> {
     let files = read(path).ok()?;
     let bundle = olm_bundle::parse(&files, &BTreeMap::new()).ok()?;
@@ -61,7 +61,7 @@ fn version(path: &Path, name: &str) -> Option<Version> {
     })
 }
 
-/// In how many ways the change was planned.
+/// The number of install modes for which the change was planned.
 fn examine(package: &str, from: &Version, to: &Version) -> Result<usize> {
     let mut count = 0;
     for (mode, old) in &from.rendered {
@@ -84,7 +84,7 @@ fn plan(package: &str, from: (&Version, &Prepared), to: (&Version, &Prepared)) -
         Ok(groups.into_iter().flat_map(|group| group.objects).collect())
     };
     let (rendered, after) = (objects(from.1)?, objects(to.1)?);
-    // The old revision is read as it is stored.
+    // The old revision is read in its stored form.
     let stored = rendered
         .iter()
         .map(|object| serde_json::from_slice(&canonical::to_vec(object)));

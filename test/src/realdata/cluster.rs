@@ -1,7 +1,7 @@
 //! `olm-test real-bundles DIR`: real bundles are installed, upgraded and uninstalled on a cluster.
 //!
-//! Which ones is a matter of rules ([`mod@choose`]), never of names. Their images are nowhere to be had: the simulated node
-//! runs anything. Each package gets a namespace and an account of its own; each version replaces the one before.
+//! Rules select the bundles ([`mod@choose`]), never names. Their images do not exist: the simulated node runs anything.
+//! Each package gets a separate namespace and account; each version replaces the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -28,15 +28,15 @@ use choose::{Chosen, Package};
 const PACKAGES: std::ops::RangeInclusive<usize> = 10..=24;
 /// Versions of a package at most.
 const VERSIONS: usize = 3;
-/// How long everything that is under way together may take.
+/// The time limit for all concurrent work.
 const LIMIT: Duration = Duration::from_secs(180);
-/// What a condition says of a change to a definition that is not safe.
+/// The text in a condition about an unsafe change to a definition.
 const REFUSAL: &str = "validating upgrade for CRD";
 const ACCOUNT: &str = "installer";
 const CATALOG: &str = "real";
 
-/// Runs the bundles in `dir/bundles` that the rules admit, or of these packages only when some are named. Prints a
-/// line for each case like a test, and returns whether there were enough and all of it passed.
+/// Runs the bundles in `dir/bundles` that the rules admit, or only those of the given packages. Prints a line for each
+/// case like a test, and returns whether there were enough and all passed.
 ///
 /// # Errors
 /// When the data cannot be read or the cluster does not start.
@@ -206,8 +206,8 @@ impl Story {
         .await
     }
 
-    /// Real operators change their definitions in ways that the check of CRD upgrades refuses, which shows in the
-    /// condition; then the upgrade goes on without the check.
+    /// Real operators change their definitions in ways that the check of CRD upgrades refuses. The condition reports
+    /// it; then the upgrade continues without the check.
     async fn insist(&self, at: usize, version: usize, report: &mut Report) -> Result<()> {
         let package = self.packages.get(at).context("no such package")?;
         let bundle = package.bundles.get(version).context("no such version")?;
@@ -244,8 +244,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until each of these packages is at this one of its versions, with all objects there, and reports each.
-    /// Returns the packages that are.
+    /// Waits until these packages are at these versions with all objects, and reports each. Returns the packages that
+    /// are.
     async fn await_versions(&self, steps: Vec<(usize, usize)>, report: &mut Report) -> Result<Vec<usize>> {
         let begin = Instant::now();
         let mut waiting = steps;
@@ -291,7 +291,7 @@ impl Story {
         Ok(there)
     }
 
-    /// What an extension and its revisions say about themselves.
+    /// The reported state of an extension and its revisions.
     fn explain(&self, package: &str, found: Option<&ClusterExtension>) -> anyhow::Error {
         let status = serde_json::to_string(&found.map(|found| &found.status)).unwrap_or_default();
         let label = format!("{}={package}", names::label::OWNER_NAME);
@@ -398,7 +398,7 @@ fn is_at(extension: &ClusterExtension, version: &Version) -> bool {
     installed && is_settled(extension)
 }
 
-/// The extension that asks for the oldest version.
+/// The extension with the oldest version.
 fn extension(package: &Package) -> Value {
     let first = package.bundles.first();
     let mut extension = json!({

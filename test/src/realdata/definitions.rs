@@ -1,4 +1,4 @@
-//! Real custom resource definitions take the place of those of the version before.
+//! Real custom resource definitions replace those of the version before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::bundles::directories;
 use super::{Kind, guarded};
 
-/// Compares the definitions of consecutive versions below `dir/bundles/PACKAGE/VERSION`. A case is a definition that both
-/// have: whether it may be replaced, or what the first finding is. All findings are counted by check.
+/// Compares the definitions of consecutive versions below `dir/bundles/PACKAGE/VERSION`. A case is a definition in both
+/// versions. Its outcome is that it may be replaced, or the first finding. All findings are counted by check.
 pub fn run(dir: &Path) -> Kind {
     let mut kind = Kind {
         name: "definitions",
@@ -56,7 +56,7 @@ fn replace(old: &Value, new: &Value, counts: &mut BTreeMap<String, usize>) -> Re
     })
 }
 
-/// The versions, the lowest first; those whose names are none come before.
+/// The versions, the lowest first; names that are not versions come before.
 fn versions(package: &Path) -> Vec<String> {
     let mut versions: Vec<(Option<VersionRelease>, String)> = directories(package)
         .into_iter()

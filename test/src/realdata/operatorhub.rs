@@ -1,4 +1,4 @@
-//! One big real catalog, stored as catalogd does, and the newest bundle of each of its packages.
+//! One large real catalog, stored as in catalogd, and the newest bundle of each of its packages.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{Case, Kind, guarded};
 
 const FILE: &str = "operatorhub.json";
-/// Properties by which a bundle depends on something.
+/// Properties with dependencies of a bundle.
 const DEPENDENCIES: &[&str] = &["olm.package.required", "olm.gvk.required", "olm.constraint"];
 
 /// Runs `dir/operatorhub.json`: one case that it is stored, and one for each of its packages.
@@ -79,10 +79,10 @@ fn store(dir: &Path, root: &Path) -> Result<(Arc<Snapshot>, Checker), String> {
     Ok((snapshot, checker))
 }
 
-/// What a plain look at the lines of the catalog says about one package.
+/// The facts about one package from a plain scan of the catalog's lines.
 #[derive(Debug, Default)]
 struct Facts {
-    /// Name, version, and whether the bundle depends on something.
+    /// Name, version, and whether the bundle has dependencies.
     bundles: Vec<(String, Option<String>, bool)>,
     /// The bundles in some channel.
     entries: HashSet<String>,
@@ -234,7 +234,7 @@ fn newest(snapshot: &Snapshot, name: &str, facts: &Facts) -> Result<String, Stri
     }
 }
 
-/// What the server answers when it is asked for a package.
+/// The answer of the server for a package.
 fn blobs(snapshot: &Snapshot, package: &str) -> Result<Vec<Blob>, String> {
     let filter = Filter {
         package: Some(package.to_owned()),

@@ -1,5 +1,5 @@
 //! Planning again writes nothing, for every real bundle that renders: its revision, its preflight, its rollout and its
-//! deletion are planned, carried out in memory, and planned again.
+//! deletion are planned, executed in memory, and planned again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -42,8 +42,8 @@ use super::{Case, guarded};
 const EXTENSION: &str = "extension";
 const UID: &str = "extension-uid";
 
-/// Plans every bundle below `dir/bundles/PACKAGE/VERSION` twice, in every way that it supports. One that is refused is left
-/// out: [`super::bundles`] looks at the reasons.
+/// Plans every bundle below `dir/bundles/PACKAGE/VERSION` twice, in all install modes that it supports. Refused bundles
+/// are left out: [`super::bundles`] checks the reasons.
 pub fn run(dir: &Path) -> Vec<Case> {
     let root = dir.join("bundles");
     let mut cases = Vec::new();
@@ -63,7 +63,7 @@ pub fn run(dir: &Path) -> Vec<Case> {
     cases
 }
 
-/// How many ways the bundle was planned in.
+/// The number of install modes for which the bundle was planned.
 fn examine(path: &Path) -> Result<usize> {
     let files = read(path)?;
     let Ok(bundle) = olm_bundle::parse(&files, &BTreeMap::new()) else {
@@ -145,7 +145,7 @@ fn extension() -> ClusterExtension {
     extension
 }
 
-/// The revision as an API server hands it out.
+/// The revision in the form that an API server returns.
 fn stored(creation: &Creation) -> Result<ClusterObjectSet> {
     let text = serde_json::to_vec(&creation.set)?;
     let mut set: ClusterObjectSet = serde_json::from_slice(&text)?;
@@ -154,7 +154,7 @@ fn stored(creation: &Creation) -> Result<ClusterObjectSet> {
     Ok(set)
 }
 
-/// The content is what was rendered; rolled out a second time it is not written, taken down a second time it is gone.
+/// The content equals the rendered objects. A second rollout writes nothing, and a second teardown finds nothing.
 fn roll_out_again(set: &ClusterObjectSet, creation: &Creation, groups: &[Group]) -> Result<()> {
     let secret = |secret: &operator_controller::extension::plan::content::ContentSecret| {
         let name = SecretName {
@@ -228,7 +228,7 @@ fn roll_out_again(set: &ClusterObjectSet, creation: &Creation, groups: &[Group])
     Ok(())
 }
 
-/// As much of an API server as a revision alone on it needs.
+/// A minimal API server for a single revision.
 struct Cluster<'a> {
     outline: Outline,
     bodies: Vec<Vec<&'a Value>>,
@@ -334,7 +334,7 @@ fn fields(value: &Value) -> Value {
     Value::Object(fields.collect::<Map<_, _>>())
 }
 
-/// An account with the rights that the check reports lacks none; definitions that replace themselves are safe.
+/// An account with the reported rights lacks none, and a definition that replaces itself is safe.
 fn preflight_again(groups: &[Group]) -> Result<()> {
     let objects: Vec<&Value> = groups.iter().flat_map(|group| &group.objects).collect();
     let discovery: Discovery = objects.iter().map(|object| discovered(object)).collect();
@@ -380,7 +380,7 @@ fn preflight_again(groups: &[Group]) -> Result<()> {
     Ok(())
 }
 
-/// What discovery says of the kind of an object.
+/// The discovery of the kind of an object.
 fn discovered(object: &Value) -> ((String, String), Resource) {
     let id = ObjectId::of(object);
     let scope = if id.namespace.is_empty() {

@@ -1,7 +1,8 @@
-//! `olm-test real-rights DIR`: the roles that `olm rbac` prints are enough to install each real bundle, and none too many.
+//! `olm-test real-rights DIR`: the roles from `olm rbac` are sufficient and minimal for the installation of each real
+//! bundle.
 //!
-//! Enough: an account that has them and nothing else applies every object of the bundle on an API server, as a dry run.
-//! None too many: without any one verb of any rule, the check before an installation names a missing right.
+//! Sufficient: an account with only these roles applies every object of the bundle on an API server, as a dry run.
+//! Minimal: without any single verb of a rule, the check before an installation reports a missing right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -96,11 +97,11 @@ struct Bundle {
     namespace: String,
 }
 
-/// What an installation of a bundle is made of.
+/// The parts of the installation of a bundle.
 struct Installation {
     /// The configuration, for an operator that watches its own namespace alone.
     config: Option<Value>,
-    /// Everything that is applied.
+    /// All applied objects.
     objects: Vec<Value>,
 }
 
@@ -126,7 +127,7 @@ impl Bundle {
         Ok(Installation { config, objects })
     }
 
-    /// Returns how many verbs were taken away.
+    /// Checks the roles without each verb. Returns the number of verbs.
     fn check(
         &self,
         lab: &Lab,
@@ -183,7 +184,7 @@ impl Bundle {
         Ok(String::from_utf8(ran.stdout)?)
     }
 
-    /// Applies everything as the account. What the API server refuses for another reason is no question of rights.
+    /// Applies all objects as the account. A refusal for another reason is not about rights.
     fn dry_run(&self, lab: &Lab, served: &permissions::Discovery, objects: &[Value]) -> Result<()> {
         let known = objects.iter().filter(|object| {
             let [group, kind, ..] = key(object);
@@ -275,7 +276,7 @@ fn rules(applied: &Value) -> Rules {
     rules
 }
 
-/// What an account with these rules may do.
+/// The rights of an account with these rules.
 fn rights(needs: &Needs, rules: &Rules) -> AccountRights {
     let mut rights = AccountRights::new();
     for scope in needs.scopes() {

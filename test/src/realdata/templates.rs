@@ -1,6 +1,6 @@
-//! Every template of a catalog is read as what it says it is.
+//! Every template of a catalog is parsed as its declared kind.
 //!
-//! Rendering a template takes its bundle images; here only its own text is looked at.
+//! Rendering a template needs its bundle images; here only its own text is parsed.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub fn run(dir: &Path) -> Kind {
     kind
 }
 
-/// What the text is, or the true reason for which it is refused; an error is a refusal without a visible reason.
+/// The kind of the text, or the valid reason for its refusal; an error is a refusal without a visible reason.
 fn read(text: &[u8]) -> Result<String, String> {
     let reason = match Template::parse(text) {
         Ok(template) => return Ok(template.kind().schema().to_owned()),
@@ -44,7 +44,7 @@ fn read(text: &[u8]) -> Result<String, String> {
     Ok(format!("refused: {reason}"))
 }
 
-/// A blob of deprecations, to be put beside a package.
+/// A blob of deprecations that accompanies a package.
 fn deprecations(text: &[u8]) -> Result<(), String> {
     let blob = metas(text, &meta::limits()).next().ok_or("there is nothing")?;
     let blob = blob.map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! A server in front of the real registry that behaves as registries of the field do: it shows any certificate, speaks only
-//! some versions and protocols, sends clients elsewhere for blobs, limits them, and leaves out what is optional.
+//! A server in front of the real registry with the behaviour of other registries: it presents any certificate, supports
+//! only some versions and protocols, redirects requests for blobs, limits clients, and omits optional features.
 
 use std::collections::VecDeque;
 use std::io::Cursor;
@@ -101,12 +101,12 @@ pub fn named(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
     Ok(terms)
 }
 
-/// What the server shows of itself.
+/// The certificates and protocols of the server.
 #[derive(Debug)]
 pub struct Face<'a> {
     /// Its certificate.
     pub leaf: &'a Issued,
-    /// What it sends along.
+    /// The intermediate certificates that it sends.
     pub intermediates: Vec<&'a Issued>,
     /// The versions of TLS that it speaks.
     pub versions: &'static [&'static SupportedProtocolVersion],
@@ -115,7 +115,7 @@ pub struct Face<'a> {
 }
 
 impl<'a> Face<'a> {
-    /// A server with this certificate that speaks everything.
+    /// A server with this certificate that supports all protocols.
     pub fn of(leaf: &'a Issued) -> Self {
         Self {
             leaf,
@@ -126,10 +126,10 @@ impl<'a> Face<'a> {
     }
 }
 
-/// How the server differs from the registry behind it.
+/// The differences between the server and the registry behind it.
 #[derive(Debug, Default)]
 pub struct Manners {
-    /// Where blobs are, as `https://HOST:PORT`: clients are redirected there.
+    /// The address of blobs, as `https://HOST:PORT`, to which clients are redirected.
     pub storage: Option<String>,
     /// The header `Docker-Content-Digest` is left out.
     pub hides_digest: bool,
@@ -150,9 +150,9 @@ pub struct Seen {
     pub request: String,
     /// The version of HTTP.
     pub version: Version,
-    /// Whether a credential came along.
+    /// Whether the request had a credential.
     pub authorized: bool,
-    /// Which part is wanted.
+    /// The requested range.
     pub range: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl Front {
     /// Starts a server in front of `upstream`, `http://HOST:PORT` or `https://HOST:PORT`, whose authority is `ca`.
     ///
     /// # Errors
-    /// When it cannot be set up.
+    /// When it cannot be started.
     pub async fn start(upstream: &str, ca: &Path, face: &Face<'_>, manners: Manners) -> Result<Self> {
         let authority = reqwest::Certificate::from_pem(&std::fs::read(ca)?)?;
         let client = reqwest::Client::builder()
@@ -234,7 +234,7 @@ impl Front {
         })
     }
 
-    /// What came since the last time that this was called.
+    /// The requests since the last call.
     pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *lock(&self.state.seen))
     }
@@ -341,7 +341,7 @@ impl State {
     }
 }
 
-/// A way to a server that is slow and breaks: every connection ends after so many bytes of what the server sends.
+/// A relay to a server that is slow and breaks: every connection ends after a number of bytes from the server.
 #[derive(Debug)]
 pub struct Relay {
     /// The port on the loopback address.
@@ -351,7 +351,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a way to `target`.
+    /// Starts a relay to `target`.
     ///
     /// # Errors
     /// When there is no free port.
@@ -375,7 +375,7 @@ impl Relay {
         })
     }
 
-    /// How many connections there were.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.connections.load(std::sync::atomic::Ordering::SeqCst)
     }

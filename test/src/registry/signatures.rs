@@ -1,4 +1,4 @@
-//! Signatures beside images, as cosign puts them.
+//! Signatures beside images, in the layout of cosign.
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Registry;
 
-/// A key pair: the public key in PEM, and what signs.
+/// A key pair: the public key in PEM, and the signer.
 ///
 /// # Errors
 /// When no randomness is available.
@@ -25,11 +25,11 @@ pub fn key() -> Result<(String, EcdsaKeyPair)> {
     ))
 }
 
-/// Puts a signature beside an image as cosign does: an image at the tag `sha256-HEX.sig` of the same repository. `about` is
-/// the name that is signed, `REPOSITORY[:TAG]`.
+/// Pushes a signature of an image in the layout of cosign: an image at the tag `sha256-HEX.sig` of the same repository.
+/// `about` is the name that is signed, `REPOSITORY[:TAG]`.
 ///
 /// # Errors
-/// When the registry does not take it.
+/// When the registry refuses it.
 pub async fn sign(registry: &Registry, about: &str, digest: &Digest, pair: &EcdsaKeyPair) -> Result<()> {
     let repository = about.split(':').next().unwrap_or(about);
     let payload = json!({

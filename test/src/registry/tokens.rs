@@ -1,5 +1,5 @@
-//! A real registry that admits clients with a token, and the service that issues tokens: to clients with the password, and in
-//! exchange for an identity token (RFC 6749 as registries use it).
+//! A real registry that requires tokens, and the service that issues them: for a password, and in exchange for an
+//! identity token (RFC 6749 as registries use it).
 
 use std::io::Cursor;
 use std::net::Ipv4Addr;
@@ -32,46 +32,46 @@ const ISSUER: &str = "olm-test";
 const SERVICE: &str = "tests";
 /// The name of the key that signs them.
 const KEY: &str = "tests";
-/// What is exchanged for tokens.
+/// The identity token that is exchanged for tokens.
 const IDENTITY_TOKEN: &str = "an identity+token/with=odd&characters";
 
 /// A registry with TLS and tokens, without a cluster. Dropping it ends it.
 #[derive(Debug)]
 pub struct TokenServer {
-    /// Where it listens, as `HOST:PORT`, with TLS.
+    /// The address of the registry, as `HOST:PORT`, with TLS.
     pub address: String,
     /// The authority that signed the certificates of registry and service, in PEM.
     pub ca: PathBuf,
-    /// Where the service listens, as `https://HOST:PORT`.
+    /// The address of the service, as `https://HOST:PORT`.
     pub service: String,
     /// The user name for which the service gives tokens.
     pub username: &'static str,
     /// Its password.
     pub password: &'static str,
-    /// What it exchanges for tokens.
+    /// The identity token that it exchanges.
     pub identity_token: &'static str,
     state: Arc<State>,
     _stop: DropGuard,
     _instance: Instance,
 }
 
-/// How a token was asked for.
+/// The credential of a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// With a user name and a password.
+    /// A user name and a password.
     Password,
-    /// With an identity token.
+    /// An identity token.
     Identity,
-    /// Without either.
+    /// No credential.
     Nothing,
 }
 
-/// What tokens are like from now on.
+/// The properties of tokens that are issued from now on.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// How long the service says that they last.
+    /// The lifetime that the service reports.
     pub claimed: Duration,
-    /// Whether the registry takes them: it takes none that expired minutes ago.
+    /// Whether they are expired, so that the registry refuses them.
     pub expired: bool,
 }
 
@@ -163,12 +163,12 @@ impl TokenServer {
         })
     }
 
-    /// What tokens are like from now on.
+    /// Sets the properties of tokens that are issued from now on.
     pub fn give(&self, kind: Kind) {
         *self.state.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
     }
 
-    /// How tokens were asked for since the last time that this was called.
+    /// The credentials of token requests since the last call.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.state.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }

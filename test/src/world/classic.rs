@@ -1,4 +1,4 @@
-//! OLM classic on a test cluster: the shipped definitions, accounts and rights, without what only Pods need.
+//! OLM classic on a test cluster: the shipped definitions, accounts and rights, without objects that only Pods need.
 
 use anyhow::Result;
 
@@ -18,7 +18,7 @@ const ONLY_FOR_PODS: &[&str] = &[
 /// Applies the shipped manifests.
 ///
 /// # Errors
-/// When the API server refuses something.
+/// When the API server refuses an object.
 pub fn prepare(lab: &Lab) -> Result<()> {
     let folder = |name: &str| repository().join(name).display().to_string();
     let definitions = folder("manifests/classic/crds");

@@ -1,7 +1,7 @@
-//! Faults between a manager and the API server, at calls that a plan names.
+//! Faults between a manager and the API server, at planned calls.
 //!
-//! A [`Proxy`] stands in front of the real API server. It numbers the mutating calls about one name and does to each what its
-//! [`Plan`] says. It keeps every mutating call, so that tests can ask who wrote what.
+//! A [`Proxy`] in front of the real API server numbers the mutating calls about one name and applies the faults of its
+//! [`Plan`] to them. It records every mutating call, so that tests can check the writers.
 
 mod calls;
 mod numbers;

@@ -1,4 +1,4 @@
-//! A cluster with a registry, and what tests do to both.
+//! A cluster with a registry, and the operations of tests on both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ const BUNDLE_LABELS: &[(&str, &str)] = &[
 /// The label that says where a catalog image keeps its content.
 const CATALOG_LABELS: &[(&str, &str)] = &[("operators.operatorframework.io.index.configs.v1", "/configs")];
 
-/// A cluster with a registry, and what tests do to both.
+/// A cluster with a registry, and the operations of tests on both.
 pub struct Lab {
-    /// The cluster that everything runs on.
+    /// The cluster.
     pub cluster: Cluster,
     /// An administrator's client.
     pub client: Client,
@@ -43,14 +43,15 @@ pub struct Lab {
 /// Tests that start clusters of their own wait for each other: more than two at once starve on a small machine.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
-/// Adds a place for a cluster that is kept until the process ends. Its own place never comes back, and other tests would wait
-/// for it forever.
+/// Adds a permit for a cluster that is kept until the process ends. Its own permit is never returned, and other tests
+/// would wait for it for ever.
 pub(crate) fn replace_kept_place() {
     PLACES.add_permits(1);
 }
 
 impl Lab {
-    /// Starts a cluster that has everything in a folder of the repository that processes need: definitions, accounts, rights.
+    /// Starts a cluster with the objects in a folder of the repository that processes need: definitions, accounts,
+    /// rights.
     ///
     /// # Errors
     /// When a part is missing or does not start.
@@ -60,7 +61,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Starts a cluster that has nothing of ours.
+    /// Starts a cluster without our objects.
     ///
     /// # Errors
     /// When a part is missing or does not start.
@@ -88,10 +89,10 @@ impl Lab {
         Self::assemble(Cluster::start(Mode::Simulated).await?, Some(place)).await
     }
 
-    /// Puts a cluster to use.
+    /// Uses an existing cluster.
     ///
     /// # Errors
-    /// When it has no registry or cannot be reached.
+    /// When it has no registry or is unreachable.
     pub async fn over(cluster: Cluster) -> Result<Self> {
         Self::assemble(cluster, None).await
     }
@@ -164,7 +165,7 @@ impl Lab {
     /// Pushes a bundle (its annotations become the image's labels) and returns its reference by digest.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry refuses it.
     pub async fn push_bundle(&self, name: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<String> {
         Ok(self.push(name, files, BUNDLE_LABELS).await?.to_string())
     }
@@ -172,7 +173,7 @@ impl Lab {
     /// Pushes a catalog of one file and returns its reference by tag.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry refuses it.
     pub async fn push_catalog(&self, name: &str, blobs: &str) -> Result<String> {
         let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.as_bytes().to_vec())]);
         self.push_catalog_of(name, &files).await
@@ -181,7 +182,7 @@ impl Lab {
     /// Pushes a catalog of files below `configs` and returns its reference by tag.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry refuses it.
     pub async fn push_catalog_of(&self, name: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<String> {
         self.push(name, files, CATALOG_LABELS).await?;
         Ok(format!("{}/{name}", self.registry()?))
@@ -200,17 +201,17 @@ impl Lab {
     /// `operator` is the image that its Deployment runs.
     ///
     /// # Errors
-    /// When the registry does not take them.
+    /// When the registry refuses them.
     pub async fn publish(&self, package: &str, versions: &[&str], operator: &str) -> Result<String> {
         let blobs = self.push_bundles(package, versions, operator).await?;
         self.push_catalog(&format!("{package}-catalog:latest"), &blobs)
             .await
     }
 
-    /// Pushes the bundles of [`Lab::publish`] as `PACKAGE-bundle:vVERSION` and returns what a catalog says of them.
+    /// Pushes the bundles of [`Lab::publish`] as `PACKAGE-bundle:vVERSION` and returns their blobs for a catalog.
     ///
     /// # Errors
-    /// When the registry does not take them.
+    /// When the registry refuses them.
     pub async fn push_bundles(&self, package: &str, versions: &[&str], operator: &str) -> Result<String> {
         let mut bundles = BTreeMap::new();
         for version in versions {
@@ -224,7 +225,7 @@ impl Lab {
         Ok(samples::renamed(package, &catalog))
     }
 
-    /// Writes a file of the repository for another package, changed, and returns its path.
+    /// Writes a changed copy of a file of the repository for another package, and returns its path.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -273,7 +274,7 @@ impl Lab {
         .map(drop)
     }
 
-    /// Applies what an extension's file holds beside the extension: its namespace, account and rights.
+    /// Applies the other objects in an extension's file: its namespace, account and rights.
     ///
     /// # Errors
     /// The file cannot be read, or is refused.
@@ -292,7 +293,7 @@ impl Lab {
     /// Runs kubectl as an administrator and returns what it prints.
     ///
     /// # Errors
-    /// When it fails; the error holds what it said.
+    /// When it fails; the error contains its output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         kubectl(&self.cluster, arguments, None)
     }

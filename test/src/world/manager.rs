@@ -28,17 +28,17 @@ pub struct Manager {
     name: String,
     child: Option<Child>,
     arguments: Vec<String>,
-    /// How it reaches the API server.
+    /// The kubeconfig for the API server.
     kubeconfig: PathBuf,
-    /// What it logs.
+    /// The file with its log.
     pub log: PathBuf,
     /// Its health port on this machine.
     pub health: String,
     /// Its metrics port on this machine.
     pub metrics: String,
-    /// Where it sees a small file system.
+    /// The path of a small file system for it.
     disk: Option<PathBuf>,
-    /// How many descriptors it may have.
+    /// The maximum number of its descriptors.
     descriptors: Option<u32>,
 }
 
@@ -141,7 +141,7 @@ impl Manager {
         Ok(self)
     }
 
-    /// Has it reach the API server by another way, `http://HOST:PORT`, from the next start on.
+    /// Sets another address of the API server, `http://HOST:PORT`, from the next start on.
     ///
     /// # Errors
     /// When its kubeconfig cannot be changed.
@@ -158,10 +158,10 @@ impl Manager {
         self.descriptors = Some(most);
     }
 
-    /// What the process sees at a path.
+    /// The path of a file in the process's view of the file system.
     ///
     /// # Errors
-    /// When it does not run.
+    /// When the process does not run.
     pub fn sees(&self, path: &Path) -> Result<PathBuf> {
         let root = PathBuf::from(format!("/proc/{}/root", self.pid().context("it does not run")?));
         Ok(root.join(path.strip_prefix("/")?))
@@ -191,7 +191,7 @@ impl Manager {
         let child = cluster.spawn(program, |command| {
             command
                 .args(arguments)
-                // As in the images.
+                // The same settings as in the images.
                 .envs(HEAPS)
                 .stdout(log)
                 .stderr(errors)
@@ -211,12 +211,12 @@ impl Manager {
         self.arguments.push(argument);
     }
 
-    /// Takes an argument away for the next start.
+    /// Removes an argument for the next start.
     pub fn remove_argument(&mut self, argument: &str) {
         self.arguments.retain(|found| found != argument);
     }
 
-    /// Asks the process to end and waits for it; returns how long that took.
+    /// Stops the process and waits for it; returns the duration.
     ///
     /// # Errors
     /// When it does not end within 30 s.
@@ -246,7 +246,7 @@ impl Manager {
     /// Ends the process at once, as a crash would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may be gone already; either way nothing is left to do.
+            // It may be gone already; in both cases nothing remains to be done.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -289,7 +289,7 @@ impl Manager {
     }
 }
 
-/// The arguments of `unshare` that start a program beside a small file system.
+/// The arguments of `unshare` that start a program with a small file system.
 fn mounted(disk: &Path, program: &Path) -> Vec<String> {
     let user: &[&str] = if geteuid().is_root() {
         &[]

@@ -1,4 +1,4 @@
-//! A way to a server that can be closed for a while, so that the server seems slow only to its clients.
+//! A relay to a server that can be closed for a while, so that the server seems slow only to its clients.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Hands bytes to a server and back. While it is closed, what clients send waits.
+/// Forwards bytes to a server and back. While it is closed, bytes of clients wait.
 #[derive(Debug)]
 pub struct Passage {
     address: String,
@@ -20,7 +20,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// Opens a way to `server`, a `HOST:PORT`.
+    /// Opens a relay to `server`, a `HOST:PORT`.
     ///
     /// # Errors
     /// When no port is free.
@@ -36,7 +36,7 @@ impl Passage {
             while let Ok((client, _)) = listener.accept().await {
                 let (server, state, held) = (server.clone(), state.clone(), Arc::clone(&counter));
                 connections.spawn(async move {
-                    // An error is the end of one connection, which both sides notice.
+                    // An error ends one connection, which both sides notice.
                     let _ = pass(client, &server, state, &held).await;
                 });
             }
@@ -49,22 +49,22 @@ impl Passage {
         })
     }
 
-    /// Where clients reach it: `127.0.0.1:PORT`.
+    /// The address for clients: `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Has what clients send wait.
+    /// Holds back bytes of clients.
     pub fn close(&self) {
         self.is_open.send_replace(false);
     }
 
-    /// Lets everything through again, what waits first.
+    /// Forwards all bytes again, first those that wait.
     pub fn open(&self) {
         self.is_open.send_replace(true);
     }
 
-    /// How many times something had to wait.
+    /// The number of times that bytes had to wait.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }

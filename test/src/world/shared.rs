@@ -10,7 +10,7 @@ use tokio::sync::RwLock;
 
 use crate::world::replace_kept_place;
 
-/// How long a scenario may take: a wait without an end of its own must not hang the whole run.
+/// The time limit of a scenario: an endless wait must not block the whole run.
 const LIMIT: Duration = Duration::from_mins(15);
 
 /// A value that the first test makes and every test of the binary uses. It lives until the process ends; then the
@@ -21,7 +21,7 @@ pub struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// A value that `start` makes when the first test asks for it.
+    /// A value that `start` creates when the first test needs it.
     pub const fn new(start: fn() -> LocalBoxFuture<'static, Result<T>>) -> Self {
         Self {
             start,
@@ -29,10 +29,10 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Runs a scenario beside others, which must not disturb them: it uses names of its own and stops no program.
+    /// Runs a scenario concurrently with others. It must not disturb them: it uses its own names and stops no program.
     ///
     /// # Errors
-    /// When the value cannot be made, the scenario fails or takes longer than 15 minutes.
+    /// When the value cannot be created, or the scenario fails or takes longer than 15 minutes.
     pub fn with(&self, scenario: impl AsyncFnOnce(&T) -> Result<()>) -> Result<()> {
         let (runtime, value) = self.made()?;
         runtime.block_on(async {
@@ -41,8 +41,8 @@ impl<T> Shared<T> {
         })
     }
 
-    /// Runs a scenario while no other runs, because it stops a program or changes the whole cluster. It must leave
-    /// things as it found them.
+    /// Runs a scenario while no other runs, because it stops a program or changes the whole cluster. It must restore
+    /// the initial state.
     ///
     /// # Errors
     /// As [`Shared::with`].

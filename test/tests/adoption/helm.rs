@@ -47,7 +47,7 @@ pub(crate) async fn releases_of_helm_become_revisions(world: &mut World, image: 
     an_unreadable_object_is_reported_and_not_adopted(world).await?;
     stranded.context("leaving behind what no account has taken over")?;
 
-    // Without an account all stays as it is.
+    // Without an account nothing changes.
     await_progressing(world, NAME, conditions::reason::BLOCKED, "no service account").await?;
     still_installed(world, NAME).await?;
     let found = sets(world).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn releases_of_helm_become_revisions(world: &mut World, image: 
     ensure!(succeeded.message == "Revision succeeded - migrated from Helm release");
     unchanged(&before, &seen(world, &objects).await?)?;
 
-    // With one the objects become the revision's, and no other revision is made.
+    // With one, the revision takes the objects over, and no other revision is created.
     merge(
         world,
         NAME,
@@ -110,7 +110,7 @@ async fn an_unreadable_object_is_reported_and_not_adopted(world: &World) -> Resu
     )
     .await?;
     still_installed(world, "broken").await?;
-    // Deleted as it is, Kubernetes would collect the objects that must stay.
+    // An immediate deletion would let Kubernetes collect the objects that must stay.
     let leave = |value: Value| json!({"metadata": {"annotations": {user::UNINSTALL: value}}});
     merge(world, "broken", leave("orphan".into())).await?;
     extensions(world)
@@ -158,7 +158,7 @@ async fn objects_that_no_account_took_over_are_left_behind(world: &World, config
     live(world, config).await.map(drop)
 }
 
-/// The status says of a bundle that is there that it is.
+/// Checks that the status reports the installed bundle.
 async fn still_installed(world: &World, name: &str) -> Result<()> {
     let extension = extensions(world).get(name).await?;
     let status = extension.status.clone().unwrap_or_default();

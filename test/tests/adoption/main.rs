@@ -1,5 +1,5 @@
-//! Extensions that the reference installed, and objects made by hand, are taken over where they are: nothing is made anew, no
-//! Pod restarts. One cluster for all.
+//! Extensions that the reference implementation installed, and objects created by hand, are taken over in place: no
+//! object is created again, no Pod restarts. All tests share one cluster.
 
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -58,7 +58,7 @@ fn rendered(version: &str) -> Result<Vec<Value>> {
         .into_objects())
 }
 
-/// What must not change while an object is taken over.
+/// The fields that must not change while an object is taken over.
 #[derive(Debug, Clone, PartialEq)]
 struct Seen {
     uid: String,
@@ -97,7 +97,7 @@ fn written(seen: BTreeMap<String, Seen>) -> BTreeMap<String, Seen> {
     seen.into_iter().map(|(key, seen)| (key, plain(seen))).collect()
 }
 
-/// That nothing of what was seen differs.
+/// Checks that the seen fields are equal.
 fn unchanged(before: &BTreeMap<String, Seen>, after: &BTreeMap<String, Seen>) -> Result<()> {
     let changed: Vec<String> = before
         .iter()
@@ -186,7 +186,7 @@ async fn sets(world: &World) -> Result<Vec<ClusterObjectSet>> {
     Ok(sets)
 }
 
-/// To a version that the update graph has no edge to.
+/// Changes to a version without an edge in the update graph.
 async fn to_1_1_0(world: &World) -> Result<()> {
     patch_source(
         world,
@@ -197,7 +197,7 @@ async fn to_1_1_0(world: &World) -> Result<()> {
     await_version(world, NAME, "1.1.0").await.map(drop)
 }
 
-/// An upgrade changes the same objects; what the new version leaves out is gone.
+/// An upgrade changes the same objects and removes those that the new version lacks.
 async fn upgrade(world: &World, objects: &[Value]) -> Result<()> {
     let before = seen(world, objects).await?;
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
@@ -220,7 +220,7 @@ async fn upgrade(world: &World, objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of the extension is left.
+/// Uninstalls the extension and checks that nothing of it remains.
 async fn uninstall(world: &World, objects: &[Value]) -> Result<()> {
     extensions(world).delete(NAME, &DeleteParams::default()).await?;
     await_gone(world, NAME).await?;

@@ -1,5 +1,5 @@
-//! What the reference leaves on a cluster: revisions of its Boxcutter runtime, releases of its Helm runtime, and the objects of
-//! both, made by rules of their own and not with the code under test.
+//! The state that the reference implementation leaves on a cluster: revisions of its Boxcutter runtime, releases of its
+//! Helm runtime, and the objects of both. They are created by separate rules, not with the code under test.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,9 +15,9 @@ use olm_test::world::World;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Where the reference keeps its records.
+/// The namespace of the reference implementation's records.
 pub(crate) const SYSTEM: &str = "olmv1-system";
-/// How large a part of a release is, in bytes.
+/// The size of a part of a release, in bytes.
 const CHUNK_BYTES: usize = 1_040_384;
 
 /// An extension as the reference has installed it.
@@ -38,7 +38,7 @@ pub(crate) fn name(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Makes an object as that field manager, and gives it as it is then.
+/// Creates an object with this field manager, and returns it.
 async fn create(world: &World, object: &Value, manager: &str) -> Result<Value> {
     let params = PostParams {
         field_manager: Some(manager.to_owned()),
@@ -50,7 +50,7 @@ async fn create(world: &World, object: &Value, manager: &str) -> Result<Value> {
     Ok(serde_json::to_value(made)?)
 }
 
-/// Makes an object as the Boxcutter runtime does: what it creates by a POST it declares applied.
+/// Creates an object like the Boxcutter runtime, which marks the fields of a POST as applied.
 async fn create_applied(world: &World, object: &Value) -> Result<()> {
     let made = create(world, object, "olm.operatorframework.io").await?;
     let fields: Vec<Value> = made["metadata"]["managedFields"]
@@ -67,7 +67,7 @@ async fn create_applied(world: &World, object: &Value) -> Result<()> {
         .collect();
     let version = &made["metadata"]["resourceVersion"];
     let converted = json!({"metadata": {"managedFields": fields, "resourceVersion": version}});
-    // Whoever else writes the object at the same time comes first; then it is read again.
+    // Another writer may change the object first; then it is read again.
     if patch(world, object, converted).await.is_err() {
         patch(world, object, json!({"metadata": {"managedFields": fields}})).await?;
     }
@@ -103,7 +103,7 @@ struct Revision {
     uid: String,
     /// The objects as it holds them.
     objects: Vec<Value>,
-    /// What it has seen of its phases.
+    /// The observed phases.
     observed: Vec<Value>,
 }
 
@@ -148,7 +148,7 @@ impl Installed<'_> {
         ]
     }
 
-    /// What revisions and releases say of the bundle.
+    /// The facts about the bundle in revisions and releases.
     fn texts(&self) -> Value {
         json!({
             "olm.operatorframework.io/bundle-name": self.bundle(),
@@ -400,7 +400,7 @@ fn condition(kind: &str, reason: &str, message: &str) -> Value {
     })
 }
 
-/// How many phases there are up to that of the definitions.
+/// The number of phases up to that of the definitions.
 pub(crate) const UP_TO_DEFINITIONS: usize = 3;
 
 /// The phases of the kinds that the sample has, in their order.
@@ -443,7 +443,7 @@ fn probes() -> Value {
     ])
 }
 
-/// What the name of a Secret with these objects ends with.
+/// The suffix of the name of a Secret with these objects.
 fn content_name(data: &BTreeMap<String, String>) -> String {
     let mut hash = Sha256::new();
     for (key, value) in data {
@@ -453,7 +453,7 @@ fn content_name(data: &BTreeMap<String, String>) -> String {
     hex::encode(hash.finalize())[..16].to_owned()
 }
 
-/// JSON as Go writes it: keys in order, no white space, what HTML minds escaped.
+/// JSON in the form of Go: sorted keys, no white space, escaped HTML characters.
 fn go_json(value: &Value) -> String {
     match value {
         Value::Object(map) => {

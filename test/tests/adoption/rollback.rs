@@ -81,7 +81,7 @@ pub(crate) async fn a_rollback_names_the_losses_before_it_begins(world: &World) 
         })
         .await?;
 
-    // What it says about the pin lifts it.
+    // The printed command lifts the pin.
     let (_, patch) = text
         .split_once("--type merge -p '")
         .context("how the pin is lifted")?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::prometheus::Prometheus;
 use crate::shipped::named;
 
-/// How long an alert is waited for; they say themselves how long a fault lasts until they fire.
+/// The time limit for an alert; each alert defines how long a fault must last.
 const LATEST: Duration = Duration::from_mins(5);
 /// Metrics that are there in states only that this test does not hold.
 const PASSING: &[&str] = &[
@@ -21,7 +21,7 @@ const PASSING: &[&str] = &[
     "operator_controller_extension_deletion_requested_timestamp_seconds",
 ];
 
-/// Waits for an alert and tells how long it took.
+/// Waits for an alert and logs the time.
 #[expect(clippy::print_stdout, reason = "how long it took is for readers")]
 async fn fires(world: &World, prometheus: &Prometheus, fault: Instant, labels: &Value) -> Result<()> {
     world
@@ -62,7 +62,7 @@ async fn prometheus_fires_on_faults() -> Result<()> {
             Ok(Some(()))
         })
         .await?;
-    // Two evaluations with both targets: what is well does not alert.
+    // Two evaluations with both targets: without a fault no alert fires.
     tokio::time::sleep(Duration::from_secs(32)).await;
     let firing = prometheus.firing().await?;
     ensure!(firing.is_empty(), "nothing is wrong yet: {firing:?}");

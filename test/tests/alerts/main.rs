@@ -1,5 +1,5 @@
-//! The shipped alerts and the dashboard: what they name exists, they fire when they should, and a real Prometheus fires
-//! them on faults of a real cluster.
+//! The shipped alerts and the dashboard: their metrics exist, the alerts fire on recorded data, and a real Prometheus
+//! fires them on faults of a real cluster.
 
 mod firing;
 mod prometheus;

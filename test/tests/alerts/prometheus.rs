@@ -25,7 +25,7 @@ pub(crate) struct Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It may have ended by itself; either way nothing is left to do.
+        // It may have ended by itself; in both cases nothing remains to be done.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

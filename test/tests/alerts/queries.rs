@@ -1,8 +1,8 @@
-//! What queries name.
+//! The names in queries.
 
 use std::collections::BTreeSet;
 
-/// Words of PromQL that are no metric, beside functions and labels.
+/// Words of PromQL that are not metrics, besides functions and labels.
 const KEYWORDS: &[&str] = &[
     "and", "or", "unless", "bool", "offset", "by", "on", "without", "ignoring", "sum", "min", "max", "count",
 ];

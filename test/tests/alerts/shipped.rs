@@ -1,4 +1,4 @@
-//! What the shipped files name exists.
+//! The names in the shipped files exist.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn dashboard() -> Result<Vec<String>> {
     Ok(queries.map(str::to_owned).collect())
 }
 
-/// Everything that the rules and the dashboard ask for.
+/// The queries of the rules and the dashboard.
 pub(crate) fn named() -> Result<BTreeSet<String>> {
     let alerts = alerts()?;
     let queries = alerts.iter().map(|alert| alert.expr.clone());

@@ -1,4 +1,4 @@
-//! Approvals: who gives them, and what they hold for.
+//! Approvals: the users who may give them, and the changes that they cover.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use super::{
     CLUSTER, apply, change, changes, held_back_by, install_and_update, own_name, policy, publish, ready,
 };
 
-/// Runs `olm` and gives what it printed; its message where it fails.
+/// Runs `olm` and returns its output; an error has its message.
 pub(super) fn olm(world: &World, arguments: &[&str]) -> Result<String> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
@@ -121,7 +121,7 @@ fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
             world.kubectl(&["create", "clusterrolebinding", &format!("{name}-{user}"), &role, &user_flag])
         };
         role("olm-changes-approve", "jane")?;
-        // Everything on these kinds, but not the verb that decides.
+        // All rights on these kinds, except the verb that decides.
         world.apply(&[json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "guarded-writer" },
             "rules": [{
@@ -139,13 +139,13 @@ fn only_those_who_may_approve_decide_and_under_their_own_name() -> Result<()> {
         refused(decide(world, "joe", &pending, &approved("joe")), "needs the verb approve on it")?;
         refused(decide(world, "joe", &pending, &approved("jane")), "needs the verb approve on it")?;
         refused(decide(world, "jane", &pending, &approved("joe")), "cannot decide in the name of joe")?;
-        // What is approved does not change, not even with its approval.
+        // An approved change cannot be edited, not even with its approval.
         let digest = json!({ "spec": { "digest": format!("sha256:{}", "0".repeat(64)) } });
         let patched = changes(world)
             .patch(pending.name(), &PatchParams::default(), &Patch::Merge(&digest))
             .await;
         refused(patched.map(drop).map_err(Into::into), "digest is immutable")?;
-        // Only the controller creates one, and writes its status.
+        // Only the controller creates one and writes its status.
         let mut forged = serde_json::to_value(&pending)?;
         forged["metadata"] = json!({ "name": "guarded-forged" });
         forged["spec"]["decision"] = approved("joe");
@@ -181,7 +181,7 @@ fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<
         publish(world, name, &["1.0.0", "1.0.1"]).await?;
         policy(world, name, &json!({ "approval": { "default": "Manual" } }))?;
         apply(world, name, "1.0.0")?;
-        // Without the approval nothing is there yet, which is not what the spec asks for.
+        // Without the approval nothing is installed yet, which does not match the spec.
         ready(
             world,
             name,
@@ -234,7 +234,7 @@ fn an_approval_holds_for_exactly_the_plan_that_was_shown() -> Result<()> {
         let second = change(world, name, "1.0.1", "AwaitingApproval").await?;
         ensure!(second.spec.digest != first.spec.digest, "{second:?}");
         ready(world, name, "False", "AwaitingApproval", "").await?;
-        // An approval of what is void counts for nothing, also once the extension wants it again.
+        // An approval of a void change has no effect, even if the extension wants the change again.
         let user = &own_name(world)?;
         let refused = olm(world, &["approve", name, "--digest", &first.spec.digest]);
         ensure!(refused.is_err(), "{refused:?}");
@@ -255,7 +255,7 @@ fn an_approval_holds_for_exactly_the_plan_that_was_shown() -> Result<()> {
             "{again:?}"
         );
         ensure!(again.spec.decision.is_none(), "{again:?}");
-        // What is gone from the catalog cannot be approved.
+        // A change to a version that is gone from the catalog cannot be approved.
         publish(world, name, &["1.0.0"]).await?;
         let gone = change(world, name, "1.0.1", "Void").await?;
         ensure!(gone.spec.digest == first.spec.digest || gone.spec.digest == second.spec.digest);
@@ -274,7 +274,7 @@ fn a_deleted_revision_makes_no_first_installation_of_an_update() -> Result<()> {
         let rules = json!({ "approval": { "default": "Manual", "install": "Automatic" } });
         install_and_update(world, name, &rules).await?;
         change(world, name, "1.0.1", "AwaitingApproval").await?;
-        // It stays as long as somebody else has a finalizer on it.
+        // The revision stays as long as another finalizer is on it.
         let first = format!("{name}-1");
         let hold = json!({ "metadata": { "finalizers": ["example.com/hold", "olm.operatorframework.io/teardown"] } });
         let sets = revisions(world);

@@ -1,5 +1,5 @@
-//! Changes wait for approvals and windows, and nothing is applied that was not approved as applied. What is stored for that
-//! survives an upgrade and a downgrade of OLM.
+//! Changes wait for approvals and windows, and every applied change equals an approved one. The stored objects survive
+//! an upgrade and a downgrade of OLM.
 
 mod decisions;
 mod own_upgrade;
@@ -127,7 +127,7 @@ async fn ready(
         .await
 }
 
-/// What holds the next bundle back.
+/// The blocker of the next bundle.
 fn held_back_by(extension: &ClusterExtension) -> Option<&str> {
     let updates = extension.status.as_ref()?.updates.as_ref()?;
     updates.held_back_by.as_deref()

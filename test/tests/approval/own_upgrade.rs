@@ -22,7 +22,7 @@ const OWN: &str = "clusterextensions,clustercatalogs,clusterobjectsets,changepol
 /// The kinds of the sample's objects.
 const CONTENT: &str =
     "deployments,serviceaccounts,clusterroles,clusterrolebindings,customresourcedefinitions";
-/// How long nothing must be written.
+/// The time for which nothing must be written.
 const QUIET: Duration = Duration::from_secs(5);
 
 fn define(lab: &Lab, folder: &str) -> Result<()> {
@@ -88,7 +88,7 @@ fn listed(world: &World, kinds: &str, more: &[&str]) -> Result<Objects> {
     Ok(named.collect())
 }
 
-/// What must not change of OLM's own objects: identity, spec, and with the spec the generation.
+/// The parts of OLM's own objects that must not change: identity, spec, and with it the generation.
 fn own(world: &World) -> Result<Objects> {
     let objects = listed(world, OWN, &[])?;
     let kinds = [
@@ -114,7 +114,7 @@ fn own(world: &World) -> Result<Objects> {
         .collect())
 }
 
-/// What must not change of a bundle's objects. Others write the status of a Deployment.
+/// The parts of a bundle's objects that must not change. Other controllers write the status of a Deployment.
 fn content(world: &World) -> Result<Objects> {
     let selector = format!("olm.operatorframework.io/owner-name={NAME}");
     let objects = listed(world, CONTENT, &["-l", &selector])?;
@@ -140,7 +140,7 @@ fn unchanged(before: &Objects, after: &Objects) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the running controller has reconciled another spec that asks for the same version.
+/// Waits until the running controller has reconciled another spec with the same version.
 async fn reconciled(world: &World, range: &str) -> Result<()> {
     patch_source(world, NAME, json!({ "version": range })).await?;
     world
@@ -157,7 +157,7 @@ async fn reconciled(world: &World, range: &str) -> Result<()> {
         .await
 }
 
-/// Nothing of ours is written again and again, as it might be where a definition drops fields.
+/// Checks that none of our objects is written repeatedly, as could happen if a definition drops fields.
 async fn at_rest(world: &World) -> Result<()> {
     let versions = || -> Result<Objects> {
         let objects = listed(world, OWN, &[])?.into_iter();
@@ -211,7 +211,7 @@ async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()
     at_rest(&world).await?;
     unchanged(&own_before, &own(&world)?)?;
     unchanged(&content_before, &content(&world)?)?;
-    // What was stored before still waits, and can be decided.
+    // The stored change still waits, and can be decided.
     let printed = olm(&world, &["approve", NAME, "--yes"])?;
     ensure!(printed.contains(&pending.spec.digest), "{printed}");
     await_version(&world, NAME, "1.0.1").await?;

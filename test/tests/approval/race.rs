@@ -37,7 +37,7 @@ fn number(variable: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// What was approved: the PendingChanges by their UIDs, written down before the approval is sent.
+/// The approved PendingChanges by their UIDs, recorded before the approval is sent.
 type Approved = BTreeMap<String, PendingChange>;
 
 /// A revision as it was created, with its objects.
@@ -46,7 +46,7 @@ struct Seen {
     objects: Vec<Value>,
 }
 
-/// Reads every revision as soon as it is there, before it is archived and removed.
+/// Reads every revision as soon as it exists, before it is archived and removed.
 async fn follow(
     world: &World,
     seen: &mut BTreeMap<String, Seen>,
@@ -156,7 +156,7 @@ async fn decide(
     }
 }
 
-/// Holds every revision against what was approved; gives how many there are.
+/// Compares every revision with the approved changes; returns the number of revisions.
 fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
     let mut used = BTreeSet::new();
     let mut lines: BTreeMap<(&str, i64), &Seen> = BTreeMap::new();
@@ -217,7 +217,7 @@ fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
     Ok(lines.len())
 }
 
-/// `RACE_ROUNDS` and `RACE_SEED` choose how long and which way.
+/// `RACE_ROUNDS` and `RACE_SEED` set the duration and the random sequence.
 #[test]
 fn nothing_is_applied_that_was_not_approved_as_applied() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

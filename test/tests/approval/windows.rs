@@ -22,7 +22,7 @@ fn a_change_begins_only_while_a_window_is_open_and_nothing_is_frozen() -> Result
         ensure!(frozen.status.is_some_and(|status| status.install.is_none()));
         policy(world, name, &json!({ "windows": [window(NEVER)] }))?;
         ready(world, name, "False", "Blocked", "no window of ChangePolicy").await?;
-        // From a window on that is open now, what was wanted goes on by itself.
+        // With an open window, the pending change continues by itself.
         policy(
             world,
             name,

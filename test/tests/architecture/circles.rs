@@ -12,9 +12,9 @@ type Module = Vec<String>;
 /// A file of a crate.
 #[derive(Debug, Default)]
 struct File {
-    /// What it names, as it is written.
+    /// The paths that it uses, as written.
     paths: Vec<String>,
-    /// What it hands on under its own name, as it is written.
+    /// The paths that it re-exports under its own name, as written.
     exports: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl File {
     }
 }
 
-/// Where the tree of a re-export begins, `pub use` or `pub(crate) use`, when one begins here.
+/// The start of the tree of a re-export, `pub use` or `pub(crate) use`, if one begins here.
 fn export(tokens: &[Token], index: usize) -> Option<usize> {
     let word = |at: usize, text: &str| tokens.get(at) == Some(&Token::Word(text.to_owned()));
     let sign = |at: usize, sign: char| tokens.get(at) == Some(&Token::Sign(sign));
@@ -69,7 +69,7 @@ fn module(file: &Path) -> Module {
     names
 }
 
-/// The module that a path of a module leads to; none for what lies outside of the crate.
+/// The module at a path in a module; `None` for a path outside the crate.
 fn target(files: &BTreeMap<Module, File>, from: &Module, path: &str, depth: usize) -> Option<Module> {
     let mut names = path.split("::").peekable();
     let mut at = match *names.peek()? {
@@ -117,7 +117,7 @@ fn circles(files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
         // A name alone is that of a variable, or declares a module.
         let paths = file.paths.iter().filter(|path| path.contains("::"));
         let targets = paths.filter_map(|path| target(files, from, path, 8));
-        // A file and those of its folder are one: they use what it defines for all of them.
+        // A file and the files of its folder count as one, because they share its definitions.
         let targets = targets.filter(|target| !from.starts_with(target));
         arrows.insert(from, targets.collect());
     }

@@ -1,5 +1,5 @@
-//! Holds what `docs/design/architecture.md` claims against the sources: its map of crates, the direction of arrows, and those
-//! invariants that can be read off sources and manifests. Others are seen at work: on a cluster and on real bundles.
+//! Compares the claims of `docs/design/architecture.md` with the sources: its map of crates, the direction of imports,
+//! and the invariants that sources and manifests show. Other tests check the rest on a cluster and on real bundles.
 #![expect(
     clippy::unwrap_used,
     reason = "a manifest that cannot be read fails the test, wherever it is read"
@@ -15,12 +15,12 @@ mod tokens;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What the map says that a crate is.
+/// The kind of a crate in the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Touches no network, file system, environment, clock or randomness.
     Pure,
-    /// Talks to the outside and knows no controller.
+    /// Talks to the outside and does not depend on a controller.
     Edge,
     /// Wires both together.
     Program,
@@ -76,7 +76,7 @@ fn manifests() -> BTreeMap<String, Manifest> {
         .collect()
 }
 
-/// What the map in `docs/design/architecture.md` says of each crate: its folder and kind.
+/// The folder and kind of each crate in the map of `docs/design/architecture.md`.
 fn map() -> BTreeMap<String, (String, Kind)> {
     let page = std::fs::read_to_string(root().join("docs/design/architecture.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| `"));
@@ -154,7 +154,7 @@ fn the_platform_crate_knows_no_product_crate() {
     );
 }
 
-/// The Rust files below a folder that are no tests, with what is in them.
+/// The Rust files below a folder except tests, with their content.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];
@@ -166,7 +166,7 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            // A generator's own main writes files, and tests read what is committed; the library does neither.
+            // The main programs of generators write files, and tests read committed files; the library does neither.
             if stem == "tests" || stem.ends_with("_tests") || stem == "bin" {
                 continue;
             }

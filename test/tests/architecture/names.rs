@@ -43,7 +43,7 @@ fn names_of_ours_stand_once() {
     );
 }
 
-/// What the compiler cannot check is one call of the C library.
+/// The only unsafe code is one call of the C library.
 #[test]
 fn unsafe_code_is_allowed_in_one_place() {
     let mark = ["unsafe", "_code"].concat();
@@ -68,7 +68,7 @@ fn sources_refer_to_no_numbered_requirements() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Whether a line holds the word and a number such as 1.02 behind it.
+/// Whether a line contains the word, followed by a number such as 1.02.
 fn names_a_requirement(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     line.match_indices("requirement").any(|(at, word)| {

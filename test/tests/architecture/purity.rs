@@ -1,4 +1,4 @@
-//! Pure crates are pure: in their manifests, in everything that they are built with, and in their sources.
+//! Pure crates are pure: in their manifests, in all their dependencies, and in their sources.
 
 use std::process::Command;
 
@@ -33,7 +33,7 @@ const IMPURE: &[&str] = &[
     "tracing-subscriber",
 ];
 
-/// What the sources of a pure crate do not name.
+/// The paths that the sources of a pure crate must not use.
 const IMPURE_PATHS: &[&str] = &[
     "std::env",
     "std::fs",
@@ -62,7 +62,7 @@ const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "Timestamp::now", "
 #[test]
 fn pure_crates_are_built_without_runtime_network_or_client() {
     for (name, _) in crates(&[Kind::Pure]) {
-        // Cargo itself says what the crate alone is built with: dependencies of dependencies, with the features wanted here.
+        // Cargo prints the dependencies of the crate alone, including indirect ones, with its features.
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args([
@@ -88,7 +88,7 @@ fn pure_crates_are_built_without_runtime_network_or_client() {
     }
 }
 
-/// Also behind a feature, or for another system than this one.
+/// Optional dependencies and those for other systems count, too.
 #[test]
 fn pure_crates_list_no_runtime_network_or_client() {
     for (name, manifest) in crates(&[Kind::Pure]) {

@@ -1,4 +1,4 @@
-//! What the managers may do by themselves, as the manifests are rendered.
+//! The rights of the managers themselves, in the rendered manifests.
 
 mod classic;
 
@@ -24,7 +24,7 @@ const ACCOUNTS: &[&str] = &[
 ];
 const READS: &[&str] = &["get", "list", "watch"];
 
-/// A write: role, groups, resources (and names), verbs, and why it is none of bundle content.
+/// A write: role, groups, resources (and names), verbs, and the reason why it does not write bundle content.
 type Write = (
     &'static str,
     &'static str,
@@ -253,7 +253,7 @@ const WRITES: &[Write] = &[
         "what happened",
     ),
 ];
-/// What the overlay `restricted` takes away.
+/// The rights that the overlay `restricted` removes.
 const TOKENS: Write = (
     "operator-controller-tokens-role",
     "",
@@ -261,7 +261,7 @@ const TOKENS: Write = (
     "create",
     "acts as the accounts that extensions name",
 );
-/// What only OpenShift has.
+/// The rights that only OpenShift has.
 const PRIVILEGED: Write = (
     "olm-privileged-scc",
     "security.openshift.io",
@@ -338,9 +338,9 @@ fn roles_of<'a>(objects: &'a [Value], accounts: &[&str]) -> Vec<&'a Value> {
 /// Whether a ClusterRole may read Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Secrets {
-    /// It may not.
+    /// The role must not read Secrets.
     Never,
-    /// It may.
+    /// The role may read Secrets.
     Read,
 }
 

@@ -9,7 +9,7 @@ use crate::root;
 /// The most sources of one folder. More want folders of their own.
 const MOST: usize = 15;
 
-/// How many Rust files each folder holds, those of the folders in it apart.
+/// The number of Rust files in each folder, without its subfolders.
 fn counted<'a>(files: impl Iterator<Item = &'a str>) -> BTreeMap<PathBuf, usize> {
     let mut found = BTreeMap::new();
     for file in files.map(Path::new) {

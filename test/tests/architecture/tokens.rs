@@ -1,11 +1,11 @@
-//! What a Rust source says, without comments and tests: words, texts and signs.
+//! The tokens of a Rust source, without comments and tests: words, texts and signs.
 
 /// A piece of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
     /// A name, keyword or number.
     Word(String),
-    /// The content of a string literal, as it is written.
+    /// The content of a string literal, as written.
     Text(String),
     /// Any other character.
     Sign(char),
@@ -68,7 +68,7 @@ fn tokens(source: &str) -> Vec<Token> {
             ));
             index += 1;
         } else if character == '\'' && (at(index + 1) == '\\' || at(index + 2) == '\'') {
-            // A character; everything else with this sign is a lifetime.
+            // A character literal; otherwise the sign begins a lifetime.
             index += if at(index + 1) == '\\' { 3 } else { 2 };
             while index < characters.len() && at(index) != '\'' {
                 index += 1;
@@ -90,7 +90,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// How many `#` a raw string literal has that begins here.
+/// The number of `#` of a raw string literal that begins here.
 fn raw_text(rest: &[char]) -> Option<usize> {
     let rest = rest.strip_prefix(&['b']).unwrap_or(rest);
     let rest = rest.strip_prefix(&['r'])?;
@@ -115,7 +115,7 @@ fn without_tests(all: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Where the attribute ends that begins here.
+/// The end of the attribute that begins here.
 fn attribute_end(all: &[Token], index: usize) -> Option<usize> {
     let begins = all.get(index)?.is('#') && all.get(index + 1)?.is('[');
     begins.then(|| closed(all, index + 1, '[', ']'))
@@ -133,7 +133,7 @@ fn is_for_tests(attribute: &[Token]) -> bool {
     }
 }
 
-/// Where the item ends whose attributes go on here.
+/// The end of the item whose attributes continue here.
 fn item_end(all: &[Token], mut index: usize) -> usize {
     while let Some(end) = attribute_end(all, index) {
         index = end;
@@ -148,7 +148,7 @@ fn item_end(all: &[Token], mut index: usize) -> usize {
     index
 }
 
-/// The place behind what closes the bracket that opens here.
+/// The index after the bracket that closes the one that opens here.
 fn closed(all: &[Token], mut index: usize, open: char, close: char) -> usize {
     let mut depth = 0_usize;
     while index < all.len() {
@@ -171,7 +171,7 @@ pub(crate) fn paths(all: &[Token]) -> Vec<String> {
     let mut found = Vec::new();
     let mut index = 0;
     while index < all.len() {
-        // `use<'a>` names what a type captures.
+        // `use<'a>` declares captures of a type.
         let captures = all.get(index + 1).is_some_and(|next| next.is('<'));
         if all[index].is_word("use") && !captures {
             index = imports(all, index + 1, "", &mut found);
@@ -190,7 +190,7 @@ pub(crate) fn paths(all: &[Token]) -> Vec<String> {
     found
 }
 
-/// Reads one tree of imports and gives the place behind it.
+/// Reads one tree of imports and returns the index after it.
 pub(crate) fn imports(all: &[Token], mut index: usize, before: &str, found: &mut Vec<String>) -> usize {
     let mut path = before.to_owned();
     while let Some(token) = all.get(index) {

@@ -1,4 +1,4 @@
-//! Somebody with some rights, and what the API server says to them.
+//! A user with some rights, and the answers of the API server to it.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::world::{Lab, eventually};
@@ -12,11 +12,11 @@ pub(crate) struct Actor<'lab> {
     user: String,
 }
 
-/// What the API server says.
+/// The answer of the API server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Allowed,
-    /// By an admission policy or by RBAC, with its words.
+    /// Refused by an admission policy or by RBAC, with its message.
     Refused(String),
 }
 
@@ -44,7 +44,7 @@ impl<'lab> Actor<'lab> {
         Ok(Self::new(lab, user))
     }
 
-    /// Asks for something; nothing is done.
+    /// Makes a request as a dry run.
     pub(crate) fn ask(&self, arguments: &[&str], object: Option<&Value>) -> Result<Answer> {
         let user = format!("--as={}", self.user);
         let mut all = vec![user.as_str(), "--dry-run=server"];

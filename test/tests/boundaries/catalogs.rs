@@ -1,4 +1,4 @@
-//! Whoever writes a ClusterCatalog decides what extensions install.
+//! Users who can write a ClusterCatalog decide what extensions install.
 
 use anyhow::{Result, ensure};
 use olm_api::names;

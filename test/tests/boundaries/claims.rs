@@ -31,7 +31,7 @@ fn an_extension_without_an_account_keeps_no_package() -> Result<()> {
     })
 }
 
-/// What blocks them differs: a version that no catalog has, rights that the account lacks, a pause.
+/// The blockers differ: a version that no catalog has, rights that the account lacks, a pause.
 #[test]
 fn a_blocked_extension_that_has_installed_nothing_keeps_no_package() -> Result<()> {
     WORLD.with(async |world| {
@@ -56,7 +56,7 @@ fn a_blocked_extension_that_has_installed_nothing_keeps_no_package() -> Result<(
             world.apply(&[extension(package, package, Some("installer"))])?;
             await_version(world, package, "1.0.0").await?;
         }
-        // What blocked them is gone, but the packages are not free.
+        // The blockers are removed, but the packages are not free.
         patch_source(world, "pinned-squatter", json!({ "version": "1.0.0" })).await?;
         let mark = format!("{}-", user::PAUSED);
         world.kubectl(&["annotate", "clusterextension", "paused-first-squatter", &mark])?;
@@ -72,7 +72,8 @@ fn a_blocked_extension_that_has_installed_nothing_keeps_no_package() -> Result<(
     })
 }
 
-/// Neither keeps the package from the other, and they come to rest; then both get what they lack at the same time.
+/// Neither extension keeps the package from the other, and both become idle; then both get the missing rights at the
+/// same time.
 #[test]
 fn of_two_blocked_extensions_of_a_package_one_installs_it_when_both_can() -> Result<()> {
     WORLD.with(async |world| {
@@ -133,7 +134,8 @@ fn of_two_blocked_extensions_of_a_package_one_installs_it_when_both_can() -> Res
     })
 }
 
-/// One set has the name of the next revision, the other a high number. Both carry the labels of the extension's own.
+/// One set has the name of the next revision, the other a high number. Both have the labels of the extension's own
+/// revisions.
 #[test]
 fn forged_revisions_raise_no_number_and_are_not_taken_over() -> Result<()> {
     WORLD.with(async |world| {

@@ -1,4 +1,4 @@
-//! The Secrets that hold what revisions apply: nobody else's name takes them away.
+//! The Secrets with the content of revisions: no other object's name removes them.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ async fn secrets(world: &World, extension: &str) -> Result<BTreeMap<String, Stri
         .collect())
 }
 
-/// Waits until Kubernetes collects revisions without their owner: what it does not know yet it cannot orphan. It looks for
-/// new kinds twice a minute.
+/// Waits until Kubernetes collects revisions without their owner, because it cannot orphan kinds that it has not
+/// discovered yet. It looks for new kinds twice a minute.
 async fn await_garbage_collection(world: &World) -> Result<()> {
     let owner = json!({
         "apiVersion": names::API_VERSION, "kind": names::CLUSTER_EXTENSION, "name": "nobody",
@@ -111,8 +111,8 @@ fn a_namesake_of_an_orphaned_extension_deletes_nothing_of_it() -> Result<()> {
     })
 }
 
-/// One that a run made which was interrupted before its revision was goes with the extension; one that only looks like it
-/// stays.
+/// A Secret of a run that was interrupted before it created its revision is deleted with the extension. One that only
+/// looks like it stays.
 #[test]
 fn a_deletion_removes_the_content_that_the_extension_made_and_no_other() -> Result<()> {
     WORLD.with(async |world| {
@@ -141,7 +141,7 @@ fn a_deletion_removes_the_content_that_the_extension_made_and_no_other() -> Resu
     })
 }
 
-/// Everything of an extension that a rollout has applied: kind, name, UID and generation.
+/// The objects of an extension that a rollout has applied: kind, name, UID and generation.
 fn applied(world: &World, extension: &str) -> Result<String> {
     let kinds =
         "deployment,serviceaccount,clusterrole,clusterrolebinding,role,rolebinding,customresourcedefinition";
@@ -173,7 +173,7 @@ fn backup(world: &World, arguments: &[&str]) -> Result<Vec<Value>> {
     Ok(items.into_iter().map(clean).collect())
 }
 
-/// Waits until nothing of an earlier version is left to do.
+/// Waits until the rollout has no work left for an earlier version.
 async fn await_complete(world: &World, version: &str) -> Result<()> {
     world
         .eventually("the newest revision alone is active", SOON, async || {
@@ -191,8 +191,9 @@ async fn await_complete(world: &World, version: &str) -> Result<()> {
         .await
 }
 
-/// Backups bring Secrets back before custom resources; of these the revision may come first, or the extension alone, which
-/// then makes its revision again. What was upgraded has roles that are named after an earlier version, as its revision says.
+/// Backups restore Secrets before custom resources. Of these, the revision may come first, or only the extension, which
+/// then creates its revision again. After an upgrade, roles have the name of an earlier version, which the revision
+/// records.
 #[test]
 fn restored_objects_are_taken_over_and_not_created_anew() -> Result<()> {
     WORLD.alone(async |world| {

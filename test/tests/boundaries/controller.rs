@@ -1,4 +1,4 @@
-//! What whoever controls the controller's Pod can do with its own account.
+//! The power of an attacker who controls the controller's Pod and its account.
 
 use anyhow::{Result, ensure};
 use olm_api::names::{self, OBJECT_DATA_SECRET_TYPE, operator_condition};
@@ -119,7 +119,7 @@ async fn the_controller_itself_writes_only_the_documented_objects() -> Result<()
     let condition = definition(operator_condition::PLURAL, operator_condition::GROUP);
     controller.allowed("the kind OperatorCondition", create(&condition))?;
 
-    // Nobody else is looked at.
+    // The policy does not apply to other users.
     lab.apply(&[role("new", rule(&["greeter.v1"])), token])?;
     for (verb, resource, namespace) in [
         ("create", "serviceaccounts/token", "default"),

@@ -1,4 +1,4 @@
-//! Finalizers decide what an uninstallation leaves.
+//! Finalizers decide which objects an uninstallation keeps.
 
 use anyhow::{Result, ensure};
 use olm_api::names::{self, annotation, finalizer, user};
@@ -80,7 +80,7 @@ fn finalizers_and_properties_are_changed_by_those_who_may_use_the_account() -> R
             finn.patch(&victim, &properties),
         )?;
 
-        // Kubernetes' own collector ends what it does.
+        // Kubernetes' garbage collector may complete its work.
         let collector = Actor::new(lab, "system:serviceaccount:kube-system:generic-garbage-collector");
         let done = collector.patch(&victim, &finalizers(&[teardown]));
         collector.allowed("objects are orphaned", done)?;

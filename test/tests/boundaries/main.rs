@@ -1,5 +1,5 @@
-//! Attacks on what the manifests promise, on a real API server: nobody gets more than they were given.
-//! docs/design/security.md names the test of each claim.
+//! Attacks on the guarantees of the manifests, on a real API server: no user gains rights. docs/design/security.md
+//! lists the test of each claim.
 
 mod actor;
 mod catalogs;
@@ -21,10 +21,10 @@ use std::time::Duration;
 use olm_test::shared::Shared;
 use olm_test::world::Lab;
 
-/// How long tests wait for what takes a moment, on a machine with much else to do.
+/// The time limit for short waits on a busy machine.
 const SOON: Duration = Duration::from_mins(2);
 /// The group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// An API server with everything that the base ships but the managers.
+/// An API server with all objects of the base except the managers.
 static LAB: Shared<Lab> = Shared::new(|| Box::pin(Lab::with_manifests("manifests/base")));

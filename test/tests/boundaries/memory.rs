@@ -16,9 +16,9 @@ use olm_test::world::World;
 use crate::SOON;
 use crate::running::{WORLD, extension};
 
-/// How much more than before a manager may hold after the deletion, in bytes. The catalog takes more.
+/// The limit for the additional memory of a manager after the deletion, in bytes. The catalog needs more.
 const LEFT: u64 = 20 << 20;
-/// How long unpacking and reading the catalog may take.
+/// The time limit for unpacking and reading the catalog.
 const LIMIT: Duration = Duration::from_mins(5);
 /// Packages of the catalog.
 const PACKAGES: usize = 4;
@@ -50,7 +50,7 @@ fn blobs() -> String {
     text
 }
 
-/// The memory that both managers hold beside that of files, in bytes.
+/// The anonymous memory of both managers, in bytes.
 fn held(world: &World) -> Result<[u64; 2]> {
     let of = |pid: Option<u32>| process::anonymous(pid.context("a manager does not run")?);
     Ok([of(world.catalogd.pid())?, of(world.operator_controller.pid())?])

@@ -25,7 +25,7 @@ fn set() -> Value {
     })
 }
 
-/// What a cluster that moves over says about who writes what.
+/// The policy of a cluster during the migration about the writers of objects.
 fn own_policy() -> [Value; 2] {
     [
         json!({
@@ -123,7 +123,7 @@ async fn with_default_account_the_clusters_own_policies_decide_and_guarded_the_r
     alice.refused("no account is named", "verb impersonate", none)?;
     let refused = alice.ask(&["create"], Some(&named));
     alice.refused("an account is named", "verb impersonate", refused)?;
-    // Who may use an account goes on, with that account only.
+    // A user who may use an account can continue, with that account only.
     let impersonate = json!([
         { "apiGroups": [names::GROUP], "resources": ["clusterextensions"], "verbs": ["create"] },
         {

@@ -22,7 +22,7 @@ fn powerless(namespace: &str) -> [Value; 2] {
     ]
 }
 
-/// What `olm rbac` prints where there is no cluster.
+/// The output of `olm rbac` without a cluster.
 fn without_cluster(world: &World, package: &str) -> Result<String> {
     let catalog = format!("{}/{package}-catalog:latest", world.registry()?);
     let output = Command::new(binary("olm")?)
@@ -60,7 +60,7 @@ fn the_roles_that_olm_rbac_prints_are_all_that_an_installation_takes() -> Result
     })
 }
 
-/// A verb that brings an object of its own, if it is taken as text.
+/// A verb that contains an object, which would be created if the verb were not escaped.
 const INJECTION: &str = "get\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: \
                          injected\nroleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: \
                          cluster-admin\nsubjects:\n- kind: User\n  name: mallory\n  apiGroup: rbac.authorization.k8s.io\n";
@@ -98,7 +98,7 @@ fn a_verb_with_line_breaks_brings_no_object_along() -> Result<()> {
         await_version(world, "injecting", "1.0.0").await?;
         let bindings = world.kubectl(&["get", "clusterrolebindings", "-o", "name"])?;
         ensure!(!bindings.contains("injected"), "{bindings}");
-        // It is data: the account holds that verb, whatever it means.
+        // It is data: the role contains that verb literally.
         let held = "jsonpath={.items[*].rules[*].verbs}";
         let verbs = world.kubectl(&["get", "clusterroles", "-o", held])?;
         ensure!(verbs.contains("get\\n---\\napiVersion"), "{verbs}");

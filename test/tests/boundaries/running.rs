@@ -35,7 +35,7 @@ async fn upgradeable(world: &World) -> Result<Value> {
     found.cloned().context("there is no condition yet")
 }
 
-/// Both managers and one installed extension, whose bundle works on OpenShift 4.18 at the latest.
+/// Both managers and one installed extension, whose bundle supports OpenShift up to 4.18.
 pub(crate) static WORLD: Shared<World> = Shared::new(|| Box::pin(start()));
 
 async fn start() -> Result<World> {

@@ -1,4 +1,4 @@
-//! What the manifests themselves say.
+//! The content of the manifests themselves.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::world::{Lab, repository};

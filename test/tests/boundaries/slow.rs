@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::SOON;
 use crate::running::{WORLD, extension, publish};
 
-/// How many extensions wait for an image that takes minutes.
+/// The number of extensions that wait for an image that takes minutes.
 const SLOW: usize = 10;
 
 /// A registry over plain HTTP that begins every answer and never ends one.
@@ -29,7 +29,7 @@ pub(crate) struct Trickle {
 
 #[derive(Debug, Default, Clone)]
 struct Seen {
-    /// How often each image was asked for.
+    /// The number of requests for each image.
     asked: BTreeMap<String, usize>,
     open: usize,
     most_open: usize,
@@ -130,7 +130,7 @@ fn slow_images_delay_nothing_else() -> Result<()> {
         world.apply(&[extension("prompt", "prompt", Some("installer"))])?;
         await_gone(world, "leaver").await?;
         await_version(world, "prompt", "1.0.0").await?;
-        // Nobody asks a registry for what could not be installed.
+        // No image is requested for an extension that could not be installed.
         world.apply(&[extension("powerless", "powerless", Some("nobody"))])?;
         await_progressing(world, "powerless", "Retrying", "does not exist: create ").await?;
         let seen = TRICKLE.seen();

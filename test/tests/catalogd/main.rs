@@ -133,7 +133,7 @@ impl Replica {
         Ok(self.request(lab, path).await?.send().await?)
     }
 
-    /// A question to this replica, trusting what it published.
+    /// A request to this replica with its published authority.
     async fn request(&self, lab: &Lab, path: &str) -> Result<reqwest::RequestBuilder> {
         let authority = lab.catalogd_authority().await?;
         let client = reqwest::Client::builder()
@@ -182,7 +182,7 @@ const PULL_SECRET: &str = "pull";
 struct Stage {
     lab: Lab,
     replica: Replica,
-    /// Where a registry without TLS may be.
+    /// A port for a registry without TLS.
     plain: TcpListener,
 }
 
@@ -201,7 +201,7 @@ impl Stage {
     }
 }
 
-/// How many versions of a catalog's content are on the disk of the replica that leads.
+/// The number of versions of a catalog's content on the disk of the leading replica.
 fn stored(lab: &Lab, catalog: &str) -> Result<usize> {
     let folder = lab.folder().join("one/catalogs").join(catalog);
     match std::fs::read_dir(folder) {
@@ -211,7 +211,7 @@ fn stored(lab: &Lab, catalog: &str) -> Result<usize> {
     }
 }
 
-/// Makes a Secret with the password of the registry.
+/// Creates a Secret with the password of the registry.
 fn pull_secret(lab: &Lab, name: &str) -> Result<()> {
     let registry = lab.cluster.registry().context("no registry")?;
     let login = json!({ "username": registry.username, "password": registry.password });
@@ -263,7 +263,7 @@ fn a_catalog_is_unpacked_served_and_removed() -> Result<()> {
         await_condition(lab, "pinned", "Serving=True/Available").await?;
         ensure!(replica.names(lab, "pinned").await? == ["greeter.v1.0.0"]);
 
-        // The label is restored, and without need nothing is written.
+        // The label is restored, and an unchanged object is not written.
         change(
             lab,
             "cat",
@@ -314,7 +314,8 @@ fn a_polled_tag_is_followed() -> Result<()> {
     })
 }
 
-/// What was served stays when new content cannot be loaded; what only the whole-catalog check finds is served and reported.
+/// The served content stays if new content cannot be loaded. Findings of the whole-catalog check are reported, and the
+/// content is served.
 #[test]
 fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
     CLUSTER.with(async |Stage { lab, replica, .. }| {
@@ -323,7 +324,7 @@ fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
             .await?;
         create(lab, "unloadable", json!({ "ref": reference })).await?;
         await_condition(lab, "unloadable", "Serving=True/Available").await?;
-        // What cannot be loaded is not served; what was served still is.
+        // Content that cannot be loaded is not served; the old content still is.
         lab.push_catalog("unloadable:latest", "{\"schema\": \"olm.package\", \"name\": 1}")
             .await?;
         change(lab, "unloadable", json!({ "spec": { "priority": 1 } })).await?;
@@ -336,7 +337,7 @@ fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
         ensure!(conditions::is_true(catalog.conditions(), conditions::SERVING));
         ensure!(replica.names(lab, "unloadable").await? == ["greeter.v1.0.0"]);
 
-        // At a digest it stays as broken as it is.
+        // Content at a digest never changes, so it stays broken.
         let files = BTreeMap::from([("configs/catalog.json".to_owned(), b"{\"schema\": 1}".to_vec())]);
         let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
         let broken = lab.push("broken:v1", &files, &[label]).await?;
@@ -349,7 +350,7 @@ fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
         );
         catalogs(lab).delete("broken", &DeleteParams::default()).await?;
 
-        // What only the whole-catalog check finds is served and said.
+        // Content with findings of the whole-catalog check is served, and the findings are reported.
         let orphan =
             json!({ "schema": "olm.bundle", "package": "none", "name": "orphan.v1.0.0" }).to_string();
         lab.push_catalog("unloadable:latest", &(greeter(&["1.0.0", "1.0.1"]) + &orphan))
@@ -363,7 +364,8 @@ fn a_catalog_that_cannot_be_loaded_is_not_served() -> Result<()> {
     })
 }
 
-/// The annotation names the image by the cluster's version; one that cannot be used gives way to the spec, and is reported.
+/// The annotation names the image by the cluster's version. If it cannot be used, the spec is used, and the condition
+/// reports it.
 #[test]
 fn the_image_follows_the_version_of_the_cluster() -> Result<()> {
     CLUSTER.with(async |Stage { lab, replica, .. }| {
@@ -449,7 +451,7 @@ fn an_unavailable_catalog_is_not_served() -> Result<()> {
 #[test]
 fn no_catalog_waits_for_another() -> Result<()> {
     CLUSTER.with(async |Stage { lab, replica, .. }| {
-        // A registry that takes connections and never says a word.
+        // A registry that accepts connections and never answers.
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let silent = format!("{}/cat:latest", listener.local_addr()?);
         for number in 0..5 {
@@ -500,7 +502,7 @@ fn a_private_registry_is_read_with_the_global_pull_secret() -> Result<()> {
 #[test]
 fn a_short_reference_is_blocked() -> Result<()> {
     CLUSTER.with(async |Stage { lab, .. }| {
-        // What nothing but another spec helps against is not tried again.
+        // A fault that only another spec fixes causes no retry.
         create(lab, "short", json!({ "ref": "docker.io/busybox:latest" })).await?;
         let catalog = await_condition(lab, "short", "Progressing=False/Blocked").await?;
         let why = message(&catalog, conditions::PROGRESSING);
@@ -527,7 +529,7 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     create(&lab, "cat", json!({ "ref": reference })).await?;
     await_condition(&lab, "cat", "Serving=True/Available").await?;
 
-    // A replica that is ready has what the leader says is served, with the same validators.
+    // A ready replica serves the content that the leader reports, with the same validators.
     let second = Replica::start(&lab, "two", elected)?;
     second.ready().await?;
     let mut validators = Vec::new();
@@ -548,14 +550,14 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     let said = validators[0][0].as_ref().and_then(|said| said.to_str().ok());
     ensure!(digest.is_some() && said == digest, "{said:?} {digest:?}");
 
-    // When the leader goes, the other one takes over and goes on with what it has.
+    // When the leader stops, the other replica takes over and continues with its content.
     first.stop().await?;
     lab.push_catalog("cat:latest", &greeter(&["1.0.0"])).await?;
     change(&lab, "cat", json!({ "spec": { "priority": 7 } })).await?;
     await_condition(&lab, "cat", "Progressing=True/Succeeded").await?;
     ensure!(second.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
 
-    // A restart serves at once what is on the disk, whether or not the registry is there.
+    // A restarted replica serves the content on the disk at once, with or without the registry.
     second.stop().await?;
     lab.cluster.kill(Component::RegistryTls)?;
     let begin = Instant::now();
@@ -571,7 +573,7 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
         begin.elapsed()
     );
 
-    // Without the disk, the replica says that it is not its catalog that is missing but its content.
+    // Without the disk, the replica reports that the content is missing, not the catalog.
     third.stop().await?;
     let fourth = Replica::start(&lab, "three", &[])?;
     eventually("the catalog is expected", SOON, async || {
@@ -586,7 +588,7 @@ async fn every_replica_serves_and_a_restart_needs_no_registry() -> Result<()> {
     ensure!(fourth.names(&lab, "cat").await? == ["greeter.v1.0.0"]);
     await_condition(&lab, "cat", "Serving=True/Available").await?;
 
-    // Without the disk and with a tag that has come to mean something broken, what status says is served is fetched.
+    // Without the disk, and with a tag that now points to broken content, the content in the status is fetched.
     fourth.stop().await?;
     lab.push_catalog("cat:latest", "{\"schema\": 1}").await?;
     let fifth = Replica::start(&lab, "four", &[])?;
@@ -626,7 +628,7 @@ async fn token_for(lab: &Lab, name: &str, audiences: &[&str]) -> Result<String> 
     status.token.context("no token")
 }
 
-/// With authentication, a token of the cluster is needed, and the right to read the catalog's content.
+/// With authentication, a request needs a token of the cluster and the right to read the catalog's content.
 #[test]
 fn catalogs_are_read_by_those_who_may_with_authentication() -> Result<()> {
     CLUSTER.with(async |Stage { lab, .. }| {
@@ -635,7 +637,7 @@ fn catalogs_are_read_by_those_who_may_with_authentication() -> Result<()> {
         create(lab, name, json!({ "ref": reference })).await?;
         await_condition(lab, name, "Serving=True/Available").await?;
     }
-    // It follows: the other one leads.
+    // It is a follower: the other replica leads.
     let follower = Replica::start(lab, "authenticated", &["--leader-elect", "--content-authentication"])?;
     follower.ready().await?;
     let (reader, stranger) = (token(lab, "reader").await?, token(lab, "stranger").await?);
@@ -660,7 +662,7 @@ fn catalogs_are_read_by_those_who_may_with_authentication() -> Result<()> {
     ensure!(ask("readable", None).await? == 401);
     ensure!(ask("readable", Some("no token of this cluster")).await? == 401);
     ensure!(ask("readable", Some(&stranger)).await? == 403);
-    // A new binding counts once the API server's authorizer has seen it, and what it said is remembered for a while.
+    // The API server's authorizer sees a new binding with a delay, and its answers are cached.
     tokio::time::sleep(Duration::from_secs(1)).await;
     eventually("the reader may read", Duration::from_secs(60), async || {
         Ok((ask("readable", Some(&reader)).await? == 200).then_some(()))

@@ -1,4 +1,4 @@
-//! How registries are asked: how often, and with whose credentials.
+//! The number of requests to registries, and their credentials.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{CLUSTER, SOON, Stage, catalogs, create, greeter, pull_secret};
 
-/// That we write why a pull failed is no reason to try again at once.
+/// Our own write of the failure to the status does not cause an immediate retry.
 #[test]
 fn failed_pulls_are_retried_with_growing_pauses() -> Result<()> {
     CLUSTER.with(async |Stage { lab, plain, .. }| {
@@ -60,7 +60,7 @@ fn failed_pulls_are_retried_with_growing_pauses() -> Result<()> {
                 );
             }
         }
-        // Before the first success nothing is said of serving.
+        // Before the first success there is no condition Serving.
         let catalog = catalogs(lab).get("nowhere").await?;
         let serving = conditions::find(catalog.conditions(), conditions::SERVING);
         ensure!(serving.is_none(), "{serving:?}");

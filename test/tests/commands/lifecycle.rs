@@ -128,7 +128,7 @@ async fn blocked_by_a_version(world: &World) -> Result<()> {
     let source = serde_json::to_value(&extension.spec.source)?;
     ensure!(source["catalog"]["version"] == "1.0.x", "{source}");
 
-    // Somebody wants what there is not; the operator itself goes on.
+    // A user requests a missing version; the operator itself continues.
     patch_source(world, LAMP, json!({"version": "9.9.9"})).await?;
     world
         .eventually(
@@ -145,7 +145,7 @@ async fn blocked_by_a_version(world: &World) -> Result<()> {
         )
         .await?;
 
-    // No edge leads back.
+    // There is no edge back.
     olm(world, &format!("pin lamp 1.0.0 {ca}"))?
         .ended(1)?
         .says(&["refused: "])?;

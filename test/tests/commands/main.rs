@@ -15,7 +15,7 @@ use olm_test::world::{Options, World, binary};
 
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 
-/// The package that lives through everything. No node takes the Pods of its version 2.0.0.
+/// The package that all steps use. No node accepts the Pods of its version 2.0.0.
 const LAMP: &str = "lamp";
 /// The package of the other scenarios.
 const FAN: &str = "fan";
@@ -55,7 +55,7 @@ async fn start() -> Result<World> {
     Ok(world)
 }
 
-/// What a command did.
+/// The result of a command.
 struct Ran {
     arguments: String,
     status: i32,
@@ -69,7 +69,7 @@ impl Ran {
         Ok(self)
     }
 
-    /// Checks for parts of what was printed.
+    /// Checks for parts of the standard output.
     fn prints(self, parts: &[&str]) -> Result<Self> {
         for part in parts {
             ensure!(self.printed.contains(part), "{part:?} is not printed: {self}");
@@ -77,7 +77,7 @@ impl Ran {
         Ok(self)
     }
 
-    /// Checks for parts of what was said on the standard error.
+    /// Checks for parts of the standard error.
     fn says(self, parts: &[&str]) -> Result<Self> {
         for part in parts {
             ensure!(self.said.contains(part), "{part:?} is not said: {self}");

@@ -1,4 +1,4 @@
-//! How the command line reaches a cluster and its catalogs, and the user.
+//! The access of the command line to a cluster, its catalogs and the user.
 
 use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{CLUSTER, olm};
 
-/// An address of this machine besides the loopback: the API server connects to no Pod on that.
+/// An address of this machine other than the loopback address, to which the API server connects for no Pod.
 fn address() -> Result<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    // Sends nothing, and finds the address from which something would be sent.
+    // Sends nothing, but determines the source address.
     socket.connect("198.51.100.1:9")?;
     Ok(socket.local_addr()?.ip())
 }
@@ -90,7 +90,7 @@ async fn stand_in(world: &World) -> Result<()> {
 #[test]
 fn catalogs_are_read_through_the_api_server_without_a_way_to_the_registry() -> Result<()> {
     CLUSTER.with(async |world| {
-        // Nothing trusts the registry here.
+        // The client does not trust the registry here.
         let refused = olm(world, "search fan")?.ended(1)?;
         let refused = refused.says(&[
             "catalogd cannot be reached through the API server",
@@ -141,7 +141,7 @@ fn the_program_is_a_plugin_of_kubectl_and_completes_its_commands() -> Result<()>
                 .ended(0)?
                 .prints(&["uninstall", "--dry-run"])?;
         }
-        // What a shell says of the script.
+        // A shell checks the syntax of the script.
         let script = folder.join("completion");
         std::fs::write(&script, olm(world, "completion bash")?.printed)?;
         let checked = Command::new("bash").arg("-n").arg(&script).output()?;

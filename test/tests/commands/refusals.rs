@@ -1,4 +1,4 @@
-//! What is refused, in words that say what to do.
+//! Errors of commands, with hints.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ fn leaving_namespace(world: &World) -> Result<()> {
     world.apply(&[held(&[])])
 }
 
-/// A kubeconfig of a user who may read everything and write nothing.
+/// A kubeconfig of a user who may read all objects and write none.
 fn reader(world: &World) -> Result<String> {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reads-all"},

@@ -1,4 +1,4 @@
-//! What `olm support-bundle` collects, and what it leaves out.
+//! The content of `olm support-bundle`, and the parts that it leaves out.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read as _};
@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CLUSTER, olm};
 
-/// What must be nowhere in an archive.
+/// Texts that must not be in an archive.
 const SECRETS: [&str; 5] = [
     "hunter2",
     "aHVudGVyMg==",
@@ -58,7 +58,7 @@ async fn kubelet(world: &World) -> Result<(u16, DropGuard)> {
     Ok((port, stop.drop_guard()))
 }
 
-/// A Pod of a manager on a node of its own, with credentials in every place.
+/// A Pod of a manager on a separate node, with credentials in all places.
 fn pod(world: &World, port: u16) -> Result<()> {
     let container = json!({
         "name": "manager", "image": "registry.example/catalogd:1", "args": ["--db-password=opensesame", "--v=2"],
@@ -146,7 +146,7 @@ fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
         pod(world, port)?;
         let path = world.folder().join("case.tar.gz");
         let ran = olm(world, "support-bundle --output case.tar.gz")?.ended(0)?;
-        // Nothing listens where the metrics of that Pod would be.
+        // Nothing listens on the metrics port of that Pod.
         let ran = ran
             .prints(&["case.tar.gz\n"])?
             .says(&["warning: metrics/manager-1.txt: "])?;
@@ -186,7 +186,7 @@ fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
         let mode = path.metadata()?.permissions().mode();
         ensure!(mode.trailing_zeros() >= 6, "others may read it: {mode:o}");
 
-        // It overwrites nothing, and stays within its size.
+        // It overwrites no file, and stays within its size.
         olm(world, "support-bundle --output case.tar.gz")?
             .ended(1)?
             .says(&["cannot write case.tar.gz: it exists"])?;

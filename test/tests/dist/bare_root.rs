@@ -1,5 +1,5 @@
-//! From an empty cluster to an installed operator with nothing but the folder of a release and kubectl: in a root that has
-//! neither a compiler nor a shell.
+//! From an empty cluster to an installed operator with only the folder of a release and kubectl, in a root without
+//! compiler and shell.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::files::{archives, unpacked};
 use crate::{kubectl, release};
 
-/// How long the README promises that it takes.
+/// The duration that the README promises.
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// A folder that commands see as the root.
@@ -33,7 +33,7 @@ impl Root {
         Ok(())
     }
 
-    /// Runs a command in the folder of the release and returns what it printed.
+    /// Runs a command in the folder of the release and returns its output.
     fn run(&self, line: &[&str]) -> Result<String> {
         let output = Command::new("unshare")
             .args(["--map-root-user", "--wd=/release"])
@@ -72,7 +72,7 @@ fn bare_root(lab: &Lab) -> Result<Root> {
     std::fs::write(&olm, &unpacked(&folder.join(archive))?["olm"].1)?;
     std::fs::set_permissions(&olm, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let needed = libraries(&olm)?;
-    // Without a release, the program is that of the tests.
+    // Without a release, the program is the one of the tests.
     let is_release = std::env::var_os(crate::FOLDER).is_some();
     ensure!(needed.is_empty() || !is_release, "olm is not static: {needed:?}");
     for library in needed {
@@ -88,7 +88,7 @@ fn bare_root(lab: &Lab) -> Result<Root> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_enough_to_install_an_operator() -> Result<()> {
     let lab = Lab::empty().await?;
-    // What others provide: a catalog and its bundles.
+    // Parts from elsewhere: a catalog and its bundles.
     let image = lab
         .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
@@ -133,7 +133,7 @@ async fn a_release_is_enough_to_install_an_operator() -> Result<()> {
     root.run(&[&["kubectl", "wait", "-n", "olmv1-system"][..], &available].concat())?;
     step("manifests applied, Deployments available");
 
-    // The node is simulated: in the place of its Pods the managers run as processes.
+    // The node is simulated: the managers run as processes instead of Pods.
     let world = World::over(lab, Options::default()).await?;
     step("managers ready");
     std::fs::write(root.path("samples.yaml"), catalog("samples", &image).to_string())?;

@@ -22,7 +22,8 @@ fn chart() -> Result<PathBuf> {
     Ok(release()?.join(format!("olm-{}.tgz", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Runs Helm, with the chart where an argument is `CHART`, and returns whether it succeeded and what it printed and said.
+/// Runs Helm, with the chart in place of the argument `CHART`, and returns whether it succeeded, its output and its
+/// error output.
 fn try_helm(lab: &Lab, arguments: &[&str]) -> Result<(bool, String, String)> {
     let chart = chart()?.display().to_string();
     let mut command: Command = lab.cluster.exec(Binaries::ensure_helm()?.path("helm"));

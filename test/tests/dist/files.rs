@@ -1,4 +1,4 @@
-//! What lies in the folder.
+//! The content of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -123,7 +123,7 @@ fn licences_of_all_parts_are_there() -> Result<()> {
     for begin in ["Apache License", "Permission is hereby granted", "BSD License"] {
         ensure!(text.contains(begin), "there is no text with {begin:?}");
     }
-    // What only tests need is in no program.
+    // Dependencies of tests are in no program.
     for part in ["\nproptest ", "\ninsta ", "\nolm-"] {
         ensure!(!text.contains(part), "{part:?} is named");
     }

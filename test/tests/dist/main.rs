@@ -1,4 +1,5 @@
-//! The files of a release: complete, true to the manifests, and enough to install everything without a compiler.
+//! The files of a release: complete, consistent with the manifests, and sufficient to install all parts without a
+//! compiler.
 
 mod bare_root;
 mod chart;
@@ -12,7 +13,7 @@ use olm_test::dist::{self, Place, Release, SYSTEMS};
 use olm_test::world::{Lab, binary, repository};
 use tempfile::TempDir;
 
-/// The variable that names a folder that `make dist` wrote. Without it the tests write one of the programs beside them.
+/// The variable with a folder from `make dist`. Without it the tests create one from the programs beside them.
 const FOLDER: &str = "OLM_DIST";
 
 /// The folder of a release, for all tests of this file.
@@ -26,7 +27,7 @@ fn make() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return std::path::absolute(repository().join(folder)).context("a path");
     }
-    // It lives as long as the build folder, in which the next run replaces it.
+    // It exists as long as the build folder; the next run replaces it.
     let olm = binary("olm")?;
     let programs = olm.parent().context("it is in a folder")?;
     let builds = TempDir::new()?;
@@ -66,7 +67,7 @@ fn objects(text: &str) -> Result<Vec<serde_json::Value>> {
         .collect()
 }
 
-/// What kustomize makes of a folder of the repository.
+/// The output of kustomize for a folder of the repository.
 fn kustomized(lab: &Lab, folder: &str) -> Result<String> {
     lab.kubectl(&["kustomize", &repository().join(folder).display().to_string()])
 }

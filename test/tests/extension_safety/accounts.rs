@@ -36,7 +36,7 @@ fn written(extension: &str, account: Option<&str>, owner: Option<Value>) -> [Val
     [one, two]
 }
 
-/// Whether alice may do it; nothing is done.
+/// Whether alice may do it, as a dry run.
 fn alice(world: &World, arguments: &[&str], object: Option<&Value>) -> Result<bool> {
     let path = world.folder().join("alice.json");
     let place = path.display().to_string();
@@ -105,8 +105,7 @@ fn impostors(owner: &Value) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What is changed of a revision that is there: of its owner only what the garbage collector changes, of its account nothing,
-/// by nobody.
+/// Changes of an existing revision: only the garbage collector may change its owner, and no user its account.
 async fn owner_and_account_of_a_revision_stay(world: &World, owner: Value) -> Result<()> {
     let [_, mut revision] = written("victim", Some("strong"), Some(owner));
     revision["metadata"]["name"] = "victim-7".into();
@@ -153,7 +152,7 @@ async fn owner_and_account_of_a_revision_stay(world: &World, owner: Value) -> Re
         .map(drop)
 }
 
-/// What users want to be left is not deleted in the foreground, where Kubernetes deletes what is owned.
+/// Objects that a user wants to keep are not deleted in the foreground, where Kubernetes deletes owned objects.
 async fn objects_that_are_kept_survive_a_foreground_deletion(world: &World) -> Result<()> {
     let delete = |cascade: &str| {
         let cascade = format!("--cascade={cascade}");
@@ -280,7 +279,7 @@ fn only_users_who_may_impersonate_an_account_may_name_it() -> Result<()> {
         let [other, _] = creations(Some("stronger"));
         check("another account is named", &["create"], Some(&other), false)?;
 
-        // Where there is a default account, naming none is naming it.
+        // With a default account, a spec without an account uses it.
         world.apply_file("manifests/overlays/default-account-guarded/policy.yaml")?;
         world
             .eventually("the policy of the overlay is in force", SOON, async || {

@@ -1,4 +1,4 @@
-//! What an administrator makes by hand under the name of an extension.
+//! Objects that an administrator creates by hand under the name of an extension.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, reason};
@@ -59,7 +59,7 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
         })
         .await?;
 
-    // On a first installation there is something to be compared, too.
+    // A first installation also compares existing definitions.
     let files = samples::bundle("1.1.0", samples::OPERATOR_IMAGE);
     let definition_file = files.iter().find(|(path, _)| path.ends_with("greetings.yaml"));
     let (_, content) = definition_file.context("the definition")?;

@@ -1,4 +1,4 @@
-//! A rollout that is stuck names what keeps its Pods.
+//! A stuck rollout reports the cause of its missing Pods.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{self, AVAILABLE, reason};
@@ -12,7 +12,7 @@ use super::{CLUSTER, file};
 
 const NAME: &str = "pod-causes";
 
-/// No node has the label, and PodSecurity refuses the network of the host.
+/// A node selector that no node matches; PodSecurity refuses the host network.
 pub(crate) fn that_no_node_takes(_: &str, text: String) -> String {
     let place = "                serviceAccountName: ";
     text.replace(
@@ -23,7 +23,7 @@ pub(crate) fn that_no_node_takes(_: &str, text: String) -> String {
     )
 }
 
-/// What the conditions of revision and extension say.
+/// Checks the conditions of revision and extension.
 async fn await_cause(world: &World, part: &str) -> Result<()> {
     await_progressing(world, NAME, reason::ROLLING_OUT, part).await?;
     let set = revisions(world).get("pod-causes-1").await?;
@@ -48,7 +48,7 @@ fn pod(world: &World) -> Result<String> {
     world.kubectl(&name)
 }
 
-/// Reports what a kubelet would report of the container.
+/// Writes the status that a kubelet would write for the container.
 fn report(world: &World, state: &Value, last: &Value) -> Result<()> {
     let container = [
         "get",
@@ -97,7 +97,7 @@ fn again(world: &World) -> Result<()> {
         .map(drop)
 }
 
-/// Has Pods made anew, again and again, until they are refused in these words.
+/// Recreates Pods repeatedly until they are refused with this message.
 async fn await_refusal(world: &World, part: &str) -> Result<()> {
     world.kubectl(&[
         "delete",

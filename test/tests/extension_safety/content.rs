@@ -1,4 +1,4 @@
-//! What was lost comes back, and what annotations say is obeyed.
+//! Lost content is restored, and annotations take effect.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -54,7 +54,7 @@ fn lost_content_secrets_are_recreated_and_annotations_are_obeyed() -> Result<()>
                 },
             )
             .await?;
-        // A name that something else has is passed over.
+        // A name in use is skipped.
         world.apply(&[json!({
             "apiVersion": names::API_VERSION,
             "kind": "ClusterObjectSet",

@@ -1,4 +1,4 @@
-//! Changes of definitions, held against what is stored.
+//! Changes of definitions, compared with stored objects.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::ClusterExtension;
@@ -83,7 +83,7 @@ fn a_crd_change_that_breaks_stored_objects_waits_for_the_policy() -> Result<()> 
     })
 }
 
-/// The revisions that the status says are active, and how many conditions it tells of each.
+/// The active revisions in the status, and the number of their conditions.
 fn active(extension: &ClusterExtension) -> Vec<(&str, usize)> {
     let status = extension.status.iter();
     let active = status.flat_map(|status| &status.active_revisions);
@@ -146,7 +146,7 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() -> Result<()> {
     CLUSTER.with(async |world| {
     install(world, "refused-objects", "1.0.0").await?;
     world.apply(&[greeting("refused-objects", "v1", "guest", json!({ "name": "a" }))])?;
-    // What the API server would refuse is found out before the installed revision is touched.
+    // A refusal of the API server is found before the installed revision is changed.
     patch_source(world, "refused-objects", json!({ "version": "1.0.1" })).await?;
     let refused = await_progressing(
         world,
@@ -177,7 +177,7 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() -> Result<()> {
     })
 }
 
-/// From 1.1.0 of `refused-objects` to 1.0.0, whose definition refuses what was made meanwhile.
+/// From 1.1.0 of `refused-objects` to 1.0.0, whose definition refuses objects created meanwhile.
 async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()> {
     world.apply(&[greeting("refused-objects", "v1", "number", json!({ "name": 7 }))])?;
     let (done, text) = rollback(world, "refused-objects", &[])?;
@@ -269,11 +269,11 @@ pub(crate) fn with_v2(version: &str, text: String) -> String {
     format!("{head}{}\n{v2}", retired.trim_end())
 }
 
-/// What the policy says.
+/// The message of the policy.
 pub(crate) const NOT_TODAY: &str = "no changes today";
 
-/// What a policy may refuse: group, resource and operation, unless the expression is true, and what kubectl does to find out
-/// whether it is in force.
+/// The scope of a policy's refusals: group, resource and operation, unless the expression is true, and the kubectl
+/// command that tests whether the policy is in force.
 pub(crate) struct Frozen {
     pub(crate) group: &'static str,
     pub(crate) resource: &'static str,
@@ -385,7 +385,7 @@ fn stored_versions_are_migrated_when_their_definition_goes() -> Result<()> {
         std::fs::write(&path, roles)?;
         let frozen = freeze(world, "stored-versions", &DEPLOYMENTS).await?;
         world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-        // What cannot be taken back comes last: the upgrade would fail, and nothing is touched.
+        // The irreversible step comes last: the upgrade would fail, and no object is changed.
         let guest_version = || {
             let version = "jsonpath={.metadata.resourceVersion}";
             world.kubectl(&[

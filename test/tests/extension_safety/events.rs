@@ -1,4 +1,4 @@
-//! What events tell of a life in which nothing goes wrong.
+//! The events of a lifecycle without faults.
 
 use std::collections::BTreeSet;
 

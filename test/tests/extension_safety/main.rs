@@ -1,5 +1,5 @@
-//! Changes that are not safe, on real parts: refused and reported before anything is written, and possible when the user
-//! asks for them. All tests share one cluster; each has a package and a namespace of its own.
+//! Unsafe changes, on real parts: refused and reported before any write, and possible if the user requests them. All
+//! tests share one cluster; each has a separate package and namespace.
 
 mod accounts;
 mod by_hand;

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::CLUSTER;
 use super::install;
 
-/// One more than fit a phase.
+/// One more than fits in a phase.
 const MAPS: usize = 51;
-/// So many that the first revisions go.
+/// Enough changes to remove the first revisions.
 const CHANGES: usize = 7;
 /// Archived revisions that are kept.
 const KEPT: i64 = 5;

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::definitions::{Frozen, NOT_TODAY, freeze, thaw};
 use super::{CLUSTER, await_event, definition, greeting, install};
 
-/// Has a run end with the page of objects that it has written.
+/// The setting that ends a run after one page of objects.
 pub(crate) fn one_page_a_run() -> Vec<String> {
     vec!["--storage-migration-seconds=0".to_owned()]
 }
 
-/// One more than fit the page by which objects are listed.
+/// One more than the size of a page of objects.
 const OBJECTS: usize = 101;
 /// The one that comes last.
 const LAST: &str = "guest-100";
@@ -55,14 +55,14 @@ fn stored(world: &World) -> Result<Value> {
     stored.context("stored versions")
 }
 
-/// What the extension says of how far the migration came.
+/// The progress of the migration in the extension's annotation.
 async fn recorded(world: &World) -> Result<Option<Value>> {
     let extension = extensions(world).get("interrupted-migration").await?;
     let text = extension.annotation(annotation::STORAGE_MIGRATION);
     Ok(text.map(serde_json::from_str).transpose()?)
 }
 
-/// How often the account has written an object again.
+/// The number of times that the account has rewritten an object.
 fn writes(world: &World, name: &str) -> Result<usize> {
     let log = std::fs::read_to_string(world.cluster.audit_log())?;
     let entries = log
@@ -86,8 +86,8 @@ fn an_interrupted_migration_is_recorded_and_continued_by_the_next_leader() -> Re
     CLUSTER.alone(the_next_leader_goes_on_where_the_last_one_stopped)
 }
 
-/// All objects but the last are written again: the first run ends for want of time, and the second goes on after what the
-/// first has written.
+/// All objects but the last are rewritten: the first run ends because of its time limit, and the second continues after
+/// it.
 async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()> {
     world.apply(&administrator(
         "interrupted-migration",
@@ -135,7 +135,7 @@ async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()
     Ok(())
 }
 
-/// What was written need not, and cannot, be written once more.
+/// Objects that are already rewritten need not, and cannot, be rewritten again.
 async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -> Result<()> {
     world.operator_controller.stop().await?;
     ensure!(

@@ -1,4 +1,4 @@
-//! What no right would make possible is reported before rights are asked for.
+//! A change that no right would make possible is reported before missing rights are.
 
 use anyhow::{Result, ensure};
 use olm_api::conditions::reason;
@@ -16,7 +16,7 @@ pub(crate) fn with_the_kind_of_another(_: &str, text: String) -> String {
     text.replace("same-kind.olm.example", "ordered.olm.example")
 }
 
-/// Leaves an account nothing but looking at definitions.
+/// Removes all rights of an account except reading definitions.
 async fn only_reads_definitions(world: &World, name: &str) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     let reader = format!("{name}-reader");
@@ -48,7 +48,7 @@ fn an_impossible_change_says_so_before_rights_are_asked_for() -> Result<()> {
         ensure!(!message.contains("lacks permissions"), "{message}");
         ensure!(installed_version(&extensions(world).get("ordered").await?) == Some("1.0.0"));
 
-        // Two extensions never provide one kind.
+        // Two extensions never provide the same kind.
         world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "same-kind")?])?;
         only_reads_definitions(world, "same-kind").await?;
         let text = std::fs::read_to_string(file(world, "same-kind", "1.0.0")?)?;
@@ -60,13 +60,13 @@ fn an_impossible_change_says_so_before_rights_are_asked_for() -> Result<()> {
         let message = await_progressing(world, "same-kind", reason::BLOCKED, taken).await?;
         ensure!(!message.contains("lacks permissions"), "{message}");
 
-        // What the account may not look at needs the right first.
+        // If the account cannot read the object, it needs that right first.
         world.kubectl(&["delete", "clusterrolebinding", "ordered-reader"])?;
         let change = json!({ "metadata": { "annotations": { "example.com/look": "again" } } });
         merge(world, "ordered", change).await?;
         await_progressing(world, "ordered", reason::RETRYING, "lacks permissions").await?;
 
-        // With all rights the change is as impossible as without.
+        // The change is impossible even with all rights.
         world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "ordered")?])?;
         await_progressing(world, "ordered", reason::RETRYING, refused).await?;
         patch_source(world, "ordered", json!({ "version": "1.0.0" })).await?;

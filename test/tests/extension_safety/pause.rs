@@ -1,4 +1,4 @@
-//! A pause ends when it is lifted, whatever else stands in the way.
+//! A pause ends when it is lifted, whatever other blockers exist.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, install};
 
-/// Pauses, and deletes the Deployment: it is not restored.
+/// Pauses the extension and deletes the Deployment, which is not restored.
 async fn damaged(world: &World) -> Result<()> {
     merge(world, "resumed", annotations(&json!({ user::PAUSED: "true" }))).await?;
     await_progressing(world, "resumed", reason::BLOCKED, "paused by the annotation").await?;
@@ -66,7 +66,7 @@ fn a_pause_that_is_lifted_ends_although_something_else_stands_in_the_way() -> Re
     CLUSTER.with(async |world| {
         install(world, "resumed", "1.0.0").await?;
 
-        // No catalog has what is asked for.
+        // No catalog has the requested version.
         damaged(world).await?;
         patch_source(world, "resumed", json!({ "version": "9.9.9" })).await?;
         merge(world, "resumed", annotations(&json!({ user::PAUSED: null }))).await?;
@@ -77,7 +77,7 @@ fn a_pause_that_is_lifted_ends_although_something_else_stands_in_the_way() -> Re
             "{message}"
         );
 
-        // An option means nothing.
+        // An option has an invalid value.
         damaged(world).await?;
         let change = json!({ user::PAUSED: null, user::ADOPT: "perhaps" });
         merge(world, "resumed", annotations(&change)).await?;

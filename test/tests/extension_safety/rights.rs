@@ -46,7 +46,8 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     world.kubectl(&["apply", "--server-side", "-f", &account_file(world, "lost-rights")?])?;
     hinder_dry_runs(world, "lost-rights").await?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "lost-rights", "1.0.0")?])?;
-    // A first installation is rehearsed, too; what cannot be is no missing right, and does not hold it.
+    // A first installation has a dry run, too. A dry run that is not possible is not a missing right, and does not
+    // block the installation.
     let unchecked = "not checked, because a dry run of them is not possible yet: \
                      Deployment lost-rights/lost-rights-operator, ServiceMonitor lost-rights/lost-rights";
     await_event(world, "lost-rights", "Warned", unchecked).await?;
@@ -61,7 +62,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     let left_out = "because the cluster lacks their kinds: ServiceMonitor.monitoring.coreos.com/v1 lost-rights/lost-rights";
     await_progressing(world, "lost-rights", reason::SUCCEEDED, left_out).await?;
 
-    // Rights go while it is installed: drift is not repaired until they are back.
+    // Rights are lost while it is installed: drift is not repaired until they are restored.
     world.kubectl(&["delete", "clusterrolebinding", "lost-rights-installer"])?;
     until_powerless(world, "lost-rights").await?;
     let deployments = Api::<Deployment>::namespaced(world.client.clone(), "lost-rights");
@@ -75,7 +76,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     })
     .await?;
 
-    // And while it is being removed.
+    // Rights are lost while it is being removed.
     for path in given {
         world.kubectl(&["delete", "--ignore-not-found", "-f", &path])?;
     }
@@ -109,7 +110,7 @@ pub(crate) async fn until_powerless(world: &World, name: &str) -> Result<()> {
         .await
 }
 
-/// Applies the roles that the condition tells until all is well. Gives the files.
+/// Applies the roles in the condition until `is_well` returns true. Returns the files.
 async fn given_until(
     world: &World,
     consequence: &str,
@@ -193,7 +194,7 @@ fn one_grant_carries_through_an_upgrade_that_needs_nothing_new() -> Result<()> {
         ensure!(cluster_roles(world, name)? == roles, "the roles keep their names");
         let set = revisions(world).get("one-grant-2").await?;
         ensure!(set.annotation(annotation::ROLES_NAMED_AFTER) == Some("one-grant.v1.0.0"));
-        // And back, under the same grant.
+        // Back to the old version, with the same roles.
         let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
         patch_source(world, name, back).await?;
         await_version(world, name, "1.0.0").await?;

@@ -1,4 +1,4 @@
-//! Going back, and what the API server refuses on the way.
+//! Rollbacks, and refusals of the API server during them.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, annotate, install};
 
-/// What the operator reads.
+/// The settings of the operator.
 pub(crate) fn settings() -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "immutable-settings-settings" },
@@ -23,7 +23,7 @@ pub(crate) fn settings() -> Value {
     })
 }
 
-/// From 1.0.1 on no user may change it any more.
+/// From 1.0.1 on the settings are immutable.
 pub(crate) fn with_immutable_settings(version: &str, text: String) -> String {
     match version {
         "1.0.1" => text.replace(
@@ -45,8 +45,8 @@ fn greeting(world: &World) -> Result<String> {
     world.kubectl(&[&["get"], &MAP[..], &["-o", "jsonpath={.data.greeting}"]].concat())
 }
 
-/// Pins 1.0.0 whatever the API server says, and waits until the condition explains why nothing happens. Gives the patch that
-/// lifts the pin.
+/// Pins 1.0.0 in spite of the refusal, and waits until the condition explains why nothing is applied. Returns the patch
+/// that lifts the pin.
 async fn pinned(world: &World) -> Result<Value> {
     let (done, text) = rollback(world, "immutable-settings", &["--accept-refusal"])?;
     ensure!(done, "{text}");
@@ -69,7 +69,7 @@ async fn pinned(world: &World) -> Result<Value> {
     Ok(serde_json::from_str(lift.split('\'').next().unwrap_or_default())?)
 }
 
-/// The users as whom the API server was asked for dry runs of the object, as far as they were impersonated.
+/// The impersonated users of dry runs of the object.
 fn asked_as(world: &World) -> Result<BTreeSet<String>> {
     let log = std::fs::read_to_string(world.cluster.audit_log())?;
     let entries = log
@@ -85,7 +85,7 @@ fn asked_as(world: &World) -> Result<BTreeSet<String>> {
     Ok(of_object.filter_map(user).collect())
 }
 
-/// The errors for a user who may read everything, change nothing and impersonate no account.
+/// The errors for a user who may read all objects, change none and impersonate no account.
 fn as_reader(world: &World) -> Result<String> {
     let rbac = "rbac.authorization.k8s.io";
     world.apply(&[
@@ -128,7 +128,7 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
         ensure!(!done && text.contains(part), "{part:?} is not in {text}");
     }
     ensure!(extensions(world).get("immutable-settings").await?.spec == before.spec);
-    // What the user may do says nothing: the account will write the objects.
+    // The rights of the user are irrelevant, because the account will write the objects.
     let account = "system:serviceaccount:immutable-settings:immutable-settings-installer";
     ensure!(asked_as(world)? == BTreeSet::from([account.to_owned()]));
     world
@@ -157,7 +157,7 @@ fn an_immutable_field_stops_a_rollback_before_and_after_it_is_pinned() -> Result
     let after = await_version(world, "immutable-settings", "1.0.1").await?;
     ensure!(after.spec == before.spec);
 
-    // The other way out, as the condition says.
+    // The other remedy in the condition.
     pinned(world).await?;
     annotate(world, "immutable-settings", user::PAUSED, Some("true")).await?;
     let paused = "paused by the annotation";

@@ -1,4 +1,4 @@
-//! A rollout that cannot go on gives way to what is asked for next.
+//! A new request replaces a stuck rollout.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::cluster_object_set::LifecycleState;
@@ -65,7 +65,7 @@ pub(crate) fn with_node_selector(version: &str, text: String) -> String {
     text
 }
 
-/// Where the next version is an update of the one that rolls out, the message does not suggest to force it.
+/// If the next version is an update of the one that rolls out, the message does not suggest to force it.
 #[test]
 fn an_update_of_a_version_still_rolling_out_follows_by_itself() -> Result<()> {
     CLUSTER.with(async |world| {

@@ -1,4 +1,4 @@
-//! Deletions that cannot go on, and what they leave.
+//! Blocked deletions, and the objects that they keep.
 
 mod all_at_once;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, account_file, annotate, await_event, definition, file, greeting, install};
 
-/// Takes the rights, the account, its namespace and the extension away. Gives what the condition says.
+/// Removes the rights, the account, its namespace and the extension. Returns the message of the condition.
 async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     let installer = format!("{name}-installer");
     world.kubectl(&["delete", "clusterrolebinding,clusterrole", &installer])?;
@@ -56,7 +56,7 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     Ok(message)
 }
 
-/// What stands before the roles that an account needs which is gone.
+/// The text before the roles for a missing account.
 const ALL_AT_ONCE: &str = "If its roles and bindings are gone, too, apply with it:\n";
 
 #[test]
@@ -72,12 +72,13 @@ fn a_deletion_without_account_is_explained_and_orphaning_ends_it() -> Result<()>
         ensure!(left.pointer("/metadata/ownerReferences").is_none(), "{left}");
         ensure!(left.pointer("/metadata/deletionTimestamp").is_none(), "{left}");
         ensure!(revisions(world).get_opt("lost-account-1").await?.is_none());
-        // What was in the namespace went with it, which the controller may have seen.
+        // The objects in the namespace were deleted with it, and the controller may have seen this.
         await_event(world, "lost-account", "Uninstalled", " on the cluster").await
     })
 }
 
-/// As a user does who wants a revision made anew: custom resources stay, even while no other revision can be made.
+/// A user deletes a revision so that it is created again: custom resources stay, even while no other revision can be
+/// created.
 async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     world.apply(&[greeting("held-deletion", "v1", "stored", json!({ "name": "x" }))])?;
     let uids = || -> Result<[String; 2]> {
@@ -152,7 +153,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     world.kubectl(&stored).map(drop)
 }
 
-/// A revision that was deleted before its extension waits for what the extension says of the deletion.
+/// A revision that was deleted before its extension waits for the uninstall policy of the extension.
 #[test]
 fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> Result<()> {
     CLUSTER.with(async |world| {
@@ -163,7 +164,7 @@ fn a_revision_deleted_before_its_extension_keeps_what_the_extension_keeps() -> R
             "stored",
             json!({ "name": "x" }),
         )])?;
-        // No other revision can be made.
+        // No other revision can be created.
         annotate(world, "deleted-revision", user::PAUSED, Some("yes")).await?;
         await_progressing(world, "deleted-revision", reason::BLOCKED, "it is not paused").await?;
         revisions(world)
@@ -284,7 +285,7 @@ fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
 fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
     CLUSTER.with(async |world| {
     install(world, "restored-account", "1.0.0").await?;
-    // Only a label says that it belongs to the extension: it is not in the way.
+    // Only a label marks the set as part of the extension, so it does not block the deletion.
     world.apply(&[json!({
         "apiVersion": names::API_VERSION,
         "kind": "ClusterObjectSet",
@@ -299,7 +300,7 @@ fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
             Ok(namespaces.get_opt("restored-account").await?.is_none().then_some(()))
         })
         .await?;
-    // What the first message says is enough, in one file.
+    // The first message contains all required objects, in one file.
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "restored-account-installer", "namespace": "restored-account" },
     });

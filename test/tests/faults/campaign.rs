@@ -1,4 +1,4 @@
-//! All runs, and the table of what came of them.
+//! All runs, and the table of their results.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use super::run::{Point, disturbed, undisturbed};
 use super::stage::Stage;
 use super::workloads::{ALL, Workload};
 
-/// Which points of a workload are tried.
+/// The points of a workload at which faults are tried.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     workload: &'static Workload,
@@ -20,13 +20,13 @@ pub(crate) struct Share {
     every: usize,
     /// The call that comes first.
     first: usize,
-    /// How many single faults that the manager survives.
+    /// The number of single faults that the manager survives.
     survived: usize,
-    /// How many seeds with several faults.
+    /// The number of seeds with several faults.
     seeds: u64,
 }
 
-/// What is tried without `FAULTS=all`: workload, every so manieth call, single faults, seeds.
+/// The selection without `FAULTS=all`: workload, the interval of calls, single faults, seeds.
 const SELECTION: &[(&str, usize, usize, u64)] = &[
     ("install", 4, 2, 1),
     ("upgrade", 5, 2, 1),
@@ -35,7 +35,7 @@ const SELECTION: &[(&str, usize, usize, u64)] = &[
 ];
 
 impl Share {
-    /// What the environment chooses: `FAULTS`, `FAULTS_ONLY`, `FAULTS_EVERY` and `FAULTS_FROM`.
+    /// The selection from the environment: `FAULTS`, `FAULTS_ONLY`, `FAULTS_EVERY` and `FAULTS_FROM`.
     pub(crate) fn chosen() -> Result<Vec<Self>> {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let mut shares: Vec<Self> = match variable("FAULTS").as_str() {
@@ -118,12 +118,12 @@ fn named(name: &str) -> Result<&'static Workload> {
         .with_context(|| format!("there is no workload {name:?}"))
 }
 
-/// What came of a workload.
+/// The results of a workload.
 struct Row {
     workload: &'static str,
     calls: usize,
     points: usize,
-    /// Points at which something went wrong as planned.
+    /// The number of points at which the planned fault happened.
     reached: usize,
     failures: Vec<String>,
 }
@@ -184,7 +184,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Ends what is left of the runs.
+    /// Ends the remaining runs.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         self.stage.calm();
         while let Some(mut retired) = self.retired.pop_front() {

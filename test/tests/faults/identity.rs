@@ -1,4 +1,4 @@
-//! Who writes what: bundle content under the account of its extension, our own records under the manager's.
+//! The users of writes: the account of the extension for bundle content, the manager for our own records.
 
 use olm_api::names::{GROUP, SYSTEM_NAMESPACE, operator_condition};
 use olm_test::faults::Call;
@@ -8,7 +8,8 @@ fn manager(program: &str) -> String {
     format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{program}-controller-manager")
 }
 
-/// Whether the manager itself may write there: its own API, its own namespace, and what lets an operator report conditions.
+/// Whether the manager itself may write there: its own API, its own namespace, and the objects for an operator's
+/// conditions.
 fn is_own_record(call: &Call) -> bool {
     let place = &call.place;
     let is_definition =

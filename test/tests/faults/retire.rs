@@ -1,5 +1,4 @@
-//! Runs that are over: nothing is written about them any more, and then they are removed without leftovers, while the next ones
-//! run.
+//! Completed runs: nothing is written about them any more. They are removed completely while the next ones run.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +13,9 @@ use serde_json::json;
 use super::run::{Done, catalogs, is_gone};
 use super::stage::Stage;
 
-/// For how long nothing may be written.
+/// The time for which nothing may be written.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a removal may take.
+/// The time limit of a removal.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A run that is over.
@@ -24,15 +23,15 @@ pub(crate) struct Retired {
     pub(crate) workload: &'static str,
     pub(crate) point: String,
     done: Done,
-    /// Since when it is being removed.
+    /// The start of its removal.
     removing: Option<Instant>,
     problems: Vec<String>,
 }
 
-/// How far a retirement has come.
+/// The progress of a retirement.
 pub(crate) enum Progress {
     Waiting,
-    /// It is over, with these problems.
+    /// The retirement is over, with these problems.
     Over(Vec<String>),
 }
 
@@ -79,7 +78,7 @@ impl Retired {
         for proxy in stage.proxies() {
             proxy.forget(&name);
         }
-        // What a user orphaned was to be left.
+        // Objects that a user orphaned were meant to remain.
         if !self.workload.starts_with("uninstall") {
             let left = left.into_iter().map(|object| format!("left behind: {object}"));
             self.problems.extend(left);
@@ -114,7 +113,7 @@ async fn remove(stage: &Stage, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes what is left of a run. Returns what its extension should have removed.
+/// Removes the remaining objects of a run. Returns those that its extension should have removed.
 async fn sweep(stage: &Stage, name: &str) -> Result<Vec<String>> {
     let world = &stage.world;
     let mut left = Vec::new();

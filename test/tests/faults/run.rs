@@ -1,4 +1,4 @@
-//! One run of a workload, undisturbed or with faults.
+//! One run of a workload, with or without faults.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ use super::stage::Stage;
 use super::state::{Revisions, State};
 use super::workloads::{Step, Target, Workload};
 
-/// How long a run may take to end as it does undisturbed.
+/// The time in which a run must reach the state of a run without faults.
 const LIMIT: Duration = Duration::from_secs(90);
-/// How long nothing is written before a run counts as over.
+/// The time without writes after which a run counts as over.
 const STILL: Duration = Duration::from_millis(1000);
 /// The same for the run that the others are compared with.
 const STILL_FIRST: Duration = Duration::from_secs(5);
-/// After so long nothing more is expected.
+/// The time after which no further change is expected.
 const SETTLED: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where something goes wrong.
+/// The place of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     /// One fault at one call.
@@ -47,10 +47,10 @@ impl fmt::Display for Point {
     }
 }
 
-/// What an undisturbed run gives.
+/// The result of a run without faults.
 #[derive(Debug)]
 pub(crate) struct Reference {
-    /// How many mutating calls it took.
+    /// The number of its mutating calls.
     pub(crate) calls: usize,
     end: State,
 }
@@ -58,9 +58,9 @@ pub(crate) struct Reference {
 /// A run that is over.
 pub(crate) struct Done {
     pub(crate) name: String,
-    /// Since when nothing should be written any more.
+    /// The time after which nothing should be written any more.
     pub(crate) since: Instant,
-    /// How many of the planned faults happened.
+    /// The number of planned faults that happened.
     pub(crate) met: usize,
     pub(crate) problems: Vec<String>,
 }
@@ -140,7 +140,7 @@ fn revisions_of(workload: &Workload) -> Revisions {
     }
 }
 
-/// Does what comes before the faults.
+/// Takes the steps before the faults.
 async fn begin(stage: &mut Stage, workload: &Workload, name: &str) -> Result<State> {
     stage.calm();
     follow(stage, workload.before, name).await?;
@@ -148,7 +148,7 @@ async fn begin(stage: &mut Stage, workload: &Workload, name: &str) -> Result<Sta
     State::of(&stage.world, name, revisions_of(workload)).await
 }
 
-/// What was written by the wrong user and which status was false.
+/// The writes by wrong users, and the false statuses.
 fn problems_of(stage: &Stage, name: &str) -> Vec<String> {
     let calls = stage.proxies().map(|proxy| proxy.calls(name)).concat();
     let mut problems = strangers(&calls, name);
@@ -162,7 +162,7 @@ fn problems_of(stage: &Stage, name: &str) -> Vec<String> {
     problems
 }
 
-/// For how long nothing was written about a name.
+/// The time since the last write about a name.
 fn silent_for(stage: &Stage, name: &str) -> Duration {
     let changes = stage.proxies().map(|proxy| proxy.last_change(name));
     let last = changes.into_iter().flatten().max();
@@ -181,7 +181,7 @@ async fn await_silence(stage: &mut Stage, name: &str, time: Duration) -> Result<
     Ok(())
 }
 
-/// Waits until everything is as it is undisturbed, and nothing is written.
+/// Waits until the state equals that of a run without faults, and nothing is written.
 async fn await_end(
     stage: &mut Stage,
     workload: &Workload,
@@ -214,7 +214,7 @@ async fn await_end(
     )
 }
 
-/// Takes the steps, each when the one before it is done.
+/// Takes the steps, each after the one before is complete.
 async fn follow(stage: &mut Stage, steps: &[Step], name: &str) -> Result<()> {
     for step in steps {
         take(stage, step, name)

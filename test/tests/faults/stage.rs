@@ -15,7 +15,7 @@ use super::state::CATALOG;
 use super::truth::Truth;
 use super::workloads::Target;
 
-/// How many packages one catalog has.
+/// The number of packages in one catalog.
 const PACKAGES: usize = 20;
 /// The versions of each.
 const VERSIONS: &[&str] = &["1.0.0", "1.0.1", "1.1.0"];
@@ -26,9 +26,9 @@ pub(crate) struct Stage {
     operator_controller: Proxy,
     catalogd: Proxy,
     pub(crate) truth: Arc<Truth>,
-    /// How many names were given.
+    /// The number of assigned names.
     count: usize,
-    /// How many catalogs with many packages there are.
+    /// The number of catalogs with many packages.
     catalogs: usize,
     /// Published and not used yet.
     packages: VecDeque<String>,
@@ -70,7 +70,7 @@ impl Stage {
         [&self.operator_controller, &self.catalogd]
     }
 
-    /// Nothing goes wrong from now on.
+    /// Stops all faults.
     pub(crate) fn calm(&self) {
         for proxy in self.proxies() {
             proxy.follow(Plan::default());
@@ -83,7 +83,7 @@ impl Stage {
         format!("fault-{:04}", self.count)
     }
 
-    /// A name whose package is published.
+    /// The name of a published package.
     pub(crate) async fn package(&mut self) -> Result<String> {
         if self.packages.is_empty() {
             self.publish_more().await?;

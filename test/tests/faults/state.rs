@@ -1,4 +1,4 @@
-//! What the cluster holds about a name, as lines that two runs can be compared by.
+//! The state of the cluster about a name, as lines for the comparison of two runs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use olm_test::world::World;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Where objects of a kind are looked for.
+/// The scope of a search for objects of a kind.
 #[derive(Clone, Copy)]
 enum Scope {
     Cluster,
@@ -23,7 +23,7 @@ enum Scope {
     System,
 }
 
-/// Group, version, plural and kind of what is compared.
+/// Group, version, plural and kind of the compared objects.
 const KINDS: &[(&str, &str, &str, &str, Scope)] = &[
     (
         GROUP,
@@ -94,17 +94,17 @@ const VARYING: &[&str] = &[
     "deployment.kubernetes.io/revision",
 ];
 
-/// How the names of catalogs begin that hold many packages; a number follows.
+/// The prefix of the names of catalogs with many packages; a number follows.
 pub(crate) const CATALOG: &str = "packages-";
-/// Stands for what is computed from a name.
+/// The placeholder for a value that is computed from a name.
 const COMPUTED: &str = "COMPUTED";
-/// At most so much is left of a name before what is computed.
+/// The number of letters of a shortened name that stay before the computed part.
 const SHORTENED: usize = 4;
 
-/// What the cluster holds about a name.
+/// The state of the cluster about a name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// What a path in an object holds, the name and what follows from it left out.
+    /// The values by path in an object, without the name and computed values.
     lines: BTreeMap<String, String>,
     /// The UIDs.
     uids: BTreeMap<String, String>,
@@ -114,12 +114,12 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revisions {
     Numbered,
-    /// Only the last one counts, whatever its number.
+    /// Only the last revision is compared, whatever its number.
     Last,
 }
 
 impl State {
-    /// What the cluster holds about an extension.
+    /// The state of the cluster about an extension.
     pub(crate) async fn of(world: &World, name: &str, revisions: Revisions) -> Result<Self> {
         let mut found = Vec::new();
         let stored = (
@@ -208,7 +208,7 @@ impl State {
             tidy(&kind, &mut object, last.is_some());
             let mut key = steady(&key, name, last);
             if key.contains(COMPUTED) {
-                // What it holds tells it from others.
+                // Its content distinguishes it from others.
                 let text = steady(&object.to_string(), name, last);
                 let digest = hex::encode(Sha256::digest(text));
                 key = format!("{key} {}", digest.get(..6).unwrap_or_default());
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// In what this differs from what is wanted, a line each.
+    /// The differences from the wanted state, a line each.
     pub(crate) fn difference(&self, wanted: &Self) -> Vec<String> {
         let ours = self
             .lines
@@ -250,13 +250,13 @@ impl State {
         ours.chain(theirs).collect()
     }
 
-    /// How many lines it has.
+    /// The number of its lines.
     pub(crate) fn size(&self) -> usize {
         self.lines.len()
     }
 }
 
-/// Leaves out archived revisions with their Secrets. Returns the number of the last one.
+/// Removes archived revisions with their Secrets. Returns the number of the last one.
 fn last_revision(found: &mut Vec<(String, Value)>) -> Option<i64> {
     let sets = found.iter().filter(|(kind, _)| kind == "ClusterObjectSet");
     let last = sets
@@ -274,7 +274,7 @@ fn last_revision(found: &mut Vec<(String, Value)>) -> Option<i64> {
     Some(last)
 }
 
-/// Removes what other controllers write and what differs from run to run.
+/// Removes fields that other controllers write, and fields that differ from run to run.
 fn tidy(kind: &str, object: &mut Value, without_numbers: bool) {
     let is_ours = ["ClusterExtension", "ClusterObjectSet", "ClusterCatalog"].contains(&kind);
     if let (false, Some(fields)) = (is_ours, object.as_object_mut()) {
@@ -297,7 +297,7 @@ fn tidy(kind: &str, object: &mut Value, without_numbers: bool) {
     strip(object, without_numbers);
 }
 
-/// Replaces observed generations by whether they are the current one.
+/// Replaces observed generations by a flag whether they are current.
 fn observed(value: &mut Value, current: i64) {
     match value {
         Value::Object(fields) => {
@@ -330,7 +330,7 @@ fn strip(value: &mut Value, without_numbers: bool) {
     }
 }
 
-/// A text without the name and without what is computed from it.
+/// A text without the name and without values computed from it.
 fn steady(text: &str, name: &str, last: Option<i64>) -> String {
     let mut text = text.replace(name, "NAME");
     if let Some((before, after)) = text.split_once(CATALOG) {

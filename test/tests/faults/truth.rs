@@ -1,4 +1,5 @@
-//! Whether a status is true: what it calls applied is compared with the objects at the moment of the write, which waits.
+//! Whether a status is true: when it reports objects as applied, they are compared with the live objects before the
+//! write continues.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,12 +38,12 @@ impl Truth {
         })
     }
 
-    /// How many statuses called something applied.
+    /// The number of statuses that reported objects as applied.
     pub(crate) fn checked(&self) -> usize {
         self.checked.load(Ordering::SeqCst)
     }
 
-    /// What was false since the last time that this was called.
+    /// The false statuses since the last call.
     pub(crate) fn lies(&self) -> Vec<String> {
         std::mem::take(&mut *self.lies.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,7 +76,7 @@ impl Truth {
         let is_of_version =
             |set: &&ClusterObjectSet| set.annotation(annotation::BUNDLE_VERSION) == Some(version);
         let is_archived = |set: &ClusterObjectSet| set.spec.lifecycle_state == LifecycleState::Archived;
-        // A status lags behind by a moment: the revision may just have given way to a complete one.
+        // A status lags behind by a moment: a complete revision may just have replaced this one.
         let replaced = sets.iter().filter(is_of_version).filter(|set| is_archived(set));
         let replaced = replaced.map(|set| set.spec.revision).min();
         for set in &sets {
@@ -145,7 +146,7 @@ impl Truth {
     }
 }
 
-/// Where `live` lacks what is wanted; it may have more.
+/// The place at which `live` lacks a wanted value; it may have more.
 fn missing(wanted: &Value, live: &Value) -> Option<String> {
     match (wanted, live) {
         (Value::Object(wanted), Value::Object(live)) => wanted.iter().find_map(|(key, value)| {
@@ -158,7 +159,7 @@ fn missing(wanted: &Value, live: &Value) -> Option<String> {
                 missing(wanted, live).map(|rest| format!("[{index}]{rest}"))
             })
         }
-        // Kubernetes leaves out what is empty.
+        // Kubernetes omits empty values.
         (Value::Object(wanted), Value::Null) if wanted.is_empty() => None,
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => None,
         (Value::String(wanted), Value::Null) if wanted.is_empty() => None,

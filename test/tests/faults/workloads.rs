@@ -1,13 +1,13 @@
-//! What is done while things go wrong, as data.
+//! The steps of a user during faults, as data.
 
-/// Which manager the faults are for.
+/// The manager that the faults affect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     OperatorController,
     Catalogd,
 }
 
-/// One step of a user, or what the user waits for.
+/// One step of a user, or a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// Publishes these versions in a catalog of the extension's own and has the ClusterCatalog name it.
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Serving,
     /// Waits until the ClusterCatalog is gone.
     CatalogGone,
-    /// Waits until this version is installed and nothing is under way.
+    /// Waits until this version is installed and no change is in progress.
     Installed(&'static str),
     /// Waits until the revision of this number exists, or a later one.
     Revision(i64),
@@ -43,7 +43,7 @@ pub(crate) struct Workload {
     pub(crate) before: &'static [Step],
     /// Under faults.
     pub(crate) steps: &'static [Step],
-    /// Whether the number of revisions depends on when a manager is back.
+    /// Whether the number of revisions depends on the time at which a manager is back.
     pub(crate) any_revisions: bool,
 }
 
@@ -169,7 +169,7 @@ pub(crate) const ALL: &[Workload] = &[
 ];
 
 impl Workload {
-    /// Whether the extension's package lies in a catalog of its own.
+    /// Whether the extension's package has its own catalog.
     pub(crate) fn has_catalog(&self) -> bool {
         let mut steps = self.before.iter().chain(self.steps);
         steps.any(|step| matches!(step, Publish(_)))

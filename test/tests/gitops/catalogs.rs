@@ -21,7 +21,7 @@ async fn push(world: &World, name: &str, tag: &str) -> Result<String> {
     world.push_catalog(&format!("{name}:{tag}"), &blobs).await
 }
 
-/// What a lifecycle of a catalog works with.
+/// The parts of a lifecycle of a catalog.
 struct Life<'a> {
     world: &'a World,
     http: &'a reqwest::Client,
@@ -60,7 +60,7 @@ impl Life<'_> {
     }
 }
 
-/// Runs a lifecycle of a catalog while every write of its status is held against what is served.
+/// Runs a lifecycle of a catalog, and compares every write of its status with the served content.
 fn lifecycle(name: &str, run: impl AsyncFnOnce(&Life<'_>) -> Result<()>) -> Result<()> {
     CLUSTER.with(async |world| {
         let authority = world.catalogd_authority().await?;

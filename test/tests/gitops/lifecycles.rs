@@ -133,7 +133,7 @@ fn tools_are_right_about_a_catalog_that_is_switched_off_and_removed() -> Result<
         serve("Unavailable")?;
         let gone = "--for=condition=Serving=False";
         world.kubectl(&["wait", gone, "--timeout=60s", &format!("ccat/{name}")])?;
-        // What runs goes on running, and an update waits.
+        // The operator keeps running, and an update waits.
         annotate(world, name, "example.com/looked-at", Some("again")).await?;
         rest(world, name, "Current").await?;
         patch_source(world, name, json!({ "version": "1.0.1" })).await?;
@@ -225,7 +225,7 @@ fn tools_are_right_about_a_rollback() -> Result<()> {
         rest(world, name, "Current").await?;
         patch_source(world, name, json!({ "version": "1.0.1" })).await?;
         rest(world, name, "Current").await?;
-        // Without an edge back it is refused.
+        // Without an edge back the change is refused.
         patch_source(world, name, json!({ "version": "1.0.0" })).await?;
         rest(world, name, "Failed").await?;
         patch_source(world, name, json!({ "upgradeConstraintPolicy": "SelfCertified" })).await?;

@@ -58,8 +58,8 @@ async fn publish(world: &World, package: &str, versions: &[&str], change: Change
     Ok(samples::renamed(package, &blobs))
 }
 
-/// Runs a lifecycle of an extension while every write of its status, and of those of its revisions, is held against what
-/// lives on the cluster.
+/// Runs a lifecycle of an extension, and compares every write of its status, and of those of its revisions, with the
+/// live objects.
 fn lifecycle(name: &str, run: impl AsyncFnOnce(&World, &str) -> Result<()>) -> Result<()> {
     CLUSTER.with(async |world| {
         let truth = async |object: &Value| oracle::extension(world, object).await;
@@ -81,7 +81,7 @@ fn lifecycle(name: &str, run: impl AsyncFnOnce(&World, &str) -> Result<()>) -> R
     })
 }
 
-/// Waits until all tools say what kstatus is expected to say of an extension, and the live objects agree.
+/// Waits until all tools agree with the expected kstatus of an extension, and the live objects agree, too.
 async fn rest(world: &World, name: &str, expected: &str) -> Result<Value> {
     let truth = async |object: &Value| oracle::extension(world, object).await;
     world

@@ -1,5 +1,4 @@
-//! Whether all is well with an extension, a revision or a catalog, from the objects that live on the cluster. Conditions of ours are
-//! never looked at.
+//! The health of an extension, a revision or a catalog, computed from live objects without our conditions.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -11,8 +10,8 @@ use olm_api::names::{self, annotation, label, user};
 use olm_test::world::World;
 use serde_json::Value;
 
-/// Whether an extension of the sample operator is as its spec asks: the exact version that it names runs, the definition is
-/// served, every object is controlled by a revision of this extension, and it is not paused.
+/// Whether an extension of the sample operator matches its spec: the exact version runs, the definition is served, a
+/// revision of this extension controls every object, and the extension is not paused.
 pub(crate) async fn extension(world: &World, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().context("a name")?;
@@ -28,8 +27,8 @@ pub(crate) async fn extension(world: &World, object: &Value) -> Result<bool> {
     Ok(are_ours && live.works(wanted))
 }
 
-/// Whether a revision of the sample operator is as its spec asks: while it is active, the version that it holds runs, the
-/// definition is served, and it controls every object; once it is archived, it controls none.
+/// Whether a revision of the sample operator matches its spec. An active one runs its version, its definition is
+/// served, and it controls every object. An archived one controls none.
 pub(crate) async fn object_set(world: &World, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     if !metadata["deletionTimestamp"].is_null() {
@@ -80,14 +79,14 @@ impl Live {
         ]
     }
 
-    /// Whether all objects are there and are so.
+    /// Whether all objects exist and meet a condition.
     fn all(&self, is: impl Fn(&ObjectMeta) -> bool) -> bool {
         self.metadata()
             .into_iter()
             .all(|metadata| metadata.is_some_and(&is))
     }
 
-    /// Whether an object is there that is so.
+    /// Whether any existing object meets a condition.
     fn any(&self, is: impl Fn(&ObjectMeta) -> bool) -> bool {
         self.metadata().into_iter().flatten().any(is)
     }
@@ -148,8 +147,8 @@ fn is_established(definition: &CustomResourceDefinition) -> bool {
     conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
-/// Whether a catalog is as its spec asks: what is served is the content of the tag that it names, or nothing where it is
-/// to be unavailable. The content of a tag `vN` has a package `vN`.
+/// Whether a catalog matches its spec: it serves the content of its tag, or nothing if it is unavailable. The content
+/// of a tag `vN` has a package `vN`.
 pub(crate) async fn catalog(world: &World, http: &reqwest::Client, object: &Value) -> Result<bool> {
     let metadata = &object["metadata"];
     let is_paused = metadata["annotations"][user::PAUSED] == "true";

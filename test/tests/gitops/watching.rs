@@ -1,4 +1,4 @@
-//! Samples of an object at every write of its status, held against what lives on the cluster.
+//! Samples of an object at every write of its status, compared with the live objects.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use olm_test::gitops::ask;
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
-/// How far a status that says healthy may lag behind what it is about.
+/// The delay within which a healthy status must match the live objects.
 const LAG: Duration = Duration::from_secs(2);
-/// How far one may lag that does not yet say it: a busy machine reports later.
+/// The delay within which a status must become healthy: a busy machine reports later.
 const LATE: Duration = Duration::from_secs(10);
-/// The pause between two looks at what lives on the cluster.
+/// The pause between two checks of the live objects.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// An object at a write of its status.
@@ -26,7 +26,7 @@ struct Sample {
     object: Value,
 }
 
-/// What was seen of an object: its samples, and whether all was well, at which times.
+/// The observations of an object: its samples, and its health over time.
 pub(crate) struct Seen {
     begun: Instant,
     object: Option<Value>,
@@ -64,8 +64,8 @@ pub(crate) enum Which<'a> {
     Label(&'a str, &'a str),
 }
 
-/// Follows objects of a kind until `stop`; gives what was seen of each by its name. `truth` says from live objects alone
-/// whether all is well with an object as it is now, or was when it went.
+/// Follows objects of a kind until `stop`; returns the observations of each by name. `truth` computes from live objects
+/// whether an object is healthy now, or was when it was deleted.
 pub(crate) async fn follow(
     client: &Client,
     kind: &str,
@@ -113,7 +113,7 @@ pub(crate) async fn follow(
 }
 
 impl Seen {
-    /// Takes an object as it is now; a sample where its status is another than before.
+    /// Records an object as a sample if its status has changed.
     fn sample(&mut self, now: Value) {
         let status = |object: &Value| object["status"].clone();
         if self.object.as_ref().map(status) != Some(status(&now)) {
@@ -177,7 +177,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Whether all was well at the looks from so long before a time to the first after it.
+    /// The health at the checks from `lag` before a time to the first check after it.
     fn around(&self, at: Instant, lag: Duration) -> Vec<bool> {
         let after = self.truth.iter().find(|(time, _)| *time >= at);
         let before = self
@@ -188,14 +188,14 @@ impl Seen {
     }
 }
 
-/// Fails when a tool was wrong about a sample of one of the objects, or when nothing was sampled.
+/// Fails if a tool was wrong about a sample of one of the objects, or if there are no samples.
 pub(crate) fn judge(followed: &BTreeMap<String, Seen>) -> Result<()> {
     ensure!(!followed.is_empty(), "nothing was seen");
     let judged: Vec<_> = followed.iter().map(|(name, seen)| seen.judge(name)).collect();
     judged.into_iter().collect()
 }
 
-/// What kstatus says of an object now, once it agrees with what lives on the cluster.
+/// The kstatus of an object, after it agrees with the live objects.
 pub(crate) async fn settled(
     client: &Client,
     kind: &str,

@@ -1,4 +1,4 @@
-//! What admission lets through.
+//! The objects that admission accepts.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::Api;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::CLUSTER;
 
-/// Only what the range grammar reads passes admission; any bundle name may be reported.
+/// Only ranges that the range grammar accepts pass admission; any bundle name may be reported.
 #[test]
 fn admission_and_parser_accept_the_same_ranges() -> Result<()> {
     CLUSTER.with(async |stage| {

@@ -15,22 +15,22 @@ use tokio::task::JoinSet;
 
 use crate::{CLUSTER, SOON, Stage, publish};
 
-/// What each manager may open.
+/// The maximum number of descriptors of each manager.
 const DESCRIPTORS: u32 = 1024;
 /// Connections to each port.
 const CONNECTIONS: usize = 1100;
-/// Addresses that they come from, beside that of the test.
+/// The number of further client addresses besides that of the test.
 const PODS: u8 = 5;
-/// How long after its end a connection is opened again.
+/// The time after which a closed connection is opened again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How long a kubelet waits for the answer to a probe.
+/// The timeout of a kubelet's probe.
 const PROBE: Duration = Duration::from_secs(1);
-/// How many probes in a row fail before a kubelet acts.
+/// The number of failed probes in a row after which a kubelet acts.
 const TRIES: usize = 3;
 /// The pause between two probes; that of a kubelet is longer.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Connections that say nothing, and that are opened again when the server closes them.
+/// Connections that send nothing, and that are opened again when the server closes them.
 struct Idle {
     opened: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,

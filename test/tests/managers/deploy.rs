@@ -1,4 +1,4 @@
-//! The shipped overlays, and the verbs that deploy and remove everything.
+//! The shipped overlays, and the make targets that deploy and remove all parts.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::await_version;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{NAMESPACE, SOON, publish};
 
-/// What the README says to type, with the Makefile's own commands.
+/// Runs make with arguments from the README.
 fn make(lab: &Lab, arguments: &[&str]) -> Result<String> {
     let mut command = lab.cluster.exec("make");
     command
@@ -29,7 +29,7 @@ fn make(lab: &Lab, arguments: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// A kustomization over the base moves all of it to another namespace, also those to whom rights are given.
+/// A kustomization over the base moves all of it to another namespace, including the subjects of bindings.
 fn another_namespace_is_one_line(world: &World) -> Result<()> {
     let folder = world.folder().join("elsewhere");
     std::fs::create_dir_all(&folder)?;
@@ -106,7 +106,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
         ensure!(found.lines().count() == count, "{found}");
     }
 
-    // Images of one's own, and an account that may do everything.
+    // Images in another registry, and an account with all rights.
     let prefix = format!("{}/mine", world.registry()?);
     let prefix = format!("PREFIX={prefix}");
     let tool = format!("OLM_TEST={}", binary("olm-test")?.display());

@@ -23,7 +23,7 @@ impl Files {
         Ok(Self { folder })
     }
 
-    /// Makes both anew, as a renewal does, and returns the new authority's certificate.
+    /// Creates both again, as in a renewal, and returns the new authority's certificate.
     pub(crate) fn renew(&self, name: &str) -> Result<String> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -33,13 +33,13 @@ impl Files {
         let key = KeyPair::generate()?;
         let certificate = own.signed_by(&key, &authority)?;
         std::fs::write(self.authorities().join(name), authority.pem())?;
-        // One after the other: a pair that does not fit yet must not hurt.
+        // One after the other: a pair that does not match yet must do no harm.
         std::fs::write(self.certificate(), certificate.pem())?;
         std::fs::write(self.key(), key.serialize_pem())?;
         Ok(authority.pem())
     }
 
-    /// Makes a certificate that is its own authority and carries `CA:TRUE`, as many tools do, and returns it.
+    /// Creates a certificate that is its own authority and has `CA:TRUE`, as many tools do, and returns it.
     pub(crate) fn renew_flagged(&self, name: &str) -> Result<String> {
         let mut own = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -82,7 +82,7 @@ pub(crate) struct Scraper {
 }
 
 impl Scraper {
-    /// Trusts one authority and nothing else.
+    /// A client that trusts only one authority.
     pub(crate) fn new(authority: &str) -> Result<Self> {
         let authority = reqwest::Certificate::from_pem(authority.as_bytes())?;
         // A new connection each time meets the certificate that is served now.

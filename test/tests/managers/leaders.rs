@@ -17,7 +17,7 @@ async fn holder(lab: &Lab, lease: &str) -> Result<String> {
     Ok(spec.holder_identity.unwrap_or_default())
 }
 
-/// One leads at a time. A leader that ends hands over at once, one that dies when its lease has run out.
+/// One replica leads at a time. If it ends, another one takes over at once; if it dies, after its lease expires.
 #[test]
 fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
     CLUSTER.alone(async |stage| {
@@ -57,7 +57,7 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
             holder(world, second).await? == theirs,
             "the dead one's lease still runs"
         );
-        // No step here waits for a whole lease.
+        // No step waits for the full duration of a lease.
         let patch = json!({ "spec": { "leaseDurationSeconds": 1 } });
         let leases: Api<Lease> = Api::namespaced(world.client.clone(), NAMESPACE);
         leases
@@ -90,7 +90,7 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
     })
 }
 
-/// A manager that cannot reach the API server lives, is not ready, and says what it waits for.
+/// A manager that cannot reach the API server is alive, not ready, and reports the missing parts.
 #[test]
 fn readiness_names_the_failing_checks_of_a_manager() -> Result<()> {
     CLUSTER.with(async |stage| {

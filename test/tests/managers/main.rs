@@ -1,5 +1,5 @@
-//! Both managers in a real cluster: access to their metrics and their content, leader election, certificates that change,
-//! health, the shipped overlays, what admission lets through, and the verbs that deploy and remove everything.
+//! Both managers in a real cluster: access to their metrics and content, leader election, certificates that change,
+//! health, the shipped overlays, admission, and the make targets that deploy and remove all parts.
 
 mod admission;
 mod connections;
@@ -25,7 +25,7 @@ use self::files::{Files, Scraper, own_authority, token};
 
 const SOON: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = names::SYSTEM_NAMESPACE;
-/// The account whose token operator-controller shows to catalogd.
+/// The account whose token operator-controller sends to catalogd.
 const ACCOUNT: &str = "operator-controller-controller-manager";
 
 /// Both managers with the rights of the restricted overlay and one installed extension, `greeter`.
@@ -93,7 +93,7 @@ impl Stage {
         ]
     }
 
-    /// Reads the metrics of catalogd, whose certificate lies in files.
+    /// Reads the metrics of catalogd, whose certificate is in files.
     fn of_catalogd(&self) -> Result<Scraper> {
         Scraper::new(&self.authority)
     }
@@ -154,7 +154,8 @@ fn a_renewed_certificate_is_served_without_a_restart() -> Result<()> {
     })
 }
 
-/// As `openssl req -x509` makes it. The scraper's library refuses such a certificate, which shows that it is served.
+/// The certificate is created as with `openssl req -x509`. The scraper's library refuses it, which shows that it is
+/// served.
 #[test]
 fn catalogs_are_read_from_a_server_whose_certificate_is_a_cas() -> Result<()> {
     CLUSTER.alone(async |stage| {

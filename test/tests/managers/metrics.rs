@@ -112,8 +112,8 @@ fn metrics_show_the_work_of_both_managers() -> Result<()> {
     })
 }
 
-/// Of each catalog: whether it is served, what and since when, what it took to get it, and what failed. A catalog that is not
-/// served would block the extensions of other tests.
+/// The series of each catalog: whether it is served, its content with its time, the cost of its pull, and failures. A
+/// catalog that is not served would block the extensions of other tests.
 #[test]
 fn metrics_show_every_catalog() -> Result<()> {
     CLUSTER.alone(async |stage| {
@@ -217,7 +217,7 @@ fn metrics_show_every_catalog() -> Result<()> {
     })
 }
 
-/// Of each extension: its state, the installed bundle, and its history. The series go with the extension.
+/// The series of each extension: its state, the installed bundle, and its history. They are removed with the extension.
 #[test]
 fn metrics_show_every_extension() -> Result<()> {
     CLUSTER.with(async |stage| {

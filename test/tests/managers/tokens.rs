@@ -1,4 +1,4 @@
-//! Which tokens operator-controller gets, and which it shows.
+//! The tokens that operator-controller gets and sends.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
@@ -88,13 +88,13 @@ fn catalogs_are_read_with_a_token() -> Result<()> {
     })
 }
 
-/// Whoever may write the status of a ClusterCatalog names a server of their own, whose certificate operator-controller
-/// believes.
+/// A user who may write the status of a ClusterCatalog sets the address of another server, whose certificate
+/// operator-controller trusts.
 #[test]
 fn a_foreign_server_that_a_catalog_names_gets_no_token() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let Stage { world, files, .. } = stage;
-        // It would correct the status.
+        // catalogd would correct the status.
         world.catalogd.stop().await?;
         let issuer = Issued::alone(authority("foreign authority")?, KeyPair::generate()?)?;
         let leaf = issuer.issue(named("foreign", &["127.0.0.1"])?, KeyPair::generate()?)?;

@@ -60,7 +60,7 @@ async fn put(registry: &Registry, place: &str, kind: &str, text: String) -> Resu
     Ok(digest)
 }
 
-/// The digest behind a name in a registry, if it is there.
+/// The digest of a name in a registry, if it exists.
 async fn digest(registry: &Registry, repository: &str, name: &str) -> Result<Option<String>> {
     let url = format!("http://{}/v2/{repository}/manifests/{name}", registry.address);
     let get = reqwest::Client::new()
@@ -102,7 +102,7 @@ async fn push_operator(registry: &Registry) -> Result<String> {
     let size = index.len();
     let index = put(registry, "appliances/operator/manifests/v1", INDEX, index).await?;
 
-    // What refers to it: a description, which lies at the tag for registries that list no referrers.
+    // A referrer: a description, which is at the tag for registries that do not list referrers.
     let mut layer = LayerBuilder::new();
     layer.bytes("sbom.json", "{}", 0o644)?;
     let described = push(
@@ -151,14 +151,14 @@ fn run(folder: &Path, line: &str) -> Result<Output> {
     Ok(run)
 }
 
-/// What a command prints that succeeds.
+/// The output of a command that succeeds.
 fn olm(folder: &Path, line: &str) -> Result<String> {
     let run = run(folder, line)?;
     ensure!(run.status.success(), "`olm {line}`: {run:?}");
     Ok(String::from_utf8(run.stdout)?)
 }
 
-/// Bundle, version and image of what resolution chooses.
+/// Bundle, version and image of the resolution.
 fn resolved(folder: &Path, package: &str, catalog: &str, more: &str) -> Result<String> {
     let text = olm(
         folder,
@@ -274,7 +274,7 @@ async fn missing_images_are_reported_first(
     Ok(())
 }
 
-/// From one registry to the other. Gives what resolution chose from the source.
+/// From one registry to the other. Returns the resolutions from the source.
 async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Registry) -> Result<Vec<String>> {
     let line = format!(
         "mirror {catalog} --to {}/m --plain-http --config-dir conf",
@@ -311,7 +311,7 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
             "{repository} {name}: {here:?} {there:?}"
         );
     }
-    // Both platforms can be pulled, and what refers to the image.
+    // Both platforms and the referrers of the image can be pulled.
     for tag in ["amd64", "arm64", "described"] {
         let wanted = digest(from, "appliances/operator", tag)
             .await?

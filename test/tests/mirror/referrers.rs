@@ -21,7 +21,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// `trusted` becomes a directory with the authorities of everything.
+    /// `trusted` becomes a directory with all authorities.
     fn new(trusted: &Path) -> Result<Self> {
         let certificate = Issued::alone(named("front", &["localhost", "127.0.0.1"])?, KeyPair::generate()?)?;
         std::fs::create_dir(trusted)?;
@@ -111,7 +111,7 @@ async fn referrers_that_a_registry_lists_are_listed_at_the_mirror() -> Result<()
     let trusted = folder.join("trusted");
     let listing = Listing::new(&trusted)?;
     std::fs::copy(&plain.registry().ca, trusted.join("plain.crt"))?;
-    // One on a page: the second is found on the page after it.
+    // One on each page: the second is on the next page.
     let from = listing.over(&source, 1).await?;
     let bundle = push_bundle(source.registry(), "kettle", "1.0.0")
         .await?

@@ -35,7 +35,7 @@ fn content_is_read_from_immutable_secrets() {
         let firm = place.create(&set(2, "firm")).await;
         place.until(&firm, "Succeeded=True/Succeeded", "").await;
         assert!(place.live(&place.config_map("from-secret")).await.is_some());
-        // A Secret that was not made for it is read as the account, which may not read there.
+        // A Secret that was not created for the set is read as the account, which may not read there.
         let mut other = secret("other", true);
         other["metadata"]["labels"] = json!({});
         place.apply(other).await;
@@ -84,7 +84,7 @@ fn a_secret_of_another_owner_is_not_read_for_a_set() {
 fn content_that_was_exchanged_under_a_complete_set_is_seen_and_comes_back() {
     in_place(everything(), async |place| {
         let changed = "resolved content of 1 phase(s) has changed: phase \"deploy\" (expected digest ";
-        // One that was made for the set, and one that is read as the account.
+        // One that was created for the set, and one that is read as the account.
         for (revision, label) in [(1, "revision-name"), (2, "unrelated")] {
             let name = format!("{}-content-{revision}", place.name);
             let secret = |data: &Value| {

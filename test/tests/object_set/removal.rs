@@ -1,4 +1,4 @@
-//! What deletion takes away and leaves.
+//! The objects that a deletion removes and keeps.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use olm_api::names;
@@ -39,7 +39,8 @@ fn removal_waits_for_the_account_and_goes_on_when_it_is_back() {
 #[test]
 fn orphaned_objects_stay() {
     in_place(everything(), async |place| {
-        // Said before the deletion: Kubernetes itself lets the objects go, whatever has become of the account.
+        // The policy is set before the deletion: Kubernetes itself orphans the objects, whatever the state of the
+        // account.
         let name = place
             .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
             .await;
@@ -139,7 +140,7 @@ fn objects_that_outlive_their_namespace_are_released_on_request() {
         for set in [&namespaced, &mixed] {
             place.until(set, "Succeeded=True/Succeeded", "").await;
         }
-        // As a user does who deletes one file that holds all of them.
+        // As if a user deletes one file with all objects.
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}});
         place.delete(&namespace).await;
         eventually("the namespace is gone", async || {
@@ -154,10 +155,10 @@ fn objects_that_outlive_their_namespace_are_released_on_request() {
             // A token is good for some seconds after its account is gone.
             place.until(set, "Progressing=True/Retrying", &missing).await;
         }
-        // Nothing is left of this one: all of it was in the namespace.
+        // Nothing is left of this one, because all its objects were in the namespace.
         place.remove(&namespaced).await;
         place.until_gone(&namespaced).await;
-        // By the clock of these tests, the rest of the other one is let go at once.
+        // The clock of these tests has passed the grace period, so the rest of the other one is abandoned at once.
         place.annotate(&mixed, names::user::UNINSTALL, "orphan").await;
         place.remove(&mixed).await;
         place.until_gone(&mixed).await;
@@ -214,7 +215,7 @@ fn a_deletion_in_the_foreground_takes_the_order_of_kubernetes_which_is_said() {
             .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))
             .await;
         let set = place.until(&name, "Succeeded=True/Succeeded", "").await;
-        // Something that Kubernetes waits for, and something that we do.
+        // One object blocks the deletion by Kubernetes, and one blocks ours.
         let mut other = place.config_map("other");
         other["metadata"]["ownerReferences"] = json!([{
             "apiVersion": names::API_VERSION, "kind": "ClusterObjectSet", "name": name, "uid": set.metadata.uid,

@@ -1,4 +1,4 @@
-//! What an account may not do.
+//! Missing rights of an account.
 
 use olm_api::{conditions, names};
 use serde_json::json;
@@ -34,7 +34,7 @@ fn missing_permissions_are_all_reported_before_anything_is_applied_and_heal() {
             "nothing is applied"
         );
 
-        // Rights on the kinds alone do not let it make a role that grants more than it has.
+        // Rights on the kinds alone do not allow it to create a role with more rights than its own.
         place
             .grant(json!([{"apiGroups": ["", "apps", "rbac.authorization.k8s.io"],
             "resources": ["configmaps", "deployments", "clusterroles"],
@@ -92,7 +92,7 @@ fn a_missing_account_or_namespace_is_named_and_heals() {
         place.account().await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
 
-        // Reported although nothing has to be written.
+        // Reported although no write is needed.
         place.delete(&installer).await;
         place.until(&name, "Progressing=True/Retrying", &message).await;
         place.account().await;

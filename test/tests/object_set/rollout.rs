@@ -1,4 +1,4 @@
-//! From nothing to all objects in place.
+//! A rollout from the first to the last object.
 
 use std::collections::BTreeSet;
 
@@ -116,7 +116,7 @@ fn a_set_rolls_out_phase_by_phase_under_its_account_and_is_removed_without_lefto
             "{managers:?}"
         );
 
-        // Nothing was written to these kinds but by the account.
+        // Only the account wrote to these kinds.
         let writers = place
             .world
             .writers(&place.name, &["configmaps", "secrets", "deployments", "foos"]);
@@ -212,7 +212,7 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
 fn a_webhook_that_takes_no_part_in_dry_runs_blocks_no_rollout() {
     in_place(everything(), async |place| {
         place.hinder_dry_runs().await;
-        // A phase of several objects is asked about before it is begun.
+        // A phase of several objects has a dry run before it begins.
         let maps = vec![place.config_map("one"), place.config_map("two")];
         let name = place.create(&place.set(1, &[("deploy", maps)])).await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::world::{QUIET, eventually, everything, in_place};
 
-/// How soon drift is repaired, as `docs/reference/conditions.md` says: in objects of kinds that are watched, and in those
-/// that no account may watch.
+/// The times in which drift is repaired, from `docs/reference/conditions.md`: for objects of watched kinds, and for
+/// kinds that no account may watch.
 const WATCHED: Duration = Duration::from_secs(30);
 const UNWATCHED: Duration = Duration::from_mins(2);
 
@@ -68,7 +68,7 @@ fn drift_is_repaired_within_seconds_and_fields_of_others_are_kept() {
             .patch("operator", &PatchParams::default(), &Patch::Merge(&strip))
             .await
             .unwrap();
-        // Without an owner it may belong to any user: it is left alone and reported.
+        // Without an owner it may belong to any user: it is not changed, and reported.
         place
             .until(
                 &name,
@@ -145,7 +145,7 @@ fn drift_of_objects_that_no_account_may_watch_is_repaired_within_two_minutes() {
     });
 }
 
-/// How often an account lists a kind in two minutes, as `docs/reference/conditions.md` says.
+/// The number of times that an account lists a kind in two minutes, from `docs/reference/conditions.md`.
 const LISTS: usize = 3;
 
 #[test]
@@ -243,7 +243,7 @@ fn a_quiet_set_costs_no_request_and_a_restart_writes_nothing() {
             let requests = world.requests(from).into_iter();
             requests.filter(|request| request.contains(&place.name)).collect()
         };
-        // The Deployment's own status settles first; a set that is looked at again and again never comes to rest.
+        // The Deployment's own status settles first; a set that is reconciled repeatedly never becomes idle.
         let at_rest = async || {
             let from = world.audit().len();
             tokio::time::sleep(QUIET).await;
@@ -261,7 +261,8 @@ fn a_quiet_set_costs_no_request_and_a_restart_writes_nothing() {
             .iter()
             .filter(|request| !request.starts_with("get"))
             .collect();
-        // The server stores what the Deployment requests (`1000m`) in another form; asking once tells that it is the same.
+        // The server stores the requests of the Deployment (`1000m`) in another form; one apply shows that they are
+        // equal.
         assert!(
             writes.iter().all(|write| write.contains("/deployments/operator")),
             "{writes:?}"

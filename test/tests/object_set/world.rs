@@ -1,4 +1,4 @@
-//! The cluster and the controller, and what tests do with them.
+//! The cluster and the controller, and the operations of tests on them.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +36,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const SYSTEM: &str = "olmv1-system";
-/// How long anything is waited for; on a busy machine all of it takes much longer.
+/// The time limit of a wait; a busy machine needs much longer.
 const LIMIT: Duration = Duration::from_secs(150);
 /// A controller without requests for so long has come to rest.
 pub(crate) const QUIET: Duration = Duration::from_secs(8);
@@ -116,7 +116,7 @@ fn kubectl(cluster: &Cluster, arguments: &[&str]) {
     );
 }
 
-/// How to reach the cluster as a service account.
+/// The client configuration of a service account.
 async fn config_of(cluster: &Cluster, admin: &Client, namespace: &str, name: &str) -> Config {
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
@@ -156,7 +156,7 @@ impl World {
             system_namespace: SYSTEM.to_owned(),
             default_account,
             concurrency: 8,
-            // Whatever has a deadline of ten minutes has missed it.
+            // All deadlines of ten minutes have passed.
             clock: || Timestamp::now() + SignedDuration::from_mins(11),
             counters: Counters::default(),
         };
@@ -172,7 +172,7 @@ impl World {
         Api::all(self.admin.clone())
     }
 
-    /// A namespace of its own, with an account that may do everything there and what the rules say elsewhere.
+    /// A separate namespace, with an account that has all rights there and the rights of the rules elsewhere.
     pub(crate) async fn place(&self, rules: Value) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let name = format!("place-{}", NUMBER.fetch_add(1, Ordering::SeqCst));
@@ -210,7 +210,7 @@ impl Place {
             .unwrap();
     }
 
-    /// Has a webhook asked about ConfigMaps of this place that can take no part in a dry run.
+    /// Adds a webhook without support for dry runs to the ConfigMaps of this place.
     pub(crate) async fn hinder_dry_runs(&self) {
         let webhook = objects::silent_webhook(&self.name, &self.name, "", "configmaps");
         self.apply(webhook).await;
@@ -255,7 +255,7 @@ impl Place {
             "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]})
     }
 
-    /// Gives the account `installer` rights on everything named.
+    /// Grants rights to the account `installer`.
     pub(crate) async fn grant(&self, rules: Value) {
         self.apply(
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -265,7 +265,7 @@ impl Place {
         self.bind("installer").await;
     }
 
-    /// Gives an account of the place the rights granted.
+    /// Grants the rights of the place to an account.
     pub(crate) async fn bind(&self, account: &str) {
         self.apply(
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -292,7 +292,7 @@ impl Place {
         }}})
     }
 
-    /// The definition of a kind of this place's own, and an object of it.
+    /// The definition of a kind of this place, and an object of it.
     pub(crate) fn custom(&self) -> (Value, Value) {
         let group = format!("{}.example.com", self.name);
         let definition = json!({
@@ -371,7 +371,7 @@ impl Place {
             .unwrap();
     }
 
-    /// Waits until the set says so: `TYPE=STATUS/REASON`, and what the message begins with or holds.
+    /// Waits until the set has a condition `TYPE=STATUS/REASON` with a message that begins with or contains this text.
     pub(crate) async fn until(&self, set: &str, wanted: &str, message: &str) -> ClusterObjectSet {
         let mut last = None;
         let end = Instant::now() + LIMIT;
@@ -397,7 +397,7 @@ impl Place {
         eventually(&format!("{set} is gone"), gone).await;
     }
 
-    /// Everything in the namespace and beside it that belongs to the extension.
+    /// The objects of the extension in the namespace and outside.
     pub(crate) async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let selector =
@@ -480,7 +480,7 @@ impl World {
             .collect()
     }
 
-    /// What the controller and its accounts asked of the API server from `from` on, without reviews and tokens.
+    /// The requests of the controller and its accounts to the API server from `from` on, except reviews and tokens.
     pub(crate) fn requests(&self, from: usize) -> Vec<String> {
         self.audit()
             .iter()

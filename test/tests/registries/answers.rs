@@ -72,7 +72,7 @@ async fn credentials_do_not_follow_to_the_object_storage() -> Result<()> {
     let host = format!("127.0.0.1:{}", front.port);
     let mut credentials = Credentials::default();
     credentials.insert(&host, password(registry, &registry.password));
-    // Not even credentials that are there for the storage's name.
+    // Not even existing credentials for the storage's name.
     credentials.insert(
         &format!("localhost:{}", storage.port),
         password(registry, "for the storage"),
@@ -297,7 +297,7 @@ async fn the_platform_is_found_among_attestations_and_unknown_platforms() -> Res
         .error_for_status()?
         .text()
         .await?;
-    // Others of the same content under another digest: what they hold does not matter.
+    // Equivalent manifests under other digests; their content does not matter.
     let mut entries = Vec::new();
     for number in 0..5 {
         let other = format!("{text}{}", " ".repeat(number + 1));

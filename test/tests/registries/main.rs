@@ -1,4 +1,4 @@
-//! Where images come from, shown against a real registry with TLS, passwords and tokens: credentials, authorities,
+//! The sources of images, tested with a real registry with TLS, passwords and tokens: credentials, authorities,
 //! mirrors, signature policies, proxies.
 #![expect(
     clippy::unwrap_used,
@@ -51,7 +51,7 @@ impl Place {
         images(Some(self.authorities.path().to_owned()))
     }
 
-    /// Pushes a small image and returns its reference by digest, as the registry with TLS knows it.
+    /// Pushes a small image and returns its reference by digest at the registry with TLS.
     async fn push(&self, name: &str) -> Result<Pinned> {
         let mut layer = LayerBuilder::new();
         layer.bytes("manifests/a.yaml", format!("name: {name}"), 0o644)?;
@@ -75,7 +75,7 @@ async fn push_to(registry: &Registry, name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Gives an image another tag, and returns its digest.
+/// Adds another tag to an image, and returns its digest.
 async fn copy_tag(registry: &Registry, repository: &str, from: &str, to: &str) -> Result<String> {
     let client = reqwest::Client::new();
     let place = |tag: &str| format!("http://{}/v2/{repository}/manifests/{tag}", registry.address);
@@ -174,7 +174,7 @@ async fn credentials_are_used_for_the_paths_that_their_key_covers() -> Result<()
     Ok(())
 }
 
-/// What `docker login` leaves behind where the registry gave an identity token.
+/// The file that `docker login` writes if the registry returned an identity token.
 fn logged_in(registry: &str, identity_token: &str) -> Result<Access> {
     let entry = json!({ "auth": STANDARD.encode("00000000-0000-0000-0000-000000000000:"), "identitytoken": identity_token });
     let config = json!({ "auths": { registry: entry } }).to_string();
@@ -193,7 +193,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
     let fresh = || images(Some(authorities.path().to_owned()));
     let name = format!("{}/team/app:v1", server.address);
 
-    // A client with the password gets tokens too, also to push.
+    // A client with the password gets tokens, too, also for pushes.
     let mut credentials = Credentials::default();
     credentials.insert(
         &server.address,
@@ -229,7 +229,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         pull(&fresh(), &name, &wrong).await,
         "refuses the given identity token: its token service answers 400 (invalid_grant)",
     )?;
-    // What a registry refuses for good is asked for once.
+    // A permanent refusal of a registry is not retried.
     ensure!(server.asked() == [Asked::Identity], "asked again");
 
     // A token is used for as long as it lasts, and not for longer. Tokens are given up a quarter of a minute before.
@@ -254,7 +254,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         "{before} times, then {after:?}"
     );
 
-    // The registry has the last word on whether a token is still good.
+    // The registry decides whether a token is still valid.
     let kind = Kind {
         claimed: Duration::from_mins(5),
         expired: true,
@@ -292,7 +292,7 @@ async fn a_registry_has_to_prove_who_it_is() -> Result<()> {
     pull(&place.images(), &tls, &verified)
         .await
         .map_err(anyhow::Error::msg)?;
-    // Not to whom the configuration trusts without a proof.
+    // A registry that is configured as insecure needs no trusted certificate.
     for (reference, address) in [(&tls, &registry.tls), (&plain, &registry.address)] {
         let text = format!("registry = [{{ location = \"{address}\", insecure = true }}]");
         let access = configured(&text)?;
@@ -360,7 +360,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
         "origin.example/team/app:v1".to_owned(),
         "moved.example/app:v1".to_owned(),
         by_digest("digests.example/app"),
-        // To the last byte, which is asked for by digest.
+        // To the last byte, which is requested by digest.
         "tags.example/app:v1".to_owned(),
     ] {
         let digest = pull(&images, &reference, &access)
@@ -384,7 +384,7 @@ async fn the_configuration_of_registries_says_where_images_come_from() -> Result
     pull(&stranger, "trusted.example/app:v1", &access)
         .await
         .map_err(anyhow::Error::msg)?;
-    // Where a mirror is of no use, the registry itself is asked.
+    // If a mirror fails, the registry itself is used.
     let useless = [
         (&images, "digests.example/app:v1".to_owned()),
         (&images, by_digest("tags.example/app")),
@@ -490,7 +490,7 @@ async fn the_signature_policy_accepts_signed_images_only() -> Result<()> {
             Some(expected) => fails(result, expected)?,
         }
     }
-    // What is signed as an older version is none of a newer one, and not the latest.
+    // A signature of an older version is not valid for a newer one, and not for the latest.
     let old = copy_tag(registry, "team/signed", "v1", "v2").await?;
     ensure!(old == signed.digest().to_string(), "{old}");
     for tag in ["v2", "latest"] {

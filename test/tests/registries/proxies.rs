@@ -40,7 +40,7 @@ const VARIABLES: [&str; 8] = [
     "no_proxy",
 ];
 
-/// A proxy that counts what goes through it.
+/// A proxy that counts its connections.
 struct Proxy {
     address: String,
     tunnels: Arc<AtomicUsize>,
@@ -137,7 +137,7 @@ async fn pass(
     Ok(())
 }
 
-/// A registry whose certificate has the name that only the proxy knows, and authorities that know it.
+/// A registry whose certificate has a name that only the proxy resolves, and its authorities.
 struct Site {
     server: Server,
     certificate: Issued,
@@ -204,7 +204,7 @@ impl Site {
         })
     }
 
-    /// That a pull from the name works through this proxy.
+    /// Checks that a pull from the name works through this proxy.
     async fn goes_through(&self, proxy: &Proxy, variables: &[(&str, &str)]) -> Result<()> {
         let before = proxy.tunnels.load(Ordering::SeqCst);
         let result = self.pull(NAME, variables).await?;
@@ -216,7 +216,7 @@ impl Site {
         Ok(())
     }
 
-    /// That a pull from the name leaves the proxy out: the name is unknown then.
+    /// Checks that a pull from the name bypasses the proxy, so that the name is unknown.
     async fn leaves_out(&self, proxy: &Proxy, variables: &[(&str, &str)]) -> Result<()> {
         let before = proxy.tunnels.load(Ordering::SeqCst);
         let error = self.pull(NAME, variables).await?.err();

@@ -21,7 +21,7 @@ fn leaf() -> Result<CertificateParams> {
     named("registry", HOSTS)
 }
 
-/// As `openssl req -x509` makes a server's certificate, and cert-manager with `isCA`.
+/// A server certificate as from `openssl req -x509`, or cert-manager with `isCA`.
 fn flagged() -> Result<CertificateParams> {
     let mut terms = leaf()?;
     terms.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -92,7 +92,7 @@ impl Faces {
 
     async fn passes(&self, face: Face<'_>, trusted: &[&Issued]) -> Result<()> {
         let trusted = trusting(trusted)?;
-        // Of an address no name is sent along (SNI).
+        // For an address, the client sends no server name (SNI).
         for host in HOSTS {
             let result = self.pull(&face, trusted.path(), host).await?;
             ensure!(result.is_ok(), "{host} {:?}: {result:?}", face.leaf);
@@ -160,7 +160,7 @@ async fn wrong_certificates_are_refused_with_found_and_expected_names() -> Resul
         let refuses = async |terms: CertificateParams, expected: &[&str]| -> Result<()> {
             let server = root.issue(terms, key()?)?;
             faces.refuses(Face::of(&server), &[&root], expected).await?;
-            // Nor when it is itself trusted.
+            // Not even if it is itself trusted.
             faces.refuses(Face::of(&server), &[&server], expected).await
         };
         let original = terms.clone();
@@ -265,7 +265,7 @@ async fn mirrors_token_services_and_storages_may_have_the_flag_too() -> Result<(
     let asking = front(&format!("https://{}", tokens.address), &tokens.ca, manners).await?;
     let host = format!("localhost:{}", asking.port);
     let access = super::logged_in(&host, tokens.identity_token)?;
-    // Nothing was pushed there: a client that gets this far has a token.
+    // Nothing was pushed there, so this error shows that the client has a token.
     let error = pulls(&format!("{host}/team/app:v1"), &access).await.unwrap_err();
     ensure!(format!("{error:#}").contains("has no "), "{error:#}");
     ensure!(

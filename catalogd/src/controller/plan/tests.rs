@@ -119,7 +119,7 @@ fn follow(reference: &str, before: Option<ReportedContent>) -> ContentAction {
     }
 }
 
-/// What the status of [`settled`] says is served.
+/// The served content in the status of [`settled`].
 fn claimed(requested: &str) -> ReportedContent {
     ReportedContent {
         resolved: ONE.to_owned(),
@@ -162,7 +162,7 @@ fn the_leader_follows_the_spec() {
     );
     check(|o| progress(o, reason::RETRYING, 3), &follow(TAG, None));
     check(|o| change(o, |c| c.status = None), &follow(TAG, None));
-    // The digest in the spec is what is stored already, under the name of a tag.
+    // The content of the digest in the spec is already stored under a tag.
     check(
         |o| {
             change(o, |c| image(c).reference = ONE.to_owned());
@@ -175,7 +175,7 @@ fn the_leader_follows_the_spec() {
 #[test]
 fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
     check(|o| o.stored = None, &follow(TAG, Some(claimed(TAG))));
-    // The content of an old disk is older than what another leader has served since.
+    // The content on an old disk is older than the content that another leader has served since.
     let stored = |resolved: &'static str, second| {
         move |o: &mut Observed| {
             let stored = o.stored.as_mut().unwrap();
@@ -183,9 +183,9 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
         }
     };
     check(stored(TWO, 400), &follow(TAG, Some(claimed(TAG))));
-    // Content that was stored after the status was written is what the next status says.
+    // Content that was stored after the status was written becomes part of the next status.
     check(stored(TWO, 600), &ContentAction::Keep);
-    // What the leader could not get to yet says nothing of this reference.
+    // A failed fetch of the leader has no meaning for this reference.
     check(
         |o| {
             o.stored = None;
@@ -193,7 +193,7 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
         },
         &follow(TAG, Some(claimed(""))),
     );
-    // What cannot be served is not fetched again.
+    // Content that cannot be served is not fetched again.
     check(
         |o| {
             o.stored = None;
@@ -204,7 +204,7 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
         },
         &follow(TAG, None),
     );
-    // Also when only another spec helps, what was served comes back.
+    // The last served content is restored even if only another spec helps.
     check(
         |o| {
             o.stored = None;
@@ -255,7 +255,7 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
     check(polled(1000), &ContentAction::Keep);
     check(polled(1000 + 599), &ContentAction::Keep);
     check(polled(1000 + 607), &follow(TAG, None));
-    // After a restart it is unknown when it was looked at.
+    // After a restart the time of the last poll is unknown.
     check(
         |o| {
             polled(1001)(o);
@@ -315,7 +315,7 @@ fn a_follower_copies_the_content_of_the_leader() {
         follow(|o| o.stored.as_mut().unwrap().resolved = TWO.to_owned()),
         &copy(TAG),
     );
-    // The leader has not looked at this spec yet, so it is unknown what its reference means.
+    // The leader has not processed this spec yet, so the meaning of its reference is unknown.
     check(
         follow(|o| {
             o.stored = None;
@@ -323,7 +323,7 @@ fn a_follower_copies_the_content_of_the_leader() {
         }),
         &copy(""),
     );
-    // What the leader serves and this replica cannot is not fetched again and again.
+    // Content that the leader serves and this replica cannot serve is not fetched repeatedly.
     check(
         follow(|o| {
             o.stored = None;
@@ -419,7 +419,7 @@ fn a_paused_catalog_stays_as_it_is_until_it_is_deleted() {
             });
         }
     };
-    // Paused is what is wanted, not what was lost.
+    // A pause is intended; the content is not lost.
     check(pause("true"), &ContentAction::Restore(claimed(TAG)));
     check(
         |o| {

@@ -70,7 +70,7 @@ fn status(observed: &Observed, done: &ContentOutcome, origin: &str) -> Option<Cl
     super::status(observed, &plan(observed), done, origin)
 }
 
-/// The state after a pass at that second that came to `done`.
+/// The state after a pass at a second with the outcome `done`.
 fn after(mut observed: Observed, second: i64, done: &ContentOutcome) -> Observed {
     observed.now = at(second);
     if let Some(status) = status(&observed, done, ORIGIN) {
@@ -90,7 +90,7 @@ fn after(mut observed: Observed, second: i64, done: &ContentOutcome) -> Observed
     observed
 }
 
-/// Conditions as `Type=Status/Reason@second`, then digest and time of what is served.
+/// Conditions as `Type=Status/Reason@second`, then digest and time of the served content.
 fn summary(observed: &Observed) -> Vec<String> {
     let status = observed.catalog.status.clone().unwrap_or_default();
     let condition = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
@@ -132,7 +132,7 @@ fn message<'c>(observed: &'c Observed, condition_type: &str) -> &'c str {
         .message
 }
 
-/// What tools read: the state, its reason and the generation that it is about.
+/// The state for tools, its reason and its generation.
 fn tools(observed: &Observed) -> (Verdict, &str, i64) {
     let conditions = observed.catalog.conditions();
     let ready = conditions::find(conditions, conditions::READY).unwrap();
@@ -169,7 +169,7 @@ fn a_catalog_from_first_sight_to_deletion() {
         message(&state, conditions::READY),
         format!("source catalog content: reset\nhint: {RETRY}")
     );
-    // However often it fails in the same way, nothing more is written.
+    // Repeated failures of the same kind cause no further writes.
     assert_eq!(status(&state, &failed(Severity::Transient), ORIGIN), None);
 
     let state = after(state, 20, &ContentOutcome::Served(stored(ONE, 19)));
@@ -184,7 +184,7 @@ fn a_catalog_from_first_sight_to_deletion() {
     assert_eq!(summary(&state), served);
     assert_eq!(tools(&state), (Verdict::Ready, "Healthy", 1));
 
-    // The next look finds the same: nothing is written.
+    // The next pass has the same result, so nothing is written.
     assert_eq!(
         status(&state, &ContentOutcome::Served(stored(ONE, 19)), ORIGIN),
         None
@@ -366,7 +366,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
         &ContentOutcome::Restored(stored(ONE, 1)),
         Outcome::After(minute),
     );
-    // The cluster's version is looked at again however the pass ends.
+    // The cluster's version is read again whatever the result of the pass.
     let templated = Plan {
         recheck: Some(minute),
         ..plan(Some(minute * 5))
@@ -374,7 +374,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
     for done in [failed(Severity::Terminal), ContentOutcome::Nothing] {
         assert_eq!(next(&templated, &here, &done), Outcome::After(minute), "{done:?}");
     }
-    // Without any content, that of before is tried for although only another spec helps against the fault.
+    // Without any content, the last content is fetched although only another spec fixes the fault.
     let mut empty = here.clone();
     empty.stored = None;
     assert_eq!(
@@ -397,7 +397,7 @@ fn serving_is_not_claimed_without_content() {
     };
     let lost = after(state.clone(), 20, &failed(Severity::Transient));
     assert_eq!(serving(&lost), ("False".to_owned(), MISSING.to_owned()));
-    // Which content it was stays known: other replicas serve it, and this one goes on asking for it.
+    // The identity of the content stays known: other replicas serve it, and this one continues to request it.
     assert_eq!(resolved(lost.catalog.status.as_ref().unwrap()), Some(ONE));
     let unreachable = after(state, 20, &ContentOutcome::Lost("no route".to_owned()));
     assert_eq!(

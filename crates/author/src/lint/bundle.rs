@@ -16,7 +16,7 @@ use super::problem::Options;
 use super::publication::publication;
 use super::rules::RuleSet;
 
-/// Everything that is wrong with a bundle, sorted by place. `labels` are those of its image.
+/// All findings about a bundle, sorted by place. `labels` are those of its image.
 #[must_use]
 pub fn bundle(
     files: &BundleFiles,
@@ -26,7 +26,7 @@ pub fn bundle(
 ) -> Vec<Finding> {
     let mut found = layout(files);
     found.extend(rules(files, rule_sets, options));
-    // A fault of the format is reported once, not again for each thing that follows from it.
+    // A fault of the format is reported once, without its consequences.
     let known: BTreeSet<_> = found.iter().filter_map(|finding| finding.fault.clone()).collect();
     let is_new = |finding: &Finding| finding.fault.as_ref().is_none_or(|fault| !known.contains(fault));
     found.extend(installation(files, labels).into_iter().filter(is_new));
@@ -35,7 +35,7 @@ pub fn bundle(
     found
 }
 
-/// What the sets of rules find.
+/// The findings of the sets of rules.
 fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) -> Vec<Finding> {
     let manifests = match load(files) {
         Ok(manifests) => manifests,
@@ -70,7 +70,7 @@ fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) 
     found
 }
 
-/// What keeps clusters from installing the bundle, or catalogs from taking it.
+/// The obstacles to installation on clusters, or to publication in catalogs.
 fn installation(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Vec<Finding> {
     let mut found = manifests_as_installed(files);
     let is_error = |finding: &Finding| finding.severity == Severity::Error;
@@ -93,7 +93,7 @@ fn installation(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Vec<F
     found
 }
 
-/// What operator-controller refuses of a bundle that can be read, and what has no effect in it.
+/// The parts of a readable bundle that operator-controller rejects, and those without effect.
 fn refused(bundle: &Bundle) -> Vec<Finding> {
     let error = |message: String| Finding::new(Severity::Error, INSTALL, message);
     let mut found: Vec<Finding> = violations(bundle)

@@ -10,7 +10,7 @@ use olm_fbc::{Catalog, CatalogFinding, CatalogReport, Checker, Meta, MetaError};
 
 use crate::write;
 
-/// The rules of a catalog that is in memory. Places are those of its rendered lines and mean nothing.
+/// The rules of a catalog in memory. Places are those of its rendered lines and have no meaning.
 #[must_use]
 pub fn catalog(catalog: &Catalog) -> CatalogReport {
     let mut checker = Checker::new();
@@ -30,7 +30,7 @@ pub struct CatalogLint {
     checker: Checker,
     advisories: CatalogReport,
     file: Arc<str>,
-    /// Whether there is anything in the catalog, be it unreadable.
+    /// Whether the catalog has any content, readable or not.
     has_content: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for CatalogLint {
 }
 
 impl CatalogLint {
-    /// Lint of a catalog of which nothing has been read.
+    /// A lint without blobs.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -79,7 +79,7 @@ impl CatalogLint {
         self.checker.add_failure(file, error);
     }
 
-    /// Applies the rules between blobs and returns what was found, in the order of the catalog.
+    /// Applies the rules between blobs and returns all findings in the order of the catalog.
     #[must_use]
     pub fn finish(self) -> CatalogReport {
         let mut report = self.advisories;

@@ -11,22 +11,22 @@ pub(super) const INSTALL: &str = "install";
 /// The check of whether catalogs can take a bundle.
 pub(super) const PUBLISH: &str = "publish";
 
-/// One thing that is wrong with a bundle.
+/// A fault of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file that it is about.
+    /// The faulty file.
     pub file: Option<String>,
     /// The line where the object begins, counted from 1.
     pub line: Option<usize>,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The check that found it: `format`, `install`, `publish` or the name of a [`RuleSet`](super::RuleSet).
     pub check: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<Cow<'static, str>>,
-    /// The file and the fault alone, without the words around it: two findings of the same are about one thing.
+    /// The file and the fault without further text: two findings with the same value are about the same fault.
     pub(super) fault: Option<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What keeps the manifests of a bundle from being installed as their author meant them, each with its place.
+//! Faults in manifests that change the result of an installation, each with its place.
 
 mod deployment;
 
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::finding::{Finding, INSTALL};
 use super::manifests::{Object, objects};
 
-/// What an author should know of the manifests, file by file. Files that cannot be read are another matter.
+/// Findings about the manifests, file by file. Unreadable files are reported elsewhere.
 pub(super) fn manifests_as_installed(files: &BundleFiles) -> Vec<Finding> {
     let mut found = Vec::new();
     for object in objects(files) {
@@ -90,7 +90,7 @@ impl Notes<'_> {
             mode.get("supported") == Some(&Value::Bool(true))
                 && text(mode, "/type").parse::<InstallMode>().is_ok()
         };
-        // Without another one the bundle can never be installed.
+        // Without another mode the bundle can never be installed.
         let severity = if modes.iter().any(is_supported) {
             Severity::Warning
         } else {
@@ -186,7 +186,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Data that have to be base64 and are not.
+    /// Data that must be base64 and are not.
     fn of_base64(&mut self, object: &Value, kind: &str, field: &str) {
         let name = object_name(object);
         let entries = object.get(field).and_then(Value::as_object).into_iter().flatten();
@@ -214,7 +214,8 @@ fn of_deployment(fault: &csv::FieldFault, deployments: &[Value]) -> Option<Strin
     Some(format!("Deployment {name:?}: the API server refuses {fault}"))
 }
 
-/// Why the API server refuses the selector of a Deployment: it is empty, or not fulfilled by the template's own labels.
+/// The reason why the API server rejects the selector of a Deployment: it is empty, or does not match the template's
+/// own labels.
 fn selector_fault(spec: &Value) -> Option<String> {
     let selector = match spec.get("selector") {
         None | Some(Value::Null) if spec.is_object() => return Some("it is missing".to_owned()),

@@ -1,4 +1,4 @@
-//! The form of a bundle directory: what has to be where, and what its metadata have to say.
+//! The form of a bundle directory: required files, and the required content of its metadata.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn layout(files: &BundleFiles) -> Vec<Finding> {
     for (path, content) in files.iter().filter(|(path, _)| path.starts_with("metadata/")) {
         let document = match olm_yaml::to_json(content) {
             Ok(document) => document,
-            // Others lie there for people: a README, what an editor or a file manager leaves behind.
+            // Other files are for people or tools, for example a README or files of an editor.
             Err(_) if !is_data(path) => continue,
             Err(error) => {
                 let fault = error.to_string();
@@ -62,7 +62,7 @@ fn finding(file: Option<&str>, message: impl Into<String>) -> Finding {
     Finding::new(Severity::Error, FORMAT, message).in_file(file)
 }
 
-/// Whether the name says that the file holds data.
+/// Whether the file has the extension of a data file.
 fn is_data(path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     ["yaml", "yml", "json"]
@@ -125,7 +125,7 @@ fn check_annotations(path: &str, document: &Value, faults: &mut Vec<Finding>) {
     }
 }
 
-/// What is wrong with one entry of `metadata/dependencies.yaml`.
+/// The faults of one entry of `metadata/dependencies.yaml`.
 fn dependency(entry: &Value) -> Vec<String> {
     let kind = text(entry, "/type");
     let Some(value) = entry.get("value").filter(|value| value.is_object()) else {
@@ -165,7 +165,7 @@ fn dependency(entry: &Value) -> Vec<String> {
     messages.into_iter().flatten().collect()
 }
 
-/// A bundle says that it is another release of a version in one of two ways, not in both.
+/// A bundle declares another release of a version in one of two ways, not in both.
 fn substitutes_and_release(files: &BundleFiles, faults: &mut Vec<Finding>) {
     for (path, content) in files.iter().filter(|(path, _)| path.starts_with("manifests/")) {
         let Ok(csv) = olm_yaml::to_json(content) else {

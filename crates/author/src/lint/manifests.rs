@@ -1,4 +1,4 @@
-//! From files to the manifests that rules look at.
+//! From files to manifests for the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -32,7 +32,7 @@ pub struct Manifests {
     pub package: String,
     /// The channels; one empty name when there are no annotations.
     pub channels: Vec<String>,
-    /// The default channel; empty when it is not named.
+    /// The default channel; empty if it is not set.
     pub default_channel: String,
     /// The objects, file by file.
     pub objects: Vec<Object>,
@@ -42,7 +42,7 @@ pub struct Manifests {
     pub compressed_size: usize,
 }
 
-/// Why files are no bundle.
+/// The reason why files are not a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadFault {
@@ -63,7 +63,7 @@ pub enum LoadFault {
     Manifest {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
     /// A field has the wrong type.
@@ -73,7 +73,7 @@ pub enum LoadFault {
         kind: &'static str,
         /// The file.
         file: String,
-        /// The field and what is wrong with it.
+        /// The field and its fault.
         fault: String,
     },
     /// A custom resource definition of an unknown version.
@@ -87,7 +87,7 @@ pub enum LoadFault {
 }
 
 impl LoadFault {
-    /// The file that the fault is about, when it is about one.
+    /// The faulty file, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         match self {
@@ -100,7 +100,7 @@ impl LoadFault {
         }
     }
 
-    /// The fault in that file, without the words around it.
+    /// The fault in that file, without further text.
     pub(super) fn fault(&self) -> Option<&str> {
         match self {
             Self::Manifest { fault, .. } | Self::Field { fault, .. } => Some(fault),
@@ -117,11 +117,11 @@ fn is_hidden(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with('.'))
 }
 
-/// Reads a bundle: the manifests are the files beside the ClusterServiceVersion, wherever that is, and the annotations
-/// those of a file whose name begins with `annotations`.
+/// Reads a bundle. The manifests are the files in the directory of the ClusterServiceVersion, and the annotations are
+/// in a file whose name begins with `annotations`.
 ///
 /// # Errors
-/// Names everything that keeps the files from being a bundle.
+/// All faults of the files.
 pub fn load(files: &BundleFiles) -> Result<Manifests, Vec<LoadFault>> {
     let first = |content: &[u8]| olm_yaml::to_json(content).ok();
     let directories: BTreeSet<&str> = files
@@ -146,7 +146,7 @@ pub fn load(files: &BundleFiles) -> Result<Manifests, Vec<LoadFault>> {
             },
             None => continue,
         };
-        // The metadata of a bundle may lie beside its manifests.
+        // The metadata of a bundle may be in the directory of its manifests.
         if root.is_empty() && inside.starts_with("metadata/") {
             continue;
         }
@@ -234,7 +234,7 @@ pub(super) fn objects(files: &BundleFiles) -> Vec<Object> {
 /// Reads one manifest by itself.
 ///
 /// # Errors
-/// When it is no object, or one with fields of wrong types.
+/// When it is not an object, or has fields of wrong types.
 pub fn load_object(content: &[u8]) -> Result<Manifests, Vec<LoadFault>> {
     let (mut objects, mut faults) = (Vec::new(), Vec::new());
     read("", content, &mut objects, &mut faults);
@@ -313,7 +313,7 @@ fn type_faults(object: &Object) -> Vec<LoadFault> {
     }
 }
 
-/// How long the content is when it is compressed and written as base64.
+/// The length of the content after compression and base64 encoding.
 fn compressed(content: &[u8]) -> usize {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     // Writing into memory does not fail.

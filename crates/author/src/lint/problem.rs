@@ -1,26 +1,26 @@
-//! What a set of rules finds, in the words that authors know from operator tooling.
+//! The findings of a set of rules, in the texts of operator tooling.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use olm_fbc::check::Severity;
 
-/// One thing that is not as it should be.
+/// One finding of a set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem it is, by the name that tooling knows: `CSVFileNotValid`.
+    /// The kind of the problem, by its name in tooling: `CSVFileNotValid`.
     pub kind: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The field, when it is about one.
+    /// The faulty field, if any.
     pub field: Option<String>,
-    /// The value or object, when it is about one; may be empty.
+    /// The faulty value or object, if any; may be empty.
     pub value: Option<String>,
-    /// What is wrong.
+    /// The fault.
     pub detail: String,
-    /// Position of the object in [`Manifests::objects`], when it is about one.
+    /// The position of the faulty object in [`Manifests::objects`], if any.
     pub object: Option<usize>,
-    /// What to do about it, where that is not plain from the problem.
+    /// The remedy, unless the problem implies it.
     pub hint: Option<&'static str>,
 }
 
@@ -86,11 +86,11 @@ impl fmt::Display for Problem {
 pub struct Options {
     /// The Kubernetes version that the bundle is for, `1.25` for example; empty when any.
     pub kubernetes_version: String,
-    /// The categories that are allowed in the place of the standard ones.
+    /// The categories that are allowed instead of the standard ones.
     pub categories: Option<BTreeSet<String>>,
     /// The Dockerfile of the bundle, for `community`.
     pub dockerfile: Option<String>,
-    /// For `multiarch`: the platforms that each image is built for, as `linux/amd64`, or why they are not known. What is
-    /// not in here is not looked at.
+    /// For `multiarch`: the platforms of each image, such as `linux/amd64`, or the reason why they are unknown. Other
+    /// images are not checked.
     pub platforms: BTreeMap<String, Result<BTreeSet<String>, String>>,
 }

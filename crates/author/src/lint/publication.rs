@@ -1,4 +1,4 @@
-//! What no catalog takes of a bundle that can be installed, and what a catalog takes for something else.
+//! Faults that keep an installable bundle out of catalogs, and fields that a catalog interprets differently.
 
 use olm_bundle::Bundle;
 use olm_bundle::openshift::{PropertiesError, maxima};
@@ -7,10 +7,10 @@ use olm_version::{BuildMetadata, VersionRelease, blang};
 
 use super::finding::{Finding, PUBLISH};
 
-/// Where a bundle says the versions that it may follow.
+/// The annotation with the versions that a bundle may replace.
 const SKIP_RANGE: &str = "olm.skipRange";
 
-/// What its author should know before the bundle goes into a catalog, each with what to do.
+/// Findings for the author before the bundle is added to a catalog, each with a remedy.
 pub(super) fn publication(bundle: &Bundle) -> Vec<Finding> {
     let all = [version, skip_range, default_channel, openshift];
     all.iter()
@@ -54,7 +54,7 @@ fn default_channel(bundle: &Bundle) -> Option<String> {
 
 fn openshift(bundle: &Bundle) -> Option<String> {
     match maxima(bundle.properties_text()?) {
-        // A bundle of which it is not a list is not read at all.
+        // A bundle whose properties are not a list is not read at all.
         Err(PropertiesError::Shape(_)) => None,
         Err(fault) => Some(format!(
             "{fault}: OpenShift does not update a cluster with this bundle; set one version, such as \"4.18\""

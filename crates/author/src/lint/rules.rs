@@ -1,8 +1,8 @@
-//! Sets of rules about good bundles, each by the name that operator tooling knows it by.
+//! Sets of rules about good bundles, with their names in operator tooling.
 //!
-//! Unlike [`violations`](olm_bundle::lint::violations), which decides what OLM installs, these are about good manifests:
-//! metadata that people see, rules of places where operators are published, APIs that newer clusters no longer serve. A set
-//! reports everything it finds. [`Problem`]s are displayed in the words that authors know from that tooling.
+//! [`violations`](olm_bundle::lint::violations) decides whether OLM installs a bundle. These rules are about good
+//! manifests: metadata for people, rules of operator hubs, APIs that newer clusters no longer serve. A set reports all
+//! its findings. [`Problem`]s are displayed in the texts of that tooling.
 
 mod annotations;
 mod bundle;
@@ -35,13 +35,13 @@ macro_rules! rule_sets {
             /// Every set.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name by which it is selected.
+            /// The name for its selection.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Everything it finds, errors first.
+            /// All findings, errors first.
             #[must_use]
             pub fn run(self, manifests: &Manifests, options: &Options) -> Vec<Problem> {
                 let run: fn(&Manifests, &Options) -> Vec<Problem> = match self {
@@ -60,9 +60,9 @@ rule_sets! {
     ClusterServiceVersion, "clusterserviceversion", csv::validate;
     /// Custom resource definitions.
     Definitions, "crd", definitions::validate;
-    /// What the objects of a bundle say of each other.
+    /// The references between the objects of a bundle.
     Bundle, "bundle", bundle::validate;
-    /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three that it is made of.
+    /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three sets that it contains.
     OperatorHub, "operatorhub", hub::validate_deprecated;
     /// OperatorHub.io.
     OperatorHubV2, "operatorhub/v2", hub::validate;

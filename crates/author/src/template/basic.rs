@@ -1,4 +1,4 @@
-//! Blobs of a catalog in which a bundle is nothing but its image.
+//! Blobs of a catalog in which a bundle consists only of its image.
 
 use olm_fbc::catalog::Catalog;
 use olm_fbc::decode::{RawText, decode};

@@ -1,4 +1,4 @@
-//! From a catalog back to a template.
+//! Conversion of a catalog to a template.
 
 use olm_fbc::canonical::write_string;
 use olm_fbc::catalog::Catalog;

@@ -3,11 +3,11 @@
 /// A kind of template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Blobs in which a bundle is nothing but its image.
+    /// Blobs in which a bundle consists only of its image.
     Basic,
-    /// Bundles from whose versions channels follow.
+    /// Bundles whose versions determine the channels.
     Semver,
-    /// A catalog with bundles that take the place of others.
+    /// A catalog with bundles that substitute for others.
     Substitutes,
 }
 

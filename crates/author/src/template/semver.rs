@@ -1,4 +1,4 @@
-//! Bundles from whose versions channels and their edges follow.
+//! Bundles whose versions determine the channels and their edges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use olm_version::{Version, blang, quoted};
 
 use super::{Bundles, TemplateError, rendered};
 
-/// How far a channel is from release; the order is that of stability.
+/// The maturity of a channel; the order is that of stability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archetype {
     /// `candidate`.
@@ -37,7 +37,7 @@ impl Archetype {
     }
 }
 
-/// What the bundles of a channel have in common; the order is that of preference.
+/// The common version part of the bundles in a channel; the order is that of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// The major version: `stable-v1`.
@@ -69,7 +69,7 @@ impl Stream {
 pub struct Semver {
     /// The kinds of channels that are made; at least one.
     pub streams: BTreeSet<Stream>,
-    /// Which kind of channel the default channel is, where both would do.
+    /// The preferred kind of the default channel, if both kinds are possible.
     pub preference: Stream,
     /// The images of the bundles in each archetype.
     pub images: BTreeMap<Archetype, Vec<String>>,
@@ -272,19 +272,19 @@ fn package_and_version(bundle: &Bundle) -> Result<(String, Version), VersionsErr
 /// The bundles of each archetype with their versions.
 pub type Versions = BTreeMap<Archetype, BTreeMap<String, Version>>;
 
-/// Why bundles do not make channels.
+/// The reason why bundles do not make channels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VersionsError {
-    /// A bundle does not say exactly once what it is.
+    /// A bundle does not have exactly one property with its package and version.
     #[error("bundle {} must have exactly 1 \"olm.package\" property", quoted(.0))]
     Property(String),
-    /// What a bundle says of itself has the wrong shape.
+    /// That property has the wrong shape.
     #[error("parse properties for bundle {}: {error}", quoted(.bundle))]
     Shape {
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault.
         error: ShapeError,
     },
     /// A version is invalid.
@@ -294,7 +294,7 @@ pub enum VersionsError {
         bundle: String,
         /// The text.
         version: String,
-        /// What is wrong.
+        /// The fault.
         error: blang::VersionError,
     },
     /// The bundles are of several packages.
@@ -321,10 +321,10 @@ pub enum VersionsError {
     BuildMetadata(Vec<String>),
 }
 
-/// Refuses versions of which two differ by nothing but their build metadata.
+/// Rejects versions that differ only in their build metadata.
 ///
 /// # Errors
-/// Names every bundle of which there is another one with the same version.
+/// All bundles that share a version with another one.
 pub fn check_versions(versions: &BTreeMap<String, Version>) -> Result<(), VersionsError> {
     let mut by_version: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (bundle, version) in versions {
@@ -488,7 +488,7 @@ fn describe(package: &mut Package, head: &Bundle) {
     if let Some(manifest) = manifest {
         package.description = manifest.spec.description;
         let icons = manifest.spec.icon;
-        // One that cannot be decoded leaves none, wherever it stands.
+        // If one icon cannot be decoded, the package gets none.
         if icons.iter().all(|icon| icon.data().is_ok()) {
             package.icon = icons.into_iter().next();
         }

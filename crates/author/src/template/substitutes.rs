@@ -1,4 +1,4 @@
-//! A catalog, and bundles that take the place of others in it.
+//! A catalog, and bundles that substitute for others in it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ struct SubstitutesTemplate {
 }
 olm_fbc::decode_object!(SubstitutesTemplate { "entries" => entries, "substitutions" => substitutions });
 
-/// One bundle that takes the place of another one.
+/// A bundle that substitutes for another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Substitute {
     /// The image of the new bundle.
@@ -35,14 +35,14 @@ pub struct Substitutes {
     substitutions: Vec<Substitute>,
 }
 
-/// Why a substitution cannot be made.
+/// The reason why a substitution is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubstitutionError {
-    /// Two bundles would take the place of one.
+    /// Two bundles would substitute for the same one.
     #[error("cannot reuse the same substitution base {}", quoted(.0))]
     BaseTwice(String),
-    /// One bundle would take the place of two.
+    /// One bundle would substitute for two.
     #[error(
         "cannot reuse the same substitution {} for different bases ({} and {})",
         quoted(.name), quoted(.first), quoted(.second)
@@ -55,29 +55,29 @@ pub enum SubstitutionError {
         /// The other one.
         second: String,
     },
-    /// One substitution is wrong by itself.
+    /// One substitution is faulty by itself.
     #[error("error processing substitution {} -> {}: {fault}", quoted(.base), quoted(.name))]
     One {
         /// The bundle to substitute for.
         base: String,
         /// The image.
         name: String,
-        /// What is wrong.
+        /// The fault.
         fault: Box<SubstitutionFault>,
     },
 }
 
-/// What is wrong with one substitution.
+/// The fault of one substitution.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubstitutionFault {
-    /// It names no image.
+    /// The substitution has no image.
     #[error("substitution name cannot be empty")]
     NoName,
-    /// It names no base.
+    /// The substitution has no base.
     #[error("substitution base cannot be empty")]
     NoBase,
-    /// A bundle cannot take its own place.
+    /// A bundle cannot substitute for itself.
     #[error("substitution name and base cannot be the same")]
     Same,
     /// The image could not be rendered.
@@ -98,7 +98,7 @@ pub enum SubstitutionFault {
         what: &'static str,
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault.
         error: Box<olm_fbc::BundleVersionError>,
     },
     /// The bundle to substitute for is not in the catalog.
@@ -161,7 +161,7 @@ impl Substitutes {
     }
 }
 
-/// What is wrong with a catalog, one line for each fault.
+/// The faults of a catalog, one line each.
 fn faults(catalog: &Catalog) -> Result<(), String> {
     let report = lint::catalog(catalog);
     if report.is_valid() {
@@ -222,7 +222,7 @@ fn version(bundle: &Bundle, what: &'static str, name: &str) -> Result<VersionRel
         })
 }
 
-/// Gives the edges of `base` to a new entry `new`, which skips `base`; whoever came from `base` comes from `new`.
+/// Moves the edges of `base` to a new entry `new`, which skips `base`. Entries that replace `base` now replace `new`.
 fn take_place(channel: &mut Channel, base: &str, new: &str) {
     let mut entries = std::mem::take(&mut channel.entries).into_vec();
     let mut added = Vec::new();

@@ -1,4 +1,4 @@
-//! Faults of a configuration in words.
+//! The texts of the faults of a configuration.
 //!
 //! The texts and their order are those of the reference implementation.
 

@@ -15,7 +15,7 @@ pub enum Webhooks {
     Served,
 }
 
-/// Which install modes are supported.
+/// The supported install modes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scopes {
     /// All namespaces, the operator's own, or one other.

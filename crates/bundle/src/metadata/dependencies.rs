@@ -11,7 +11,7 @@ use crate::csv::ApiDescription;
 /// Property types that declare a dependency.
 pub const DEPENDENCY_PROPERTIES: [&str; 3] = ["olm.package.required", "olm.gvk.required", "olm.constraint"];
 
-/// Where a dependency is declared.
+/// The place of a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclaredIn {
     /// A property of the bundle.
@@ -25,7 +25,7 @@ pub enum DeclaredIn {
 /// A dependency of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dependency {
-    /// Where it is declared.
+    /// The place of the declaration.
     pub declared_in: DeclaredIn,
     /// The type: `olm.package`, `olm.gvk.required`, `olm.constraint`, …
     pub kind: String,

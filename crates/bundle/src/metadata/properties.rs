@@ -15,10 +15,10 @@ pub struct Property {
     pub value: Value,
 }
 
-/// Why a list of properties is invalid.
+/// The reason why a list of properties is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PropertyError {
-    /// It is not a list.
+    /// The value is not a list.
     #[error("the properties are not a list")]
     NotAList,
     /// An entry is not a mapping.

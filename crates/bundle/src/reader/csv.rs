@@ -37,7 +37,7 @@ use Shape::{Any, Boolean, Grammar, Kubernetes, List, Map, Number, Object, Text};
 /// The purpose, which determines how strict the checks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Lint: a number or boolean in place of a text counts as its text, as authors expect of YAML. Types of Kubernetes
+    /// Lint: a number or boolean instead of a text counts as its text, as authors expect of YAML. Types of Kubernetes
     /// are not checked.
     Author,
     /// Installation: every value that the types of the reference implementation reject is a fault.
@@ -191,7 +191,7 @@ pub enum FieldFault {
         path: Path,
         /// The type that it must have: `a string`.
         wanted: &'static str,
-        /// The type that it has: `a number`.
+        /// The actual type: `a number`.
         given: &'static str,
     },
     /// The value has the right type but is invalid.

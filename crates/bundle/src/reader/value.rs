@@ -69,7 +69,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Why a value does not match a type.
+/// The reason why a value does not match a type.
 #[derive(Debug)]
 pub(crate) struct Fault {
     /// The path.

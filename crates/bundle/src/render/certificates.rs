@@ -49,9 +49,9 @@ impl FromStr for CertificateProvider {
 
 /// The longest common name that cert-manager accepts, in bytes. A certificate with DNS names needs none.
 const MAX_COMMON_NAME: usize = 64;
-/// The volume from which webhooks read their certificate, and where it is mounted.
+/// The volume from which webhooks read their certificate, and its mount path.
 pub const WEBHOOK_VOLUME: (&str, &str) = ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs");
-/// The volume from which aggregated API servers read theirs, and where it is mounted.
+/// The volume from which aggregated API servers read their certificate, and its mount path.
 pub const APISERVER_VOLUME: (&str, &str) = ("apiservice-cert", "/apiserver.local.config/certificates");
 
 /// The name of the certificate for a deployment's webhooks, which is also that of its Secret.

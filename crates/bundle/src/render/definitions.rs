@@ -13,13 +13,13 @@ use crate::csv::{WebhookDefinition, WebhookKind};
 use crate::names::service_name;
 use crate::object::object_name;
 
-/// Why the conversion webhook of a custom resource definition is invalid.
+/// The reason why the conversion webhook of a custom resource definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
     /// Several webhooks claim it.
     #[error("custom resource definition '{}' is referenced by multiple conversion webhook definitions", escape(.0))]
     Ambiguous(String),
-    /// It keeps unknown fields, which excludes conversion webhooks.
+    /// The definition keeps unknown fields, which excludes conversion webhooks.
     #[error(
         "custom resource definition '{}' must have .spec.preserveUnknownFields set to false to let API Server call \
          webhook to do the conversion",

@@ -180,7 +180,7 @@ impl DeploymentConfig {
     }
 }
 
-/// How entries replace those of the bundle in a list.
+/// The way in which entries replace those of the bundle in a list.
 #[derive(Clone, Copy)]
 enum Merge {
     /// Replaces the first entry with the same name.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// No ClusterServiceVersion, two of them, an owned definition that is not there, no channel.
+/// No ClusterServiceVersion, two of them, an owned definition that is missing, no channel.
 #[test]
 fn each_fault_of_a_bundle_has_its_own_message() {
     let kettle = || fixture("kettle");

@@ -1,4 +1,4 @@
-//! How strictly the files are read.
+//! The strictness of the parser.
 
 use super::*;
 
@@ -168,7 +168,7 @@ fn all_properties_include_provided_and_required_apis() {
     assert!(all.iter().any(|found| found.starts_with("olm.gvk {")), "{all:?}");
 }
 
-/// Two lists of a revision: that of the files to the letter, and what they do not list.
+/// Two lists of a revision: the properties of the files, unchanged, and further properties.
 #[test]
 fn further_properties_hold_the_properties_outside_the_files_and_the_own_maximum_counts() {
     let properties = |maximum: &str| {

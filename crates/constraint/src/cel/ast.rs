@@ -1,4 +1,4 @@
-//! Expressions. Their depth is bounded when they are made, so that walking and dropping them is, too.
+//! Expressions. Their depth is limited on construction, so that walking and dropping them is bounded, too.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
-    /// A chain of `&&` or `||`, however long, is one step deep.
+    /// A chain of `&&` or `||`; whatever its length, it adds one level of depth.
     Chain {
         logic: Logic,
         terms: Vec<Node>,
@@ -68,7 +68,7 @@ pub(super) enum Kind {
         fold: Macro,
         range: Box<Node>,
         variable: String,
-        /// Only of `map` with three arguments.
+        /// Present only for `map` with three arguments.
         filter: Option<Box<Node>>,
         body: Box<Node>,
     },

@@ -1,8 +1,8 @@
-//! Which functions and operators there are, and of which types.
+//! The functions and operators, with their types.
 
 use super::types::Type;
 
-/// How a function may be called.
+/// The form of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `f(a)` and operators.
@@ -83,7 +83,7 @@ const OVERLOADS: &[Overload] = &[
     ("duration", Global, &[Type::Int], Type::Duration),
 ];
 
-/// Ordered types; both sides are of the same one.
+/// Ordered types; both sides have the same one.
 const ORDERED: &[Type] = &[
     Type::Bool,
     Type::Int,
@@ -111,7 +111,7 @@ const PARTS: [&str; 10] = [
 /// Those that durations have, too.
 const SPAN_PARTS: [&str; 4] = ["getHours", "getMinutes", "getSeconds", "getMilliseconds"];
 
-/// The type of a call, or what is wrong with it.
+/// The type of a call, or its fault.
 pub(super) fn result(name: &str, is_member: bool, arguments: &[Type]) -> Result<Type, String> {
     let form = if is_member { Member } else { Global };
     match generic(name, form, arguments) {
@@ -158,13 +158,13 @@ fn mismatch(name: &str, is_member: bool, arguments: &[Type]) -> String {
     )
 }
 
-/// Whether a call is of a function that takes any type.
+/// The result for a function that accepts any type.
 enum Generic {
-    /// It is, and yields this.
+    /// The call is valid and returns this type.
     Fits(Type),
-    /// It is, and cannot take these.
+    /// The function does not accept these arguments.
     Misfits,
-    /// It is not.
+    /// It is another function.
     Unknown,
 }
 

@@ -166,7 +166,7 @@ fn literal(value: &Value) -> Type {
         Value::String(_) => Type::String,
         Value::Bytes(_) => Type::Bytes,
         Value::Null => Type::Null,
-        // No literal spells the others.
+        // No literal has another type.
         _ => Type::Dyn,
     }
 }

@@ -1,4 +1,4 @@
-//! What an expression comes to. Every step is paid for.
+//! The evaluation of expressions. Every step is charged to the budget.
 
 mod functions;
 
@@ -10,7 +10,7 @@ use super::check::PROPERTIES;
 use super::value::Value;
 use crate::pattern::Pattern;
 
-/// The most that one evaluation may spend, whatever the budget still holds.
+/// The most steps of one evaluation, whatever is left of the budget.
 const MOST_STEPS: u64 = 1_000_000;
 
 /// Steps that evaluations may spend together. A step is about the work of adding two numbers or comparing a few bytes.
@@ -33,7 +33,7 @@ impl Budget {
         rest.is_some()
     }
 
-    /// Whether nothing is left.
+    /// Whether the budget is exhausted.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -46,7 +46,7 @@ impl Default for Budget {
     }
 }
 
-/// Why an expression comes to nothing.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// An operation is not possible.
@@ -122,7 +122,7 @@ impl<'a> Machine<'a> {
                 let operand = self.value(operand)?;
                 match operand {
                     Value::Map(_) | Value::List(_) => Ok(Value::Bool(self.field(&operand, field)?.is_some())),
-                    // What has no fields at all has not this one.
+                    // A value without fields does not have this one.
                     _ => Ok(Value::Bool(false)),
                 }
             }
@@ -196,7 +196,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A term that decides the chain does so whatever errors the others come to.
+    /// A term that decides the chain does so even if other terms fail.
     fn chain(&mut self, logic: Logic, terms: &'a [Node]) -> Outcome {
         let decides = logic == Logic::Or;
         let mut error = None;

@@ -141,7 +141,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes the mark of an unsigned number.
+    /// Consumes the suffix of an unsigned number.
     fn suffix(&mut self) -> bool {
         let is_there = matches!(self.byte(0), Some(b'u' | b'U'));
         self.at += usize::from(is_there);
@@ -152,7 +152,7 @@ impl<'a> Lexer<'a> {
     fn quoted(&mut self) -> Result<Option<Token>, Problem> {
         let start = self.at;
         let (mut is_raw, mut is_bytes, mut ahead) = (false, false, 0);
-        // One mark of each kind, in any order.
+        // One prefix of each kind, in any order.
         for _ in 0..2 {
             match self.byte(ahead) {
                 Some(b'r' | b'R') if !is_raw => is_raw = true,
@@ -201,7 +201,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
-    /// What follows a backslash.
+    /// The escape after a backslash.
     fn escape(&mut self, is_bytes: bool) -> Result<Escape, Problem> {
         let start = self.at;
         let wrong = || Problem::new(start, "Syntax error: unable to unescape string");
@@ -228,7 +228,7 @@ impl<'a> Lexer<'a> {
         Ok(Escape::Character(simple))
     }
 
-    /// A character or byte given by so many digits.
+    /// A character or byte given by a number of digits.
     fn code(&mut self, digits: usize, radix: u32, is_byte: bool) -> Option<Escape> {
         let text = self.rest().get(..digits)?;
         if !text.chars().all(|c| c.is_digit(radix)) {

@@ -1,11 +1,11 @@
-//! From tokens to an expression, macros expanded.
+//! From tokens to an expression, with macros expanded.
 
 use super::Problem;
 use super::ast::{Kind, Logic, Macro, Node};
 use super::lex::{Token, tokens};
 use super::value::Value;
 
-/// How deep brackets, calls and conditions may be nested.
+/// The deepest nesting of brackets, calls and conditions.
 const MAX_NESTING: u16 = 100;
 
 /// Words that are no names.
@@ -49,7 +49,7 @@ struct Parser {
     nesting: u16,
 }
 
-/// How strongly a binary operator binds, and the name it is called by.
+/// The precedence of a binary operator, and its function name.
 fn binary(token: &Token) -> Option<(u8, &'static str)> {
     Some(match token {
         Token::Sign("<") => (1, "_<_"),
@@ -155,7 +155,7 @@ impl Parser {
         chain(Logic::And, terms, at)
     }
 
-    /// Operators that bind at least so strongly; they associate to the left. It calls itself three deep at most.
+    /// Operators with at least this precedence; they are left-associative. The recursion is at most three levels deep.
     fn operators(&mut self, least: u8) -> Result<Node, Problem> {
         if least > 3 {
             return self.unary();
@@ -236,7 +236,7 @@ impl Parser {
         }
     }
 
-    /// Expressions up to a closing bracket, which is taken too.
+    /// Expressions up to and including a closing bracket.
     fn list(&mut self, closing: &'static str) -> Result<Vec<Node>, Problem> {
         let mut elements = Vec::new();
         while !self.takes(closing) {
@@ -265,7 +265,7 @@ impl Parser {
         if self.takes("{") {
             return self.map(at);
         }
-        // A leading dot asks for the name of the root, which is the only scope there is.
+        // A leading dot selects the root scope, which is the only one.
         let is_root = self.takes(".");
         if is_root && !matches!(self.peek(), Token::Name(_)) {
             return Err(self.unexpected());
@@ -349,7 +349,7 @@ fn chain(logic: Logic, mut terms: Vec<Node>, at: usize) -> Result<Node, Problem>
     Node::new(Kind::Chain { logic, terms }, at)
 }
 
-/// Two of the same sign cancel out.
+/// Two signs of the same kind cancel out.
 fn negated(operand: Node, sign: &str, count: usize, at: usize) -> Result<Node, Problem> {
     if count.is_multiple_of(2) {
         Ok(operand)
@@ -358,7 +358,7 @@ fn negated(operand: Node, sign: &str, count: usize, at: usize) -> Result<Node, P
     }
 }
 
-/// A call on a receiver, or the macro that it is.
+/// A call on a receiver, or the macro with this name.
 fn member_call(receiver: Node, name: String, mut arguments: Vec<Node>, at: usize) -> Result<Node, Problem> {
     let fold = match (name.as_str(), arguments.len()) {
         ("all", 2) => Some(Macro::All),

@@ -1,4 +1,4 @@
-//! Points and spans of time, without any clock or time zone database.
+//! Timestamps and durations, without a clock or a time zone database.
 
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
@@ -17,13 +17,13 @@ pub(super) fn timestamp(nanoseconds: i128) -> Option<i128> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) year: i64,
-    /// From 1.
+    /// The month, from 1.
     pub(super) month: i64,
-    /// From 1.
+    /// The day, from 1.
     pub(super) day: i64,
-    /// From 0.
+    /// The day of the year, from 0.
     pub(super) day_of_year: i64,
-    /// From 0, Sunday.
+    /// The day of the week, from 0 for Sunday.
     pub(super) day_of_week: i64,
     pub(super) hour: i64,
     pub(super) minute: i64,
@@ -41,7 +41,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The date and time of a timestamp, so many seconds east of Greenwich.
+/// The date and time of a timestamp `offset` seconds east of Greenwich.
 pub(super) fn civil(nanoseconds: i128, offset: i64) -> Civil {
     let seconds = i64::try_from(nanoseconds.div_euclid(SECOND)).unwrap_or(0) + offset;
     let (day_number, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
@@ -65,7 +65,7 @@ pub(super) fn civil(nanoseconds: i128, offset: i64) -> Civil {
     }
 }
 
-/// So many digits at the beginning of a text, and what follows them.
+/// The number in the first `count` digits of a text, and the rest of the text.
 fn digits(text: &str, count: usize) -> Option<(i64, &str)> {
     let (number, rest) = text.split_at_checked(count)?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -171,7 +171,7 @@ pub(super) fn parse_duration(text: &str) -> Option<i64> {
             _ => return None,
         };
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        // What is finer than a nanosecond of the greatest unit does not count.
+        // Digits below a nanosecond of the largest unit are ignored.
         let fraction: String = fraction.chars().take(15).collect();
         let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
         let fraction: i128 = if fraction.is_empty() {

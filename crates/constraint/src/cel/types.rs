@@ -6,7 +6,7 @@ use std::rc::Rc;
 pub(super) enum Type {
     /// Known only when evaluated.
     Dyn,
-    /// The value of a property: known only when evaluated, and nothing that a macro goes over.
+    /// The value of a property: its type is known only at evaluation, and macros do not iterate over it.
     Any,
     Null,
     Bool,
@@ -42,7 +42,7 @@ impl Type {
         Self::list(Self::map(Self::String, Self::Any))
     }
 
-    /// The type that both are of; none when a value cannot be of both.
+    /// The common type of both; none if no value can have both types.
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => Some(Self::Dyn),

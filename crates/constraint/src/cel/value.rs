@@ -1,4 +1,4 @@
-//! Values. Long ones are shared, so that handing one on costs nothing.
+//! Values. Long ones are shared, so that copies are cheap.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Value {
         Self::List(properties.collect())
     }
 
-    /// The value itself, where it has not been read yet.
+    /// The value itself, parsed if it was not yet.
     pub(super) fn read(&self) -> &Self {
         match self {
             Self::Unread(unread) => unread
@@ -105,7 +105,7 @@ impl Value {
         }
     }
 
-    /// As the key of a map; a double is one when it is a whole number.
+    /// The value as a map key. A double is one if it is a whole number.
     pub(super) fn key(&self) -> Option<Key> {
         match self {
             Self::Bool(value) => Some(Key::Bool(*value)),
@@ -168,10 +168,10 @@ impl Key {
     }
 }
 
-/// Beyond it doubles no longer are neighbours of whole numbers.
+/// From here on doubles cannot represent all whole numbers.
 const EXACT: f64 = 18_446_744_073_709_551_616.0;
 
-/// A double that is a whole number and not out of reach of the other kinds.
+/// A double that is a whole number within the range of the integer types.
 #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
 fn whole(number: f64) -> Option<i128> {
     (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i128)

@@ -1,4 +1,4 @@
-//! What constraints mean, and that no text of one does harm.
+//! The meaning of constraints, and the safety of hostile ones.
 #![expect(clippy::unwrap_used, reason = "a fixture that is not sound fails its test")]
 
 mod cel;

@@ -1,4 +1,4 @@
-//! Requirements over what is there.
+//! Requirements over existing bundles and APIs.
 
 use std::collections::HashSet;
 
@@ -315,7 +315,7 @@ fn a_label_is_asked_of_others() {
         let properties = vec![Property::new("olm.label", value)];
         Subject::new("my-p", "p", None, properties)
     };
-    // Whatever the text holds, it is a text.
+    // Any value of a label is treated as text.
     for text in ["blue", r#"a "quoted" \ one"#, "line\nand \u{1F980} \u{7}"] {
         let needs = Requirement::of_dependency("olm.label", &label(text)).unwrap();
         check(&needs, &[having(label(text))], "ok");

@@ -12,7 +12,7 @@ pub struct Bundle {
     pub package: String,
     /// The reference of the bundle image.
     pub image: String,
-    /// What the bundle is, provides and requires.
+    /// The identity of the bundle, its APIs and its requirements.
     pub properties: List<Property>,
     /// The images that the bundle's workloads use.
     pub related_images: List<RelatedImage>,
@@ -55,7 +55,7 @@ impl Bundle {
 /// An image that a bundle's workloads use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelatedImage {
-    /// What the image is for.
+    /// The purpose of the image.
     pub name: String,
     /// The reference of the image.
     pub image: String,

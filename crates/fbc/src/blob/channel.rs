@@ -37,11 +37,11 @@ impl Channel {
 pub struct ChannelEntry {
     /// The bundle.
     pub name: String,
-    /// The bundle that this one replaces, as it was given; see [`ChannelEntry::replaces`].
+    /// The bundle that this one replaces, as written; see [`ChannelEntry::replaces`].
     pub replaces: Option<String>,
-    /// Bundles that this one replaces and that the way to it leaves out.
+    /// Bundles that this one replaces and that updates skip.
     pub skips: List<String>,
-    /// Versions that this bundle replaces, as it was given; see [`ChannelEntry::skip_range`].
+    /// Versions that this bundle replaces, as written; see [`ChannelEntry::skip_range`].
     pub skip_range: Option<String>,
 }
 decode_object!(ChannelEntry {
@@ -52,12 +52,12 @@ decode_object!(ChannelEntry {
 });
 
 impl ChannelEntry {
-    /// The bundle that this one replaces; an empty name is none.
+    /// The bundle that this one replaces; `None` for an empty name.
     pub fn replaces(&self) -> Option<&str> {
         self.replaces.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The range of versions that this bundle replaces, in the grammar of `skipRange`; an empty one is none.
+    /// The range of versions that this bundle replaces, in the grammar of `skipRange`; `None` if it is empty.
     pub fn skip_range(&self) -> Option<&str> {
         self.skip_range.as_deref().filter(|range| !range.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What catalogs show of a bundle that carries its manifests.
+//! The metadata that catalogs show for a bundle with manifests.
 
 use memchr::memmem;
 use serde_json::{Map, Value};

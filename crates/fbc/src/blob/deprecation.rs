@@ -1,4 +1,4 @@
-//! `olm.deprecations`: what of a package should not be used any more.
+//! `olm.deprecations`: the deprecated parts of a package.
 
 use crate::decode::{List, ShapeError, decode, decode_object};
 
@@ -9,7 +9,7 @@ pub struct Deprecations {
     pub package: String,
     /// A name, which the blob must not have.
     pub name: Option<String>,
-    /// What is deprecated, and why.
+    /// The deprecations with their messages.
     pub entries: List<DeprecationEntry>,
 }
 decode_object!(Deprecations { "package" => package, "name" => name, "entries" => entries });
@@ -27,9 +27,9 @@ impl Deprecations {
 /// One deprecation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeprecationEntry {
-    /// What is deprecated.
+    /// The deprecated package, channel or bundle.
     pub reference: Reference,
-    /// Why, and what to do instead; opaque text for users.
+    /// The reason and the alternative; opaque text for users.
     pub message: String,
 }
 decode_object!(DeprecationEntry { "reference" => reference, "message" => message });

@@ -1,4 +1,4 @@
-//! `olm.package`: what users choose from a catalog.
+//! `olm.package`: the unit that users choose from a catalog.
 
 use olm_version::quoted;
 
@@ -15,7 +15,7 @@ pub struct Package {
     pub default_channel: String,
     /// The icon, if there is one.
     pub icon: Option<Icon>,
-    /// What the package is, in the words of its publisher.
+    /// The publisher's description of the package.
     pub description: String,
     /// Further facts.
     pub properties: List<Property>,
@@ -57,7 +57,7 @@ impl Icon {
         }
     }
 
-    /// The media type of an image by its first bytes; nothing when they are not those of an image that browsers show.
+    /// The media type of an image by its first bytes; `None` if browsers do not show such an image.
     pub fn media_type_of(bytes: &[u8]) -> Option<&'static str> {
         let start = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
         match bytes {
@@ -70,8 +70,8 @@ impl Icon {
         }
     }
 
-    /// Why clients cannot show the picture: it has no data, is no image, or has another media type. Data that
-    /// are not base64 are the matter of [`Icon::data`].
+    /// The reason why clients cannot show the picture: it has no data, is not an image, or has another media type.
+    /// [`Icon::data`] checks the base64 encoding.
     pub fn fault(&self) -> Option<String> {
         let data = self.data().ok()?;
         if data.is_empty() {

@@ -73,23 +73,23 @@ impl Property {
         Self::new(kind, text_object(&members))
     }
 
-    /// The value as a [`PackageProperty`], whatever the property's type says.
+    /// The value as a [`PackageProperty`], regardless of the property's type.
     pub fn package(&self) -> Result<PackageProperty, ShapeError> {
         self.parse()
     }
 
-    /// The value as a [`PackageRequired`], whatever the property's type says.
+    /// The value as a [`PackageRequired`], regardless of the property's type.
     pub(crate) fn package_required(&self) -> Result<PackageRequired, ShapeError> {
         self.parse()
     }
 
-    /// The value as a [`PackageRequired`] whose fields may be spelled as in `metadata/dependencies.yaml`, too: `name` and
-    /// `version`.
+    /// The value as a [`PackageRequired`]. Its fields may also have the names in `metadata/dependencies.yaml`: `name`
+    /// and `version`.
     pub fn package_required_in_any_spelling(&self) -> Result<PackageRequired, ShapeError> {
         self.parse::<AnySpelling>().map(|found| found.0)
     }
 
-    /// The value as a [`Gvk`], whatever the property's type says.
+    /// The value as a [`Gvk`], regardless of the property's type.
     pub fn gvk(&self) -> Result<Gvk, ShapeError> {
         self.parse()
     }
@@ -163,7 +163,7 @@ decode_object!(PackageProperty { "packagename" => package_name, "version" => ver
 /// The value of an [`TYPE_PACKAGE_REQUIRED`] property.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackageRequired {
-    /// The package that has to be installed.
+    /// The package that must be installed.
     pub package_name: String,
     /// The versions of it that will do, in the grammar of `skipRange`.
     pub version_range: String,

@@ -9,10 +9,10 @@ use crate::blob::bundle::Bundle;
 use crate::blob::property::{PackageProperty, TYPE_CSV_METADATA, TYPE_PACKAGE};
 use crate::decode::{ShapeError, decode, decode_object};
 
-/// The annotation by which a bundle says that it takes the place of another one.
+/// The annotation of a bundle that substitutes for another one.
 const SUBSTITUTES_FOR: &str = "olm.substitutesFor";
 
-/// Why the version of a bundle is not known.
+/// The reason why the version of a bundle is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleVersionError {
     /// The bundle has no property that says it.
@@ -26,7 +26,7 @@ pub enum BundleVersionError {
     Shape {
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault.
         error: ShapeError,
     },
     /// The version is not semantic.
@@ -36,7 +36,7 @@ pub enum BundleVersionError {
         bundle: String,
         /// The version.
         text: String,
-        /// What is wrong.
+        /// The fault.
         fault: blang::VersionError,
     },
     /// The release is not one.
@@ -46,15 +46,15 @@ pub enum BundleVersionError {
         bundle: String,
         /// The release.
         text: String,
-        /// What is wrong.
+        /// The fault.
         fault: ReleaseError,
     },
-    /// The build metadata has to be the release, and is not one.
+    /// The build metadata must be the release, and is not valid.
     #[error("unable to convert build metadata to release for bundle {}: {fault}", quoted(.bundle))]
     BuildMetadata {
         /// The bundle.
         bundle: String,
-        /// What is wrong.
+        /// The fault.
         fault: ReleaseError,
     },
 }
@@ -131,9 +131,9 @@ impl Bundle {
         Ok((version, release))
     }
 
-    /// Whether the bundle's `ClusterServiceVersion` says that it substitutes for another bundle.
+    /// Whether the bundle's `ClusterServiceVersion` substitutes for another bundle.
     fn substitutes(&self) -> bool {
-        // A catalog may hold hundreds of manifests of a package, and to read one takes far longer than to look for the words.
+        // A catalog may contain hundreds of manifests of a package, and parsing one takes far longer than a search.
         let names_it = |text: &[u8]| memmem::find(text, SUBSTITUTES_FOR.as_bytes()).is_some();
         let metadata = self
             .properties

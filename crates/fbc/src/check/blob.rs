@@ -1,4 +1,4 @@
-//! What can be said of a blob by itself.
+//! The rules of a single blob.
 
 use crate::blob::channel::Channel;
 use crate::blob::deprecation::Deprecations;
@@ -15,7 +15,7 @@ use olm_version::quoted;
 
 use super::{BLOB_BYTES, ChannelFacts, ITEM_BYTES, NAME_BYTES, csv_metadata, label::label_faults, shared};
 
-/// What any blob may have, whatever its schema.
+/// The fields that a blob of any schema may have.
 #[derive(Default)]
 struct Envelope {
     package: Option<String>,
@@ -217,7 +217,7 @@ fn memory_of_deprecations(deprecations: &Deprecations) -> usize {
     BLOB_BYTES + deprecations.package.len() + entries.sum::<usize>()
 }
 
-/// The JSON of the blob, shortened where it is only shown and not read.
+/// The JSON of the blob, shortened if it is only displayed.
 fn shown(meta: &Meta) -> &str {
     if !meta.schema.is_empty() {
         return meta.json();
@@ -241,7 +241,7 @@ impl From<crate::ShapeError> for Fault {
     }
 }
 
-/// What is wrong with the value of a property of a known type.
+/// The fault of the value of a property of a known type.
 fn fault(property: &Property) -> Result<(), Fault> {
     property.well_formed()?;
     match property.kind.as_str() {

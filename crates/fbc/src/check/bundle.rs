@@ -1,4 +1,4 @@
-//! What can be said of a bundle by itself.
+//! The rules of a single bundle.
 
 use olm_version::{Release, blang, quoted};
 
@@ -92,7 +92,7 @@ fn check_images(bundle: &Bundle, find: &mut impl FnMut(Rule, String)) {
             format!("relatedImages[{index}] must name an image"),
         );
     }
-    // An empty name is what rendering makes of none.
+    // Rendering writes a missing name as an empty one.
     for (index, related) in bundle.related_images.iter().enumerate() {
         let is_blank = !related.name.is_empty() && related.name.trim().is_empty();
         if is_blank || related.name.chars().any(char::is_control) {

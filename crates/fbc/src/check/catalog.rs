@@ -251,7 +251,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Where bundles stand whose package and name occurred before.
+/// The positions of bundles whose package and name occurred before.
 fn repeated(bundles: &[BundleFacts]) -> HashSet<usize> {
     let key = |position: &usize| {
         bundles

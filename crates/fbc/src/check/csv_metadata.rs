@@ -1,4 +1,4 @@
-//! The shape of what catalogs show of a bundle's `ClusterServiceVersion`.
+//! The shape of the metadata of a bundle's `ClusterServiceVersion` in catalogs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const PARTS: [(Shape, &[&str]); 3] = [
     ),
 ];
 
-/// What a JSON value is.
+/// The type of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Object,
@@ -59,8 +59,8 @@ impl Shape {
     }
 }
 
-/// What is wrong with the value of a property `olm.csv.metadata`, which is JSON. Names of parts count in any case, as Go
-/// reads them.
+/// The fault of the value of a property `olm.csv.metadata`, which is JSON. Keys match without regard to letter case, as
+/// in Go.
 pub(super) fn fault(value: &str) -> Option<String> {
     let whole = Shape::of(value);
     if whole == Shape::Null {

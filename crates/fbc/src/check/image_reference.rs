@@ -1,13 +1,15 @@
-//! Whether a text is an image reference, short names included. [`Display`](std::fmt::Display) of the fault does not repeat the text.
+//! Validation of image references, including short names. [`Display`](std::fmt::Display) of the fault does not repeat
+//! the text.
 //!
-//! This is the grammar that catalog tools check with. It is older than the one by which images are pulled (`olm_image::Reference`), and what
-//! they refuse differs: here a first part in upper case is no registry, and the registry counts towards the longest name.
+//! This is the grammar of catalog tools. It is older than the grammar for pulls (`olm_image::Reference`) and rejects
+//! other texts: here a first part in upper case is not a registry, and the registry counts towards the length of the
+//! name.
 
-/// Why a text is no image reference.
+/// The reason why a text is not an image reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceFault {
-    /// It reads like the identifier of an image.
+    /// The text looks like the identifier of an image.
     #[error("cannot specify 64-byte hexadecimal strings")]
     Identifier,
     /// The path has upper case letters.
@@ -19,10 +21,10 @@ pub enum ReferenceFault {
     /// The digest's algorithm is not known.
     #[error("unsupported digest algorithm")]
     DigestAlgorithm,
-    /// The digest does not have the length that its algorithm asks for.
+    /// The digest does not have the length for its algorithm.
     #[error("invalid checksum digest length")]
     DigestLength,
-    /// It is not built like a reference.
+    /// The text does not have the form of a reference.
     #[error("invalid reference format")]
     Format,
 }
@@ -30,7 +32,7 @@ pub enum ReferenceFault {
 /// Checks `text`: `[domain[:port]/]path[:tag][@digest]`.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// The fault of the text.
 pub fn check(text: &str) -> Result<(), ReferenceFault> {
     if text.len() == 64
         && text
@@ -69,7 +71,7 @@ pub fn check(text: &str) -> Result<(), ReferenceFault> {
     }
 }
 
-/// The registry, when the text names one: what stands before the first slash and cannot be a part of a path.
+/// The registry, if the text has one: the part before the first slash that cannot be a part of a path.
 fn split_domain(text: &str) -> (Option<&str>, &str) {
     match text.split_once('/') {
         Some((head, rest)) if head == "localhost" || head.contains(['.', ':']) => (Some(head), rest),

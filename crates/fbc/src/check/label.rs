@@ -1,6 +1,6 @@
 //! The names that Kubernetes allows.
 
-/// What is wrong with `name` as an RFC 1123 label; nothing when it is one.
+/// The faults of `name` as an RFC 1123 label; empty if it is valid.
 pub(super) fn label_faults(name: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if name.len() > 63 {
@@ -18,7 +18,7 @@ pub(super) fn label_faults(name: &str) -> Vec<&'static str> {
     faults
 }
 
-/// Whether `name` is an RFC 1123 label, its length aside.
+/// Whether `name` is an RFC 1123 label, regardless of its length.
 pub fn is_label(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('-')
@@ -33,7 +33,7 @@ pub(super) fn is_group(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Whether `name` can be an API version; a kind can be the same in any letter case.
+/// Whether `name` can be an API version. A kind follows the same rule without regard to letter case.
 pub(super) fn is_version(name: &str) -> bool {
     name.len() <= 63 && is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())
 }

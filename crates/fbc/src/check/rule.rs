@@ -1,11 +1,11 @@
 //! The rules by name.
 
-/// How bad a finding is; the worst comes first.
+/// The severity of a finding; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It makes the bundle or catalog invalid.
+    /// The bundle or catalog is invalid.
     Error,
-    /// It is worth knowing.
+    /// The bundle or catalog is valid, but should be improved.
     Warning,
 }
 
@@ -19,7 +19,7 @@ impl Severity {
     }
 }
 
-/// When a fault shows.
+/// The stage at which a fault is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The blob cannot be loaded by type.
@@ -52,7 +52,7 @@ macro_rules! rules {
 rules! {
     /// A file is a stream of JSON or YAML objects with unique keys.
     Syntax, "syntax";
-    /// There is something in the catalog.
+    /// The catalog is not empty.
     CatalogEmpty, "catalog-empty";
     /// The names and edges of a catalog fit into the memory of the process that compares them.
     CatalogSize, "catalog-size";
@@ -106,7 +106,7 @@ rules! {
     EntryDuplicate, "entry-duplicate";
     /// The bundle of an entry is in the catalog.
     EntryBundle, "entry-bundle";
-    /// `replaces` and `skipRange` are not empty when they are given.
+    /// `replaces` and `skipRange` are not empty if present.
     EntryEdge, "entry-edge";
     /// The names in `skips` are not empty.
     EntrySkip, "entry-skip";
@@ -160,14 +160,14 @@ rules! {
     DeprecationName, "deprecation-name";
     /// Deprecations have entries.
     DeprecationEmpty, "deprecation-empty";
-    /// What is deprecated is there, once, and of a schema that can be deprecated.
+    /// A deprecated object exists, is deprecated once, and has a schema that can be deprecated.
     DeprecationReference, "deprecation-reference";
     /// A deprecation has a message.
     DeprecationMessage, "deprecation-message";
 }
 
 impl Rule {
-    /// How bad it is to break the rule.
+    /// The severity of a violation of the rule.
     pub fn severity(self) -> Severity {
         match self {
             Self::CatalogEmpty
@@ -180,7 +180,7 @@ impl Rule {
         }
     }
 
-    /// When a fault against the rule shows.
+    /// The stage at which a violation of the rule is found.
     pub fn stage(self) -> Stage {
         match self {
             Self::Syntax | Self::Schema | Self::Shape => Stage::Load,
@@ -188,7 +188,7 @@ impl Rule {
         }
     }
 
-    /// What to do about a fault against the rule, where that is not plain from the fault.
+    /// The remedy for a violation of the rule, unless the fault implies it.
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Syntax => "list files that do not belong to the catalog in .indexignore",

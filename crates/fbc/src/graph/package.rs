@@ -1,4 +1,4 @@
-//! The update graph of a package: which bundle leads to which, and what is the matter with each.
+//! The update graph of a package: the updates between bundles, and the state of each bundle.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,11 +19,11 @@ const MAX_EDGES: usize = 50_000;
 pub struct PackageGraph {
     /// The package.
     pub package: String,
-    /// Why the package is deprecated, when it is.
+    /// The deprecation of the package, if any.
     pub deprecated: Option<String>,
     /// The channels: the default channel first, the others by name.
     pub channels: Vec<ChannelGraph>,
-    /// How many channels are left out because they would make the graph larger than was asked for.
+    /// The number of channels that are left out because of the size limit of the graph.
     pub omitted: usize,
 }
 
@@ -34,15 +34,15 @@ pub struct ChannelGraph {
     pub name: String,
     /// Whether it is the package's default channel.
     pub is_default: bool,
-    /// Why the channel is deprecated, when it is.
+    /// The deprecation of the channel, if any.
     pub deprecated: Option<String>,
-    /// What is wrong with the graph, when it is not sound.
+    /// The fault of the channel's graph, if any.
     pub fault: Option<String>,
     /// The bundles, the newest first.
     pub nodes: Vec<Node>,
     /// The updates between them, each once.
     pub edges: Vec<Edge>,
-    /// How many older bundles are left out because there are more than can be drawn.
+    /// The number of older bundles that are left out because there are too many to draw.
     pub omitted: usize,
 }
 
@@ -56,13 +56,13 @@ pub struct Node {
     pub version: String,
     /// The range of versions that update to it, when it names one.
     pub skip_range: Option<String>,
-    /// No other bundle of the channel replaces or skips it.
+    /// Whether no other bundle of the channel replaces or skips it.
     pub is_head: bool,
-    /// Another bundle of the channel skips it, so that it is not installed on the way.
+    /// Whether another bundle of the channel skips it, so that updates do not install it.
     pub is_skipped: bool,
-    /// Why it is deprecated, when it is.
+    /// The deprecation of the bundle, if any.
     pub deprecated: Option<String>,
-    /// No update leads to it although there are older bundles: it can only be installed anew.
+    /// Whether no update leads to it although there are older bundles: it can only be newly installed.
     pub is_unreachable: bool,
     /// Updates from it never arrive at the head of the channel.
     pub is_dead_end: bool,
@@ -70,7 +70,7 @@ pub struct Node {
     pub is_missing: bool,
 }
 
-/// What makes an update possible.
+/// The field that makes an update possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// The newer bundle names the older one in `replaces`.
@@ -95,16 +95,16 @@ impl EdgeKind {
 /// An update from one bundle of a channel to another one. Both are positions in [`ChannelGraph::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
-    /// What may be installed.
+    /// The present bundle.
     pub from: usize,
-    /// What it is updated to.
+    /// The bundle after the update.
     pub to: usize,
-    /// What makes it possible; the first of the kinds when there are several.
+    /// The field that makes the update possible; the first of the kinds if there are several.
     pub kind: EdgeKind,
 }
 
 impl PackageGraph {
-    /// The graph of a package of the catalog; `None` when nothing in the catalog belongs to it.
+    /// The graph of a package of the catalog; `None` if the catalog has nothing of it.
     pub fn new(catalog: &Catalog, package: &str) -> Option<Self> {
         Self::within(catalog, package, usize::MAX)
     }
@@ -167,7 +167,7 @@ impl PackageGraph {
     }
 }
 
-/// What the catalog says of the bundles and channels of a package.
+/// The catalog's facts about the bundles and channels of a package.
 struct CatalogNotes<'a> {
     versions: HashMap<&'a str, Option<VersionRelease>>,
     deprecated: BTreeMap<(&'a str, &'a str), &'a str>,
@@ -186,7 +186,7 @@ impl CatalogNotes<'_> {
 
     fn channel(&self, channel: &Channel, is_default: bool) -> ChannelGraph {
         let mut entries: Vec<&ChannelEntry> = channel.entries.iter().collect();
-        // The newest first; what has no version comes last.
+        // The newest first; bundles without a version last.
         entries.sort_by(|left, right| {
             match (self.version(&left.name), self.version(&right.name)) {
                 (Some(left), Some(right)) => right.compare(left),
@@ -211,7 +211,7 @@ impl CatalogNotes<'_> {
         let reached: HashSet<usize> = edges.iter().map(|edge| edge.to).collect();
         let head = (0..entries.len()).find(|node| !replaced.contains(node));
         let arriving = arriving(&edges, head);
-        // Nothing leads to the oldest bundle, and nothing has to.
+        // No update leads to the oldest bundle, and none has to.
         let last = entries
             .iter()
             .rposition(|entry| self.version(&entry.name).is_some())

@@ -47,12 +47,12 @@ pub fn svg(graph: &PackageGraph) -> String {
     out
 }
 
-/// Where a channel is drawn.
+/// The position of a channel in the picture.
 struct Column<'a> {
     channel: &'a ChannelGraph,
     left: usize,
     width: usize,
-    /// How far right of `left` the bundles are.
+    /// The distance of the bundles from `left`.
     axis: usize,
 }
 
@@ -86,7 +86,7 @@ fn heading(channel: &ChannelGraph) -> String {
     text
 }
 
-/// How far the arc of an edge reaches to the left; nothing for a straight line.
+/// The distance that the arc of an edge reaches to the left; zero for a straight line.
 fn bulge(edge: &Edge) -> usize {
     let span = edge.from.abs_diff(edge.to);
     if span == 1 && edge.kind == EdgeKind::Replaces && edge.to < edge.from {
@@ -165,7 +165,7 @@ fn draw_node(node: &Node, x: usize, y: usize, out: &mut String) {
     } else {
         "#1565c0"
     };
-    // What is skipped or cannot be reached is hollow.
+    // Skipped and unreachable bundles are hollow.
     let fill = if node.is_skipped || node.is_unreachable && !node.is_head {
         "none"
     } else {
@@ -188,7 +188,7 @@ fn draw_node(node: &Node, x: usize, y: usize, out: &mut String) {
     );
 }
 
-/// Version or name, and the state of the bundle in words, so that no state is shown by colour alone.
+/// Version or name, and the state of the bundle as text, so that no state is shown by colour alone.
 fn label(node: &Node) -> String {
     let name = if node.version.is_empty() {
         &node.name

@@ -115,7 +115,7 @@ fn more_rights_need_an_approval_whatever_the_version() {
     let rules = policy("p", json!({ "widenedRights": "Manual" }));
     assert!(gate(&widening, [&rules], None, now()).needs_approval);
     assert!(!gate(&plan(Some("1.0.0"), "1.0.1", &[]), [&rules], None, now()).needs_approval);
-    // It never turns a manual approval of another rule into an automatic one.
+    // A rule never turns a manual approval of another rule into an automatic one.
     let rules = policy("p", json!({ "default": "Manual", "widenedRights": "Automatic" }));
     assert!(gate(&widening, [&rules], None, now()).needs_approval);
 }

@@ -8,7 +8,7 @@ use olm_api::change_policy::WindowSpec;
 /// The longest window.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(168);
 
-/// Why a window cannot be read.
+/// The reason why a window cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
     /// The schedule is invalid.

@@ -15,10 +15,10 @@ use tower::layer::layer_fn;
 
 use crate::metrics::{Metrics, RequestLabels};
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Neither a kubeconfig nor a Pod's credentials are there.
+    /// There is neither a kubeconfig nor a Pod's credentials.
     #[error("no way to the API server: set KUBECONFIG (or --kubeconfig), or run inside a cluster")]
     Config(#[source] kube::config::InferConfigError),
     /// The named kubeconfig cannot be used.
@@ -26,26 +26,26 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// No kubeconfig has a usable context of that name.
+    /// No kubeconfig has a usable context with this name.
     #[error("cannot use the context `{context}` of the kubeconfig")]
     Context {
         /// The context.
         context: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// The configuration cannot be turned into a client.
+    /// No client can be created from the configuration.
     #[error("cannot set up a client for the API server")]
     Client(#[source] kube::Error),
 }
 
-/// The configuration for reaching the API server: `kubeconfig` when given, else what `KUBECONFIG` names, else the Pod's own
-/// credentials. `name` becomes the user agent, which distinguishes the managers in audit logs.
+/// The configuration of the connection to the API server: `kubeconfig` if given, otherwise the files in `KUBECONFIG`,
+/// otherwise the Pod's own credentials. `name` becomes the user agent, which distinguishes the managers in audit logs.
 ///
 /// # Errors
 /// When there is no usable configuration.
@@ -91,10 +91,10 @@ pub async fn config_in(
         config.headers.push((http::header::USER_AGENT, value));
     }
     config.connect_timeout = Some(Duration::from_secs(10));
-    // A connection that died silently must not hold a request for ever. Watches say something at least every 290 s.
+    // A dead connection must not block a request for ever. Watches send data at least every 290 s.
     config.read_timeout = Some(Duration::from_mins(5));
     config.reset_reader_on_write = true;
-    // The work queue retries with a bound of its own; hidden retries would only delay the report.
+    // The work queue retries with its own limits; hidden retries would only delay the report.
     config.default_retry = false;
     Ok(config)
 }
@@ -102,7 +102,7 @@ pub async fn config_in(
 /// A client whose requests are counted.
 ///
 /// # Errors
-/// When the configuration does not make a client.
+/// When the configuration is not usable.
 pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, kube::Error> {
     let host = config
         .cluster_url
@@ -118,15 +118,15 @@ pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, kube::Error>
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
-/// A client as [`config`] describes it, whose requests are counted.
+/// A client for the [`config`], whose requests are counted.
 ///
 /// # Errors
-/// When there is no usable configuration, or it does not make a client.
+/// When there is no usable configuration.
 pub async fn connect(kubeconfig: Option<&str>, name: &str, metrics: &Metrics) -> Result<Client, ClientError> {
     counted(config(kubeconfig, name).await?, metrics).map_err(ClientError::Client)
 }
 
-/// Counts answers and the lack of one.
+/// Counts answers and missing answers.
 struct Counted<S> {
     inner: S,
     host: String,

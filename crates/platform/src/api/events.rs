@@ -26,19 +26,19 @@ const MORE: &str = " …";
 pub struct Notice {
     /// Whether it is a warning.
     pub is_fault: bool,
-    /// One word in camel case.
+    /// The reason: one word in camel case.
     pub reason: String,
     /// A sentence.
     pub note: String,
 }
 
-/// How many times recording an event is tried.
+/// The number of attempts to record an event.
 const ATTEMPTS: usize = 3;
-/// How long until it is tried again.
+/// The pause between attempts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long a repetition counts as the same event.
+/// The time for which a repetition counts as the same event.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
-/// Events beyond which one that comes again is a new one.
+/// The number of events that are remembered to recognise repetitions.
 const MAX_KNOWN: usize = 5000;
 /// The namespace of events of objects without one.
 const NAMESPACE: &str = "default";
@@ -52,10 +52,10 @@ pub struct Events {
     known: Arc<Recent>,
 }
 
-/// Events of the last while.
+/// Recent events.
 ///
-/// The recorder that comes with the client takes events of the same reason for one, keeps the note of the first, and all of
-/// the event: some 7 KiB for each.
+/// The recorder of the client library merges events with the same reason, keeps the first note, and stores the whole
+/// event of some 7 KiB.
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,
@@ -66,7 +66,7 @@ struct Recent {
 struct Recorded {
     /// The event's name.
     name: String,
-    /// How often.
+    /// The number of repetitions.
     count: i32,
     /// Last.
     at: Timestamp,
@@ -105,7 +105,7 @@ impl Recent {
 }
 
 impl Events {
-    /// Records nothing yet. `controller` is the reporting controller, `instance` this process among its replicas.
+    /// A recorder. `controller` is the reporting controller, `instance` this process among its replicas.
     pub fn new(client: Client, controller: &str, instance: String) -> Self {
         Self {
             client,
@@ -115,7 +115,7 @@ impl Events {
         }
     }
 
-    /// Records events beside the work: one that is lost costs nothing but itself.
+    /// Records events in the background. A lost event does not affect the caller.
     pub fn publish(&self, object: ObjectReference, notices: Vec<Notice>) {
         if notices.is_empty() {
             return;
@@ -207,7 +207,8 @@ async fn count_up(
     }
 }
 
-/// What the API server takes of it, without hidden characters: whole lines, else whole words, and a mark that there is more.
+/// The notice within the limits of the API server, without hidden characters. A longer note is cut after a line or a
+/// word and ends with a mark.
 fn bounded(mut notice: Notice) -> Notice {
     if let Cow::Owned(escaped) = escape_lines(&notice.note) {
         notice.note = escaped;
@@ -248,7 +249,7 @@ mod tests {
         check("ä", "ä");
         check("a\u{1b}[2J\nb\u{202e}", "a\\u001b[2J\nb\\u202e");
         check(&"x".repeat(NOTE_BYTES), &"x".repeat(NOTE_BYTES));
-        // Nowhere a better place to cut.
+        // The text has no better place to cut.
         check(&"ä".repeat(NOTE_BYTES), &format!("{} …", "ä".repeat(498)));
         check(
             &format!("a {}", "ä".repeat(NOTE_BYTES)),

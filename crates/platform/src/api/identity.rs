@@ -4,10 +4,10 @@ use std::path::Path;
 
 use base64::Engine as _;
 
-/// Where Kubernetes puts a Pod's credentials.
+/// The directory of a Pod's credentials.
 const CREDENTIALS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The namespace given by a flag, else that of the Pod, else `fallback`.
+/// The namespace given by a flag, otherwise that of the Pod, otherwise `fallback`.
 pub fn system_namespace(flag: &str, fallback: &str) -> String {
     if !flag.is_empty() {
         return flag.to_owned();
@@ -19,7 +19,7 @@ pub fn system_namespace(flag: &str, fallback: &str) -> String {
         .unwrap_or_else(|| fallback.to_owned())
 }
 
-/// Namespace and name of the service account this Pod runs as, from its mounted token; `None` outside a cluster.
+/// Namespace and name of the Pod's service account, from its mounted token; `None` outside a cluster.
 pub fn service_account() -> Option<(String, String)> {
     subject(&std::fs::read_to_string(Path::new(CREDENTIALS).join("token")).ok()?)
 }

@@ -15,7 +15,7 @@ pub struct ReadError {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Why not.
+    /// The cause.
     #[source]
     pub source: Box<kube::Error>,
 }
@@ -25,18 +25,18 @@ pub struct ReadError {
 pub struct SecretData {
     /// `NAMESPACE/NAME`.
     pub name: String,
-    /// What it holds.
+    /// The data of the Secret.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
 impl std::fmt::Debug for SecretData {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What it holds never reaches a log.
+        // The data never reaches a log.
         write!(formatter, "SecretData({})", self.name)
     }
 }
 
-/// Which Secrets are read.
+/// The references to pull Secrets.
 #[derive(Clone)]
 pub struct PullSecrets {
     client: Client,
@@ -60,18 +60,18 @@ impl PullSecrets {
         }
     }
 
-    /// Reads these Secrets, too, given by namespace and name.
+    /// Also reads these Secrets, given by namespace and name.
     #[must_use]
     pub fn and(mut self, named: impl IntoIterator<Item = (String, String)>) -> Self {
         self.named.extend(named);
         self
     }
 
-    /// Reads them as they are now: first the one for all registries, then those of the account in their order, then those
-    /// that are named. What does not exist is left out.
+    /// Reads the present Secrets: first the one for all registries, then those of the account in their order, then the
+    /// named ones. Missing Secrets are skipped.
     ///
     /// # Errors
-    /// When the API server does not give one of them.
+    /// When the API server refuses to return one of them, or does not answer.
     pub async fn read(&self) -> Result<Vec<SecretData>, ReadError> {
         let mut found = Vec::new();
         if let Some((namespace, name)) = &self.global {

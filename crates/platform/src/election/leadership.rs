@@ -1,5 +1,4 @@
-//! From start to end of a manager: it leads when the lease is its own, and gives the lease back when nothing is written
-//! any more.
+//! The lifecycle of a manager: it leads while it holds the lease, and releases the lease after its last write.
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 use crate::lease::{LeaseLost, LeaseSettings, elect};
 use crate::shutdown::Shutdown;
 
-/// How long tasks may take to end.
+/// The time that tasks have to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Takes part in the election until the process is to end, and waits for its tasks. `lead` holds whether this process leads;
-/// without settings there is no election, and `lead` keeps what it says.
+/// Takes part in the election until the process must stop, and waits for its tasks. `lead` reports whether this process
+/// leads. Without settings there is no election, and `lead` keeps its value.
 ///
 /// # Errors
-/// When leadership was held and lost: another may write now.
+/// When leadership was lost: another process may write now.
 pub async fn run_until_end(
     client: Client,
     settings: Option<LeaseSettings>,

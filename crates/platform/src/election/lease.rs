@@ -1,4 +1,5 @@
-//! Leader election on a Lease, with the semantics of client-go so that the reference and this never lead at once.
+//! Leader election on a Lease, with the semantics of client-go so that the reference implementation and this one never
+//! lead at the same time.
 //!
 //! Clocks of other machines are not trusted: a lease counts as expired when its `renewTime` has not changed for its
 //! duration *as seen from here*.
@@ -14,11 +15,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The longest that one question to the API server may take: a connection that died silently must not eat up the time
-/// that is left for others.
+/// The timeout of one request to the API server: a dead connection must not use up the time for others.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Which lease, and the times of the election.
+/// The lease and the times of the election.
 #[derive(Debug, Clone)]
 pub struct LeaseSettings {
     /// The Lease's namespace.
@@ -27,13 +27,13 @@ pub struct LeaseSettings {
     pub name: String,
     /// The holder's identity; unique to this process.
     pub identity: String,
-    /// How long others wait after the last renewal before they take over.
+    /// The time after the last renewal after which others take over.
     pub duration: Duration,
     /// The leader steps down when it could not renew for this long; shorter than `duration`.
     pub renew_deadline: Duration,
-    /// How often the leader renews.
+    /// The interval of renewals by the leader.
     pub renew_every: Duration,
-    /// How often the others look.
+    /// The interval of reads by the others.
     pub look_every: Duration,
 }
 
@@ -53,7 +53,7 @@ impl LeaseSettings {
     }
 }
 
-/// Leadership was lost: another may act now, so this process has to end.
+/// Leadership was lost. Another process may write now, so this process must end.
 #[derive(Debug, thiserror::Error)]
 #[error("lost the lease `{namespace}/{name}`: not renewed for {}s", .deadline.as_secs())]
 pub struct LeaseLost {
@@ -75,8 +75,8 @@ pub fn unique_identity() -> String {
     format!("{host}_{random:016x}")
 }
 
-/// Takes part in the election until `stop` is cancelled; `leading` says whether we lead. On stop the lease is
-/// released, so that another takes over at once.
+/// Takes part in the election until `stop` is cancelled; `leading` reports whether this process leads. On stop the
+/// lease is released, so that another process takes over at once.
 ///
 /// # Errors
 /// When leadership was held and lost. The caller ends the process.
@@ -113,14 +113,14 @@ fn late() -> kube::Error {
     kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))
 }
 
-/// What the lease looked like, and since when it has looked so.
+/// The last seen state of the lease, and the time since which it is unchanged.
 struct Seen {
     holder: String,
     renewed: Option<Timestamp>,
     since: Instant,
 }
 
-/// What to do about a lease that is there.
+/// The meaning of an existing lease for this process.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
     Ours,
@@ -187,7 +187,7 @@ async fn try_acquire(
     .await
 }
 
-/// Renews until `stop` is cancelled; fails when the lease could not be renewed in time or is another's.
+/// Renews until `stop` is cancelled; fails when the lease could not be renewed in time or has another holder.
 async fn hold(api: &Api<Lease>, settings: &LeaseSettings, stop: &CancellationToken) -> Result<(), LeaseLost> {
     let lost = || LeaseLost {
         namespace: settings.namespace.clone(),
@@ -275,7 +275,7 @@ async fn release(api: &Api<Lease>, settings: &LeaseSettings) {
     }
 }
 
-/// Writes the lease back at the version it was read; `false` when another was faster.
+/// Writes the lease at the version at which it was read; `false` if another writer was faster.
 async fn replace(
     api: &Api<Lease>,
     settings: &LeaseSettings,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     impl Candidate {
-        /// How long it takes until this one leads.
+        /// Returns the time until this process leads.
         async fn leads(&mut self) -> Duration {
             let start = Instant::now();
             self.leading.wait_for(|leading| *leading).await.unwrap();

@@ -1,4 +1,4 @@
-//! Figures of the process itself.
+//! Metrics of the process itself.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Collector for Process {
     }
 }
 
-/// What could not be read is left out.
+/// Encodes one metric. A value that could not be read is omitted.
 fn encode(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -82,7 +82,7 @@ fn start_seconds() -> Option<f64> {
 /// A number of `/proc/self/stat`, counted from the state.
 fn stat_field(index: usize) -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name, in parentheses, may hold anything, so count from its end.
+    // The program's name is in parentheses and may contain any character, so count after its end.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
     fields.into_iter().nth(index)?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! What a work queue and the work on it come to, under the names that client-go and controller-runtime gave them, so
-//! that dashboards and alerts for controllers fit.
+//! The metrics of work queues. They have the names of client-go and controller-runtime, so that existing dashboards and
+//! alerts match.
 
 use std::fmt;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Families {
         these
     }
 
-    /// The metrics of one queue; `look` says what is under way now.
+    /// The metrics of one queue; `look` returns the running work.
     pub(super) fn queue(
         &self,
         name: &'static str,
@@ -162,7 +162,7 @@ impl Families {
             controller,
             queue,
         };
-        // Shown from the start, so that a rate over them is right the first time, too.
+        // The series exist from the start, so that the first rate over them is correct.
         for result in [Outcome::Done, Outcome::After(Duration::ZERO), Outcome::Failed] {
             let _ = self.reconciles.get_or_create(&these.result(result));
         }
@@ -251,7 +251,7 @@ impl QueueMetrics {
     }
 }
 
-/// For how long the work under way has lasted, in all and at the longest.
+/// The duration of the running work, in total and of the longest item.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Running {
     pub(crate) total: Duration,
@@ -260,7 +260,7 @@ pub(crate) struct Running {
 
 type Look = Box<dyn Fn() -> Running + Send + Sync>;
 
-/// What is under way, looked at when it is asked for: work that hangs ends nothing that could be counted.
+/// The running work, read when metrics are scraped: a counter never shows work that hangs.
 #[derive(Clone, Default)]
 struct UnderWay(Arc<Mutex<Vec<(&'static str, Look)>>>);
 

@@ -114,7 +114,7 @@ fn positive() -> clap::builder::RangedU64ValueParser {
 }
 
 impl ImageLimitArgs {
-    /// The limits that are given, each by the name of what it limits.
+    /// The limits that are set, each with its name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("manifest-bytes", self.image_max_manifest_bytes),
@@ -140,15 +140,15 @@ impl ImageLimitArgs {
 /// Flags that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
-    /// One of two.
+    /// Only one of certificate and key is set.
     #[error("unable to configure TLS certificates: tls-cert and tls-key flags must be used together")]
     HalfCertificate,
-    /// Not `NAMESPACE/NAME`.
+    /// The value is not `NAMESPACE/NAME`.
     #[error("value of {flag} should be of the format <namespace>/<name>, not {value:?}")]
     NotNamespacedName {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
     },
 }
@@ -214,7 +214,7 @@ fn path(text: &str) -> Option<PathBuf> {
 /// Reads `NAMESPACE/NAME`; an empty value is `None`.
 ///
 /// # Errors
-/// When the value is anything else.
+/// When the value has another form.
 pub fn namespaced_name(flag: &'static str, value: &str) -> Result<Option<(String, String)>, ArgsError> {
     if value.is_empty() {
         return Ok(None);

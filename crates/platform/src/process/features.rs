@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// The gates that a program knows, with their defaults, and what the user set.
+/// The gates of a program, with their defaults and the settings of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
     gates: BTreeMap<&'static str, bool>,
-    /// Settings that name no known gate or no truth value: to be warned about, never fatal, so that a
-    /// command line written for another version still starts.
+    /// Settings with an unknown gate or an invalid value. They cause a warning, never an error, so that a command line
+    /// for another version still starts.
     pub ignored: Vec<String>,
 }
 
@@ -33,12 +33,12 @@ impl FeatureGates {
         Self { gates, ignored }
     }
 
-    /// Whether a gate is on; one that was never declared is off.
+    /// Whether a gate is on. An undeclared gate is off.
     pub fn enabled(&self, name: &str) -> bool {
         self.gates.get(name).copied().unwrap_or(false)
     }
 
-    /// Logs what was ignored.
+    /// Logs the ignored settings.
     pub fn warn(&self) {
         for setting in &self.ignored {
             tracing::warn!(setting, known = ?self.gates.keys().collect::<Vec<_>>(), "unknown feature gate setting is ignored");

@@ -101,7 +101,7 @@ impl<W> Visible<W> {
 }
 
 impl<W: io::Write> io::Write for Visible<W> {
-    /// `line` is a whole one: it is written at once.
+    /// Writes `line`, which is a complete line, at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let (text, end) = match text.strip_suffix('\n') {
@@ -118,7 +118,7 @@ impl<W: io::Write> io::Write for Visible<W> {
     }
 }
 
-/// An error with its causes on one line, outermost first, as logs and conditions show it.
+/// An error with its causes on one line, outermost first, in the form for logs and conditions.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = said(error);
     let mut next = cause_of(error);
@@ -134,7 +134,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// What an error comes from. An answer of the API server says all of it itself.
+/// The cause of an error; `None` for an answer of the API server, whose message is complete.
 fn cause_of<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<&'e (dyn std::error::Error + 'static)> {
@@ -144,7 +144,8 @@ fn cause_of<'e>(
     }
 }
 
-/// The error's own text. That of an answer of the API server is what the server says: the client adds its inner form.
+/// The message of the error itself. For an answer of the API server it is the message of the server, because the client
+/// adds its internal form.
 fn said(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),

@@ -1,18 +1,18 @@
-//! Memory that was freed goes back to the kernel.
+//! Returns freed memory to the kernel.
 //!
-//! The C library keeps what lies below anything that is still in use, however much that is: a single answer that is kept
-//! can hold the hundred megabytes that reading it took.
+//! The C library keeps all free memory below any allocation in use: a single kept answer can hold the hundred megabytes
+//! that were needed to read it.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// How often memory is given back.
+/// The interval in which memory is returned.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Memory beside that of files up to which nothing is done, in bytes: more than a manager takes that has little to do.
+/// Anonymous memory in bytes up to which nothing is done. An idle manager needs less.
 const SMALL: u64 = 16 << 20;
 
-/// Gives memory back every ten seconds while the process holds more than a little, until `stop` says otherwise.
+/// Returns memory every ten seconds while the process has more than a small amount, until `stop` is cancelled.
 pub async fn give_back(stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -23,14 +23,14 @@ pub async fn give_back(stop: CancellationToken) {
         if before.is_none_or(|bytes| bytes < SMALL) {
             continue;
         }
-        // It walks through all that is free, and blocks allocations meanwhile.
+        // The trim walks through all free memory, and blocks allocations meanwhile.
         if tokio::task::spawn_blocking(trim).await.is_ok() {
             tracing::trace!(before, after = anonymous(), "gave memory back");
         }
     }
 }
 
-/// The memory that the process holds beside that of files, in bytes.
+/// The anonymous memory of the process, in bytes.
 fn anonymous() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     kibibytes(&status, "RssAnon:").map(|kibibytes| kibibytes << 10)
@@ -49,13 +49,13 @@ fn kibibytes(status: &str, field: &str) -> Option<u64> {
 )]
 fn trim() {
     unsafe extern "C" {
-        /// Gives all whole pages that are free back to the kernel, but for `keep` bytes.
+        /// Returns all free whole pages to the kernel, except `keep` bytes.
         safe fn malloc_trim(keep: usize) -> std::ffi::c_int;
     }
     malloc_trim(0);
 }
 
-/// Other C libraries give back what they can by themselves.
+/// Other C libraries return memory by themselves.
 #[cfg(not(target_env = "gnu"))]
 fn trim() {}
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(kibibytes(status, "RssShmem:"), None);
     }
 
-    /// Small pieces below one that stays: by itself the C library gives nothing of them back.
+    /// Small allocations below one that stays: the C library returns none of them by itself.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn free_memory_below_an_allocation_is_returned() {

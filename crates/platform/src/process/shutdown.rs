@@ -1,4 +1,4 @@
-//! One place that knows whether the process is to end: the first signal drains, the second ends at once.
+//! The shutdown of the process: the first signal drains, the second exits at once.
 
 use std::future::Future;
 use std::io;
@@ -36,7 +36,7 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Cancelled when the process is to end.
+    /// A token that is cancelled when the process must end.
     pub fn token(&self) -> CancellationToken {
         self.token.clone()
     }
@@ -46,13 +46,13 @@ impl Shutdown {
         self.token.cancel();
     }
 
-    /// Resolves when the process is to end.
+    /// Resolves when the process must end.
     pub async fn requested(&self) {
         self.token.cancelled().await;
     }
 
-    /// Runs a task that [`Shutdown::finished`] waits for. A task that ends before the process is to end stops the process:
-    /// a manager that lost a part of itself must not go on looking healthy.
+    /// Runs a task that [`Shutdown::finished`] waits for. A task that ends early stops the process: a manager without
+    /// one of its parts must not look healthy.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         // A guard, since a task also ends by a panic.
         let ends = Ends {
@@ -72,7 +72,7 @@ impl Shutdown {
     }
 }
 
-/// Stops the process when a task ends before that was asked for.
+/// Stops the process when a task ends before the shutdown.
 struct Ends {
     name: &'static str,
     token: CancellationToken,

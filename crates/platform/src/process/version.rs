@@ -1,4 +1,4 @@
-//! What this binary is.
+//! The version of this binary.
 
 /// Facts about the sources, from the environment of the build: builds of the same sources stay the same, and a build without
 /// these facts is not repeated with each commit.
@@ -8,8 +8,8 @@ const OF_BUILD: [(&str, Option<&str>); 3] = [
     ("state", option_env!("OLM_BUILD_STATE")),
 ];
 
-/// The line that the subcommand `version` of a manager prints. Its form is that of the reference implementation: what the
-/// build does not know is `unknown`.
+/// The line that the subcommand `version` of a manager prints, in the form of the reference implementation: a fact that
+/// the build does not set is `unknown`.
 pub fn line(version: &str) -> String {
     let facts = OF_BUILD.map(|(what, value)| (what, value.or(Some("unknown"))));
     fields(version, &facts)

@@ -18,7 +18,7 @@ use crate::listener::{self, Limits, Transport};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::shutdown::Shutdown;
 
-/// Conditions that have to hold before the process counts as ready, each with a name for the answer.
+/// Conditions for the readiness of the process, each with a name for the answer.
 #[derive(Clone, Default)]
 pub struct Readiness {
     checks: Arc<Mutex<Vec<Check>>>,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Readiness {
 }
 
 impl Readiness {
-    /// Adds a condition; its error says what is not ready yet.
+    /// Adds a condition. Its error names the missing part.
     pub fn require(
         &self,
         name: &'static str,
@@ -42,7 +42,7 @@ impl Readiness {
         self.checks.lock().push((name, Box::new(check)));
     }
 
-    /// What is not ready, one line each.
+    /// The unmet conditions, one line each.
     pub fn missing(&self) -> Vec<String> {
         let checks = self.checks.lock();
         checks
@@ -70,7 +70,7 @@ pub async fn open_health(address: &str, readiness: Readiness, shutdown: &Shutdow
     Ok(())
 }
 
-/// Opens the metrics port, `/metrics` for those whom `gate` admits, until the process ends.
+/// Opens the metrics port until the process ends. `gate` decides on access to `/metrics`.
 ///
 /// # Errors
 /// When the address is malformed or taken.
@@ -230,7 +230,7 @@ mod tests {
             idle.push(socket.connect(address).await.unwrap());
         }
         for path in ["/healthz", "/readyz"] {
-            // As long as the kubelet waits.
+            // The timeout of a probe of the kubelet.
             let probe = tokio::time::timeout(Duration::from_secs(1), async {
                 let mut probe = TcpStream::connect(address).await.unwrap();
                 let question = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -1,7 +1,7 @@
-//! Who asks an aggregated API, and whether they may: both are the word of the API server.
+//! Authentication and authorization of the clients of an aggregated API, delegated to the API server.
 //!
-//! The API server itself forwards requests of others and shows the certificate of its front proxy. Whoever comes without it
-//! shows a certificate of the cluster or a token, or is anonymous.
+//! The API server forwards requests of others and presents the certificate of its front proxy. Any other client
+//! presents a certificate of the cluster or a token, or is anonymous.
 
 mod trust;
 
@@ -24,30 +24,30 @@ use super::reviews::{Attributes, Reviews, bearer_token};
 use super::verdicts::Verdicts;
 use crate::tls::client::ClientCertificates;
 
-/// The ConfigMap in which the API server says whom it trusts.
+/// The ConfigMap with the authorities and proxy names that the API server trusts.
 const CONFIG_MAP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
-/// How long the API server's word counts.
+/// The time for which an answer of the API server is cached.
 const LIFETIME: Duration = Duration::from_secs(10);
-/// How many tokens, and how many answers about rights, are remembered.
+/// The number of tokens, and of answers about rights, that are cached.
 const MOST: usize = 1024;
-/// The group whose members may do everything.
+/// The group whose members have all rights.
 const MASTERS: &str = "system:masters";
 
-/// The group of all that are known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 /// The group of all others.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// What somebody wants to do.
+/// The access that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ask {
     /// `get`, `list`, `watch`, `create` and so on.
     pub verb: &'static str,
-    /// With what.
+    /// The target of the access.
     pub target: AskTarget,
 }
 
-/// What somebody wants something of.
+/// The target of an access.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AskTarget {
     /// A path of the server.
@@ -60,7 +60,7 @@ pub enum AskTarget {
         version: &'static str,
         /// The plural.
         resource: &'static str,
-        /// The part of the object; empty for the object.
+        /// The subresource; empty for the object itself.
         subresource: String,
         /// The namespace; empty for all.
         namespace: String,
@@ -72,7 +72,7 @@ pub enum AskTarget {
 /// A refused client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// A certificate or token that nobody knows.
+    /// The certificate or token is unknown.
     #[error("Unauthorized")]
     Unauthenticated,
     /// The user lacks the permission.
@@ -86,11 +86,11 @@ pub enum Denied {
     Unknown,
 }
 
-/// Asks the API server, and remembers what it said for a while.
+/// Asks the API server, and caches the answers.
 pub struct Delegated {
     client: Client,
     reviews: Reviews,
-    /// Entries that stand in the place of those of the ConfigMap.
+    /// Entries that replace those of the ConfigMap.
     given: BTreeMap<String, String>,
     trust: ArcSwap<Trust>,
     known: Notify,
@@ -99,7 +99,7 @@ pub struct Delegated {
 }
 
 impl Delegated {
-    /// Asks the API server of `client`. Entries in `given` replace those of the ConfigMap
+    /// A delegation to the API server of `client`. Entries in `given` replace those of the ConfigMap
     /// `extension-apiserver-authentication`.
     pub fn new(client: Client, given: BTreeMap<String, String>) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Delegated {
         }
     }
 
-    /// Follows whom the API server trusts. Never returns.
+    /// Watches the ConfigMap. Never returns.
     pub async fn follow(&self) {
         let (namespace, name) = CONFIG_MAP;
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
@@ -129,7 +129,7 @@ impl Delegated {
         }
     }
 
-    /// Waits until it is known whom the API server trusts.
+    /// Waits until the ConfigMap was read.
     pub async fn wait_until_known(&self) {
         loop {
             let known = self.known.notified();
@@ -148,10 +148,10 @@ impl Delegated {
         self.known.notify_waiters();
     }
 
-    /// Who sends these headers over a connection with these certificates.
+    /// The user who sends these headers over a connection with these certificates.
     ///
     /// # Errors
-    /// When nobody knows them.
+    /// When the certificate or token is unknown.
     pub async fn user(
         &self,
         headers: &HeaderMap,
@@ -194,12 +194,12 @@ impl Delegated {
         Ok(user)
     }
 
-    /// Whether a user may do it.
+    /// Checks whether a user has the access.
     ///
     /// # Errors
-    /// When not.
+    /// When the user does not have it.
     pub async fn admit(&self, user: &Arc<UserInfo>, ask: &Ask) -> Result<(), Denied> {
-        // The API server allows them everything; and it asks itself whether this server is there.
+        // The API server allows them everything, and it checks itself whether this server is available.
         if user.groups.iter().flatten().any(|group| group == MASTERS) {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl Delegated {
     }
 }
 
-/// The user as a member of all that are known. The API server names none where it asks on its own behalf.
+/// The user with the group of authenticated users. The API server omits it in requests of its own.
 fn authenticated(mut user: UserInfo) -> UserInfo {
     let groups = user.groups.get_or_insert_default();
     if !groups
@@ -243,7 +243,7 @@ fn authenticated(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// All that a right may depend on.
+/// All attributes on which a right may depend.
 fn identity(user: &UserInfo) -> String {
     serde_json::to_string(user).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Authorisation of readers: the API server must accept their token and allow them to `get` the resource.
+//! Authorization of readers: the API server must accept their token and allow them to `get` the resource.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use kube::Client;
 use super::reviews::{Attributes, Reviews, bearer_token};
 use super::verdicts::Verdicts;
 
-/// How long the API server's word about a token counts.
+/// The time for which the API server's answer about a token is cached.
 const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
-/// How many verdicts are remembered.
+/// The number of cached verdicts.
 const VERDICTS: usize = 1024;
 
 /// The resource that a client wants to get.
@@ -20,7 +20,7 @@ const VERDICTS: usize = 1024;
 pub enum Asked {
     /// A path of a server, as RBAC calls it.
     Path(&'static str),
-    /// A part of an object, or of all objects when the name is empty.
+    /// A subresource of an object, or of all objects when the name is empty.
     Part {
         /// The API group.
         group: &'static str,
@@ -68,7 +68,7 @@ pub enum Refused {
     Forbidden {
         /// The user.
         user: String,
-        /// What was asked for.
+        /// The requested access.
         asked: Asked,
     },
     /// The API server did not answer.
@@ -83,7 +83,7 @@ fn meant(audience: Option<&str>) -> String {
 }
 
 impl Refused {
-    /// The status of an answer that says so.
+    /// The HTTP status of the answer.
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
@@ -93,11 +93,11 @@ impl Refused {
     }
 }
 
-/// Asks the API server, and remembers what it said for a while.
+/// Asks the API server, and caches the answers.
 #[derive(Clone)]
 pub struct Gate {
     reviews: Reviews,
-    /// Whom tokens must be meant for; the API server itself when nothing is named.
+    /// The required audience of tokens; the API server itself if `None`.
     audience: Option<&'static str>,
     verdicts: Arc<Verdicts<(String, Asked), Result<(), Refused>>>,
 }
@@ -120,10 +120,10 @@ impl Gate {
         self
     }
 
-    /// Whether the sender of these headers may get it.
+    /// Checks whether the sender of these headers has access.
     ///
     /// # Errors
-    /// When not.
+    /// When the sender has no access.
     pub async fn admit(&self, headers: &HeaderMap, asked: Asked) -> Result<(), Refused> {
         let token = bearer_token(headers).ok_or_else(|| self.unauthenticated())?;
         let key = (token.to_owned(), asked);
@@ -243,7 +243,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_for_another_audience_is_refused() {
-        // What an API server answers about a token: whether it is good, and for whom of those that were asked about.
+        // The API server's answer about a token: whether it is valid, and for which of the requested audiences.
         let admits = async |audiences: &'static str| {
             let service = tower::service_fn(move |request: http::Request<Body>| async move {
                 let body = if request.uri().path().ends_with("tokenreviews") {

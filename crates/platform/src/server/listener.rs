@@ -1,4 +1,4 @@
-//! The listener: TLS, limits on what a client may take up, graceful end.
+//! The listener: TLS, limits for clients, graceful shutdown.
 
 mod places;
 
@@ -29,28 +29,28 @@ use super::progress::{Answers, Still, Tracked};
 use super::stall::{Opening, StallGuard};
 use crate::tls::client::ClientCertificates;
 
-/// What a client may take up.
+/// Limits for clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once. For one more, the peer that holds the most loses its idlest.
+    /// The number of concurrent connections. For one more, the peer with the most loses its idlest.
     pub connections: usize,
-    /// Connections at once from one address. For one more, its idlest is closed, or the new one where each has an answer under
-    /// way.
+    /// The number of concurrent connections from one address. For one more, the listener closes the idlest of the
+    /// address, or the new one if each has an answer in progress.
     pub per_peer: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for the head of a request, also the time that a connection may idle between two.
     pub head: Duration,
-    /// Time in which a connection with an answer under way has to move at least 16 KiB.
+    /// The time in which a connection with an answer in progress must transfer at least 16 KiB.
     pub stall: Duration,
-    /// Requests at once on one HTTP/2 connection.
+    /// The number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// Time for answers under way to end after the server begins to stop.
+    /// The time for answers in progress to end after the server begins to stop.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// For a port with few clients and short answers.
+    /// Limits for a port with few clients and short answers.
     pub const fn small() -> Self {
         const TIME: Duration = Duration::from_secs(5);
         Self {
@@ -79,16 +79,16 @@ impl Default for Limits {
     }
 }
 
-/// How connections are secured.
+/// The security of connections.
 #[derive(Clone)]
 pub enum Transport {
-    /// TLS with this configuration; whatever it resolves certificates with may change them at any time.
+    /// TLS with this configuration. Its certificate resolver may change certificates at any time.
     Tls(Arc<ServerConfig>),
     /// None: for a laptop.
     Plain,
 }
 
-/// Serves until `shutdown` is cancelled, then lets answers under way end within [`Limits::drain`].
+/// Serves until `shutdown` is cancelled, then lets answers in progress end within [`Limits::drain`].
 ///
 /// A slow handshake or client delays no other: every connection is a task of its own. Where the configuration asks for
 /// certificates of clients, the requests of a client with one carry [`ClientCertificates`] as an extension.
@@ -119,7 +119,7 @@ pub async fn serve<F, Answer, B>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, or the client is gone already: never a reason to stop.
+                // There are no free descriptors, or the client is gone already: never a reason to stop.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -154,27 +154,27 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((stream, peer))
 }
 
-/// Where a connection comes from, and the place that it has.
+/// The origin of a connection, and its slot.
 #[derive(Clone, Copy)]
 struct Peer<'connection> {
     peer: SocketAddr,
     place: &'connection Slot,
 }
 
-/// Why a connection ended early.
+/// The reason why a connection ended early.
 pub type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the client speaks. It is agreed on with TLS and never guessed: guessing would wait for the first bytes without end.
+/// The protocol of the client. TLS negotiates it. Detection would wait for the first bytes without a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     Http1,
     Http2,
 }
 
-/// Bytes of an answer that wait for a client that speaks HTTP/2 to take them, for each of its requests. Enough to keep the
-/// connection busy; the library's own figure is six times that.
+/// Bytes of an answer that may wait for an HTTP/2 client, for each of its requests. The size keeps the connection busy;
+/// the library's default is six times larger.
 const SEND_BUFFER: usize = 64 << 10;
-/// Bytes with which a client that speaks HTTP/2 begins.
+/// The number of bytes at the start of an HTTP/2 connection.
 const PREFACE: usize = 24;
 
 async fn connection<F, Answer, B>(
@@ -241,13 +241,13 @@ where
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let still = async {
         match protocol {
-            // There, what the connection as a whole does says enough.
+            // For HTTP/1, the progress of the whole connection is sufficient.
             Protocol::Http1 => std::future::pending().await,
             Protocol::Http2 => answers.still(limits.stall, limits.head).await,
         }
     };
     tokio::select! {
-        // First of all: a question that has arrived is taken on before the server stops.
+        // First in order: a request that has arrived is processed before the server stops.
         biased;
         ended = served.as_mut() => return ended,
         () = shutdown.cancelled() => {}
@@ -256,7 +256,7 @@ where
             Still::Idle => {}
         },
     }
-    // Nothing more is accepted, and the client learns it; answers under way may end.
+    // The server accepts no further requests and announces it; answers in progress may end.
     served.as_mut().graceful_shutdown();
     timeout(limits.stall.max(limits.drain), served).await?
 }

@@ -1,7 +1,7 @@
-//! Answers on one HTTP/2 connection that have to keep moving.
+//! The required progress of answers on one HTTP/2 connection.
 //!
-//! A client of HTTP/2 may take nothing of an answer without stopping the connection, which [`StallGuard`] would notice: it
-//! opens no window, and goes on to answer pings.
+//! [`StallGuard`] does not notice an HTTP/2 client that stops reading an answer: the client opens no window, but still
+//! answers pings.
 //!
 //! [`StallGuard`]: super::stall::StallGuard
 
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::stall::STEP;
 
-/// The answers under way on a connection.
+/// The answers in progress on a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Answers(Arc<Mutex<State>>);
 
@@ -26,7 +26,7 @@ pub(crate) struct Answers(Arc<Mutex<State>>);
 struct State {
     next: u64,
     under_way: BTreeMap<u64, Moved>,
-    /// When the last answer ended.
+    /// The time at which the last answer ended.
     quiet_since: Instant,
 }
 
@@ -45,7 +45,7 @@ enum Turn {
     Client,
 }
 
-/// Why a connection is broken off.
+/// The reason why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Still {
     /// The client took too little of an answer.
@@ -57,7 +57,7 @@ pub(crate) enum Still {
 }
 
 impl Answers {
-    /// Of a connection that begins now.
+    /// The answers of a new connection.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
             next: 0,
@@ -87,7 +87,7 @@ impl Answers {
         }
     }
 
-    /// Waits until one answer has moved by less than [`STEP`] bytes within `stall`, or nothing was asked for `idle`.
+    /// Waits until an answer has moved by less than [`STEP`] bytes within `stall`, or no request came within `idle`.
     pub(crate) async fn still(&self, stall: Duration, idle: Duration) -> Still {
         loop {
             let (end, what) = self.lock().end(stall, idle);
@@ -100,20 +100,20 @@ impl Answers {
 }
 
 impl State {
-    /// When the connection ends if nothing happens, but not before the next look has to be taken.
+    /// The time at which the connection ends if nothing happens, but not before the next check.
     fn end(&self, stall: Duration, idle: Duration) -> (Instant, Still) {
         if self.under_way.is_empty() {
             return (self.quiet_since + idle, Still::Idle);
         }
         let waiting = self.under_way.values().filter(|moved| moved.turn == Turn::Client);
         let first = waiting.map(|moved| moved.since).min();
-        // An answer that begins to wait for its client after this look is seen at the next.
+        // An answer that begins to wait for its client after this check is seen at the next.
         let look = Instant::now() + stall.min(idle);
         (first.map_or(look, |first| first + stall), Still::Stalled)
     }
 }
 
-/// One answer under way, until it is dropped.
+/// One answer in progress, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     answers: Answers,
@@ -145,7 +145,7 @@ impl Drop for Ticket {
     }
 }
 
-/// A body that counts how much of it was taken.
+/// A body that counts the bytes that the client read.
 #[derive(Debug)]
 pub(crate) struct Tracked<B, G = ()> {
     body: B,
@@ -155,7 +155,7 @@ pub(crate) struct Tracked<B, G = ()> {
 }
 
 impl<B> Tracked<B> {
-    /// From now on it is the client that has to take it.
+    /// A body that the client must read from now on.
     pub(crate) fn new(body: B, ticket: Ticket) -> Self {
         ticket.waits_for(Turn::Client, 0);
         Self {

@@ -1,4 +1,4 @@
-//! Questions to the API server about clients: whose token it is, and what a user may do.
+//! Reviews of clients by the API server: the user of a token, and the rights of a user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use kube::{Api, Client};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The longest token that the API server is asked about, in bytes; none that it issues comes near.
+/// The longest token that is sent to the API server, in bytes. Its own tokens are far shorter.
 const TOKEN: usize = 16 << 10;
-/// How many questions are asked at once; a client can make up any number of tokens.
+/// The number of concurrent reviews. A client can invent any number of tokens.
 pub(super) const REVIEWS: usize = 8;
-/// How long to wait for a turn.
+/// The time to wait for a permit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a user wants to do.
+/// An access that a user requests.
 #[derive(Debug, Clone)]
 pub(crate) enum Attributes {
-    /// With a path of a server.
+    /// Access to a path of a server.
     Path(NonResourceAttributes),
-    /// With a resource.
+    /// Access to a resource.
     Resource(Box<ResourceAttributes>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Reviews {
     turns: Arc<Semaphore>,
 }
 
-/// The bearer token of a request, unless it is longer than any.
+/// The bearer token of a request; `None` if it is longer than any valid token.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(header::AUTHORIZATION)
@@ -54,7 +54,7 @@ impl Reviews {
         }
     }
 
-    /// Waits for a turn to ask, which lasts until the result is dropped. Nothing when too many wait.
+    /// Waits for a permit to ask, which is held until the result is dropped. `None` if too many requests wait.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok);
@@ -64,7 +64,8 @@ impl Reviews {
         turn
     }
 
-    /// The user of a token. Nothing when the API server does not know it, or it is not meant for the audience.
+    /// The user of a token. `None` if the API server does not know the token, or the token is not meant for the
+    /// audience.
     pub(crate) async fn user(
         &self,
         token: &str,
@@ -82,7 +83,7 @@ impl Reviews {
             .create(&PostParams::default(), &review)
             .await?;
         let status = review.status.unwrap_or_default();
-        // A server that knows no audiences names none: its word says nothing about ours.
+        // A server without support for audiences returns none: its answer does not cover our audience.
         let audiences = status.audiences.unwrap_or_default();
         let is_meant = audience.is_none_or(|ours| audiences.iter().any(|audience| audience == ours));
         Ok(status
@@ -90,7 +91,7 @@ impl Reviews {
             .filter(|_| status.authenticated == Some(true) && is_meant))
     }
 
-    /// Whether a user may do it.
+    /// Whether a user has an access.
     pub(crate) async fn may(&self, user: UserInfo, what: Attributes) -> Result<bool, kube::Error> {
         let (non_resource_attributes, resource_attributes) = match what {
             Attributes::Path(path) => (Some(path), None),

@@ -1,4 +1,4 @@
-//! A connection that has to keep moving.
+//! A connection that must make progress.
 
 use std::io;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Bytes that count as moving: a client that takes one byte now and then does not.
+/// Bytes that count as progress. A client that reads single bytes now and then makes none.
 pub(crate) const STEP: u64 = 16 << 10;
 
-/// Breaks a connection off when a write has been waiting and fewer than [`STEP`] bytes were taken within the limit.
+/// Closes a connection if a write waits and the client reads fewer than [`STEP`] bytes within the limit.
 ///
-/// Reads are not timed here: waiting for a request has limits of its own.
+/// Reads have no limit here, because requests have their own timeouts.
 pub(crate) struct StallGuard<S> {
     inner: S,
     limit: Duration,
@@ -106,9 +106,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     }
 }
 
-/// A connection whose client has to begin: until it has sent so many bytes, waiting for them is timed.
+/// A connection whose client must begin: until it has sent a number of bytes, reads have a timeout.
 ///
-/// HTTP/1 has a limit for the head of a request; a client that speaks HTTP/2 could be silent before its first frame.
+/// HTTP/1 has a limit for the head of a request; an HTTP/2 client could be silent before its first frame.
 pub(crate) struct Opening<S> {
     inner: S,
     left: usize,

@@ -1,4 +1,4 @@
-//! What the API server said about clients, for a while and of bounded number.
+//! A bounded cache of the API server's answers about clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,18 +7,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Verdicts by what was asked.
+/// Verdicts by request.
 #[derive(Debug)]
 pub(crate) struct Verdicts<K, V> {
     lifetime: Duration,
     most: usize,
-    /// Whether a verdict is kept rather than others when there is no room: a client can cause any number of refusals.
+    /// Whether a verdict is kept in preference to others when the cache is full: a client can cause any number of
+    /// refusals.
     is_worth: fn(&V) -> bool,
     known: Mutex<HashMap<K, (Instant, V)>>,
 }
 
 impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
-    /// Keeps `most` verdicts for `lifetime`; those that are worth it longest.
+    /// A cache of `most` verdicts for `lifetime`. Verdicts for which `is_worth` holds are evicted last.
     pub(crate) fn new(lifetime: Duration, most: usize, is_worth: fn(&V) -> bool) -> Self {
         Self {
             lifetime,
@@ -37,7 +38,7 @@ impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
             .map(|(_, verdict)| verdict.clone())
     }
 
-    /// Makes room if there is none: removes expired verdicts first, then those that are not worth keeping.
+    /// Adds a verdict. A full cache first removes expired verdicts, then those that are not worth keeping.
     pub(crate) fn keep(&self, key: K, verdict: V) {
         let mut known = self.known.lock();
         if known.len() >= self.most {

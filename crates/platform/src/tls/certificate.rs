@@ -1,4 +1,4 @@
-//! A certificate that can be exchanged while connections are served.
+//! A certificate that can be replaced while connections are served.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::TlsError;
 use crate::metrics::Certificates;
 
-/// How often files are looked at. Secret volumes swap a link, so contents are compared, not events awaited.
+/// The interval in which files are read. Secret volumes swap a link, so contents are compared instead of waiting for
+/// file events.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Gives each new connection the newest certificate.
@@ -32,26 +33,26 @@ impl ResolvesServerCert for ReloadingCertificate {
 }
 
 impl ReloadingCertificate {
-    /// Starts with a certificate chain and its key, both PEM. `origin` names them in errors.
+    /// A certificate chain and its key, both PEM. `origin` names them in errors.
     ///
     /// # Errors
-    /// When they are malformed or do not fit together.
+    /// When they are malformed or do not match.
     pub fn new(certificate: &[u8], key: &[u8], origin: &str) -> Result<Self, TlsError> {
         Ok(Self {
             current: ArcSwap::from_pointee(certified(certificate, key, origin)?),
         })
     }
 
-    /// Exchanges the certificate; on an error the old one stays.
+    /// Replaces the certificate; on an error the old one stays.
     ///
     /// # Errors
-    /// When the new one is malformed or does not fit its key.
+    /// When the new one is malformed or does not match its key.
     pub fn replace(&self, certificate: &[u8], key: &[u8], origin: &str) -> Result<(), TlsError> {
         self.current.store(Arc::new(certified(certificate, key, origin)?));
         Ok(())
     }
 
-    /// When the certificate expires, in seconds since 1970; `None` when it cannot be read.
+    /// The expiry of the certificate in seconds since 1970; `None` if it cannot be read.
     pub fn expires(&self) -> Option<i64> {
         let current = self.current.load();
         let (_, parsed) = X509Certificate::from_der(current.cert.first()?).ok()?;
@@ -59,7 +60,7 @@ impl ReloadingCertificate {
     }
 }
 
-/// When the first certificate of a PEM text expires, in seconds since 1970; `None` when there is none that can be read.
+/// The expiry of the first certificate of a PEM text in seconds since 1970; `None` if there is no readable one.
 pub fn not_after(pem: &[u8]) -> Option<i64> {
     let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let (_, parsed) = X509Certificate::from_der(&certificate).ok()?;
@@ -92,10 +93,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Loads both; [`Files::watch`] keeps the result fresh.
+    /// Loads both files; [`Files::watch`] updates the result.
     ///
     /// # Errors
-    /// When a file cannot be read or does not hold what it should.
+    /// When a file cannot be read or has no usable certificate or key.
     pub fn load(&self) -> Result<Arc<ReloadingCertificate>, TlsError> {
         let (certificate, key) = self.read()?;
         Ok(Arc::new(ReloadingCertificate::new(
@@ -105,8 +106,9 @@ impl Files {
         )?))
     }
 
-    /// Exchanges the certificate when a file's content changes, until the process stops. A pair that does not fit (half of it
-    /// replaced so far, say) is logged and tried again; the old one is served meanwhile.
+    /// Replaces the certificate when a file's content changes, until the process stops. If certificate and key do not
+    /// match (for example because only one was replaced yet), the failure is logged and retried, and the old pair is
+    /// served.
     pub(crate) async fn watch(
         self,
         certificate: Arc<ReloadingCertificate>,

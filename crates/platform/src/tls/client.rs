@@ -1,4 +1,4 @@
-//! Certificates of clients: a server asks for them, does not insist, and decides per request what they are worth.
+//! Certificates of clients. A server requests them but does not require them, and verifies them for each request.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The certificate of a request's connection, the client's own first. Only that the client has its key is verified.
+/// The certificates of a request's connection, the client's own first. It is only verified that the client has the key.
 #[derive(Debug, Clone)]
 pub struct ClientCertificates(Arc<[CertificateDer<'static>]>);
 
 impl ClientCertificates {
-    /// Those that a client showed; nothing when it showed none.
+    /// The certificates that a client presented; `None` if there are none.
     pub(crate) fn new(shown: Option<&[CertificateDer<'static>]>) -> Option<Self> {
         shown
             .filter(|shown| !shown.is_empty())
@@ -38,7 +38,7 @@ pub struct Subject {
 pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
 
 impl ClientAuthorities {
-    /// Reads authorities from PEM; nothing when there is no usable one.
+    /// Reads authorities from PEM; `None` if none is usable.
     pub fn from_pem(pem: &[u8]) -> Option<Self> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
@@ -47,7 +47,7 @@ impl ClientAuthorities {
         verifier.ok().map(Self)
     }
 
-    /// Whom a certificate names that one of the authorities signed and that is valid now; nothing for another.
+    /// The subject of a valid certificate that one of the authorities signed; `None` for any other certificate.
     pub fn subject(&self, shown: &ClientCertificates) -> Option<Subject> {
         let (own, others) = shown.0.split_first()?;
         self.0.verify_client_cert(own, others, UnixTime::now()).ok()?;
@@ -63,7 +63,7 @@ impl ClientAuthorities {
     }
 }
 
-/// Lets every certificate pass whose key the client has, and clients without one.
+/// Accepts every certificate whose key the client has, and clients without one.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<CryptoProvider>);
 

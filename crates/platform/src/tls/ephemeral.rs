@@ -1,4 +1,4 @@
-//! A certificate that lives as long as the process, for servers whose clients do not verify it.
+//! A certificate in memory only, for servers whose clients do not verify it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Makes an authority and a serving certificate that it signs, and says when either must be renewed.
+//! Creates an authority and a serving certificate that it signs, and decides when they must be renewed.
 //!
-//! Both are renewed before they expire, never at the same time: a renewed authority is published beside the old one while
-//! the certificate of the old one stays in use, so that everybody has read the new one before it signs anything. An old
-//! authority stays published until the last certificate that it signed has expired.
+//! Both are renewed before they expire, never at the same time. A renewed authority is published beside the old one
+//! while the old certificate stays in use, so that all clients have read the new authority before it signs a
+//! certificate. An old authority stays published until its last certificate has expired.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,31 +29,31 @@ const EXPIRES: &str = "expires";
 const RETIRE: &str = "older-authorities-until";
 const NAMES: &str = "dns-names";
 
-/// How many older authorities stay trusted at most.
+/// The maximum number of older authorities that stay trusted.
 const OLDER: usize = 3;
 
-/// For how many days certificates are valid, and how many days before the end they are renewed.
+/// The validity of certificates in days, and the number of days before the end at which they are renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Of an authority.
+    /// The validity of an authority.
     pub authority: i64,
-    /// An authority is renewed in its last days, so many of them.
+    /// The number of last days in which an authority is renewed.
     pub authority_renew: i64,
-    /// Of a serving certificate.
+    /// The validity of a serving certificate.
     pub serving: i64,
-    /// A serving certificate is renewed in its last days, so many of them.
+    /// The number of last days in which a serving certificate is renewed.
     pub serving_renew: i64,
 }
 
 impl Lifetimes {
-    /// For programs that take a renewed certificate up at once.
+    /// Lifetimes for programs that load a renewed certificate at once.
     pub const SHORT: Self = Self {
         authority: 3650,
         authority_renew: 365,
         serving: 90,
         serving_renew: 30,
     };
-    /// For programs that may read their certificate when they start and never again.
+    /// Lifetimes for programs that may read their certificate only when they start.
     pub const LONG: Self = Self {
         authority: 3650,
         authority_renew: 1095,
@@ -68,7 +68,7 @@ pub struct Issued {
     authorities: Vec<String>,
     authority_key: String,
     authority_expires: Date,
-    /// Until when certificates that older authorities signed may be in use.
+    /// The day until which certificates of older authorities may be in use.
     retire: Option<Date>,
     certificate: String,
     key: String,
@@ -77,7 +77,7 @@ pub struct Issued {
 }
 
 impl fmt::Debug for Issued {
-    /// Without keys.
+    /// The text contains no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
             .field("names", &self.names)
@@ -88,22 +88,22 @@ impl fmt::Debug for Issued {
     }
 }
 
-/// What has to be renewed.
+/// The parts that must be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Renew {
-    /// All is well.
+    /// Nothing has to be renewed.
     Nothing,
     /// The serving certificate.
     Certificate,
     /// The authority; the serving certificate stays.
     Authority,
-    /// At first, and when the authority would not outlive a certificate.
+    /// Both: there is no certificate yet, or the authority would expire before a new certificate.
     Both,
-    /// Nothing, but the older authorities have had their day.
+    /// Nothing, but older authorities have expired and must be removed.
     Retire,
 }
 
-/// What has to be renewed on that day for a server with those names.
+/// The parts that must be renewed on a day for a server with these names.
 #[must_use]
 pub fn plan(issued: Option<&Issued>, names: &[String], lifetimes: Lifetimes, today: Date) -> Renew {
     let Some(issued) = issued else { return Renew::Both };
@@ -120,7 +120,7 @@ pub fn plan(issued: Option<&Issued>, names: &[String], lifetimes: Lifetimes, tod
     }
 }
 
-/// Whether the last days, so many of them, have begun.
+/// Whether the last `days_before` days have begun.
 pub(super) fn due(expires: Date, days_before: i64, today: Date) -> bool {
     expires.saturating_sub(days_before.days()) <= today
 }
@@ -152,10 +152,10 @@ fn lasting(mut params: CertificateParams, from: Date, to: Date) -> CertificatePa
     params
 }
 
-/// Renews what [`plan`] says.
+/// Renews the parts that [`plan`] returned.
 ///
 /// # Errors
-/// When the authority's key cannot be read, or something cannot be signed.
+/// When the authority's key cannot be read, or a certificate cannot be signed.
 pub fn issue(
     issued: Option<Issued>,
     renew: Renew,
@@ -212,7 +212,7 @@ pub fn issue(
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().map_err(TlsError::Generate)?;
-    // The signer is described by what never changes, its name and key usages, and by its key.
+    // Name, key usages and key of the signer never change, so they describe it.
     let authority_pem = authority_key.serialize_pem();
     let signer = Issuer::new(authority_params(), authority_key);
     let certificate = lasting(params, today, expires)
@@ -231,7 +231,7 @@ pub fn issue(
 }
 
 impl Issued {
-    /// Reads what [`Self::data`] wrote; nothing when a part is missing or cannot be used.
+    /// Reads the output of [`Self::data`]; `None` if a part is missing or unusable.
     #[must_use]
     pub fn read(data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |key: &str| Some(String::from_utf8_lossy(&data.get(key)?.0).into_owned());
@@ -250,7 +250,7 @@ impl Issued {
         (complete && usable(&issued.authority_key) && usable(&issued.key)).then_some(issued)
     }
 
-    /// What a Secret is to hold.
+    /// The data for a Secret.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, ByteString> {
         let entry = |key: &str, value: String| (key.to_owned(), ByteString(value.into_bytes()));
@@ -267,7 +267,7 @@ impl Issued {
         data
     }
 
-    /// The certificates of the authorities that clients are to trust, the current one first.
+    /// The certificates of the trusted authorities, the current one first.
     #[must_use]
     pub fn trusted(&self) -> String {
         self.authorities.concat()
@@ -291,7 +291,7 @@ impl Issued {
         self.expires
     }
 
-    /// Also trusts authorities whose keys are lost, as long as certificates that they signed may be in use.
+    /// Also trusts authorities whose keys are lost, as long as their certificates may be in use.
     #[must_use]
     pub fn also_trusting(mut self, older: &str, lifetimes: Lifetimes, today: Date) -> Self {
         for authority in split_pem(older) {

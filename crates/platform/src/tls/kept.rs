@@ -1,5 +1,5 @@
-//! A copy of the serving certificate on this machine's disk. With it a restart serves before the API server has answered;
-//! what the Secret holds is looked at right after.
+//! A copy of the serving certificate on the local disk. With it a restarted process serves before the API server
+//! answers. The Secret is read right after.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) key: String,
 }
 
-/// The copy, when it is for these names and need not be renewed yet.
+/// The copy, if it has these names and need not be renewed yet.
 pub(super) fn read(path: &Path, names: &[String], lifetimes: Lifetimes, today: Date) -> Option<Kept> {
     let copy: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let text = |key: &str| copy.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, names: &[String], lifetimes: Lifetimes, today: D
     })
 }
 
-/// Keeps a copy that only this user reads. The authority's key is no part of it.
+/// Writes a copy that only this user can read. It does not contain the authority's key.
 pub(super) fn write(path: &Path, issued: &Issued, names: &[String]) -> io::Result<()> {
     let copy = json!({
         "certificate": issued.certificate(),
@@ -73,7 +73,7 @@ mod tests {
         assert!(read(&path, &names, SHORT, today).is_none());
 
         let issued = issue(None, Renew::Both, &names, SHORT, today).unwrap();
-        // A copy that was there before is replaced, and so is one that was never finished.
+        // A complete or unfinished earlier copy is replaced.
         fs::write(path.with_extension("new"), "half").unwrap();
         write(&path, &issued, &names).unwrap();
         write(&path, &issued, &names).unwrap();

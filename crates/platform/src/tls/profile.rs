@@ -1,7 +1,7 @@
-//! The TLS profiles of the reference over what rustls has.
+//! The TLS profiles of the reference implementation, as far as rustls supports them.
 //!
-//! rustls speaks TLS 1.2 and 1.3 with forward-secret, authenticated suites only. What a profile asks for beyond that
-//! (TLS 1.0 and 1.1, CBC, RSA key exchange, secp521r1, SecP384r1MLKEM1024) is left out and named in a warning.
+//! rustls speaks TLS 1.2 and 1.3 with forward-secret, authenticated suites only. Further settings of a profile (TLS 1.0
+//! and 1.1, CBC, RSA key exchange, secp521r1, SecP384r1MLKEM1024) are left out, and a warning names them.
 
 use clap::Args;
 use rustls::crypto::CryptoProvider;
@@ -26,33 +26,33 @@ pub struct ProfileArgs {
     pub tls_custom_version: String,
 }
 
-/// A setting that names nothing known.
+/// An unknown name in a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// Not a profile.
+    /// The profile is unknown.
     #[error("unknown TLS profile: {0:?}")]
     Profile(String),
-    /// Not a cipher suite.
+    /// The cipher suite is unknown.
     #[error("unknown cipher {0:?}")]
     Cipher(String),
-    /// Not a group.
+    /// The group is unknown.
     #[error("unknown curve {0:?}")]
     Curve(String),
-    /// Not a version.
+    /// The version is unknown.
     #[error("unknown TLS version: {0:?}")]
     Version(String),
-    /// Only what rustls does not have was asked for.
+    /// rustls supports none of the settings.
     #[error("none of the {0} asked for is available; see `--help`")]
     Nothing(&'static str),
 }
 
-/// What is offered and accepted.
+/// The offered and accepted versions, suites and groups.
 #[derive(Debug, Clone)]
 pub struct Profile {
     versions: &'static [&'static SupportedProtocolVersion],
     suites: Vec<SupportedCipherSuite>,
     groups: Vec<NamedGroup>,
-    /// What was asked for and left out.
+    /// The settings that are left out.
     pub left_out: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ const SUITES_1_2: &[(&str, SupportedCipherSuite)] = &[
         cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ),
 ];
-/// Suites that Go knows and rustls does not have.
+/// Suites that Go has and rustls lacks.
 const MISSING_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
@@ -154,7 +154,7 @@ impl Profile {
     /// Reads the flags.
     ///
     /// # Errors
-    /// When a name is unknown, or nothing of what was asked for is available.
+    /// When a name is unknown, or none of the settings is supported.
     pub fn parse(args: &ProfileArgs) -> Result<Self, ProfileError> {
         match args.tls_profile.to_ascii_lowercase().as_str() {
             "modern" => Ok(Self {
@@ -223,7 +223,7 @@ impl Profile {
         })
     }
 
-    /// Logs what was asked for and left out.
+    /// Logs the settings that are left out.
     pub fn warn(&self) {
         if !self.left_out.is_empty() {
             tracing::warn!(

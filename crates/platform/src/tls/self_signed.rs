@@ -1,5 +1,5 @@
-//! Certificates that the manager makes for itself if none are configured: an authority and a serving certificate, kept
-//! in a Secret that all replicas share, and the authority's public part in a ConfigMap for clients.
+//! Certificates that the manager creates if none are configured: an authority and a serving certificate in a Secret
+//! that all replicas share, and the authority's public part in a ConfigMap for clients.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use super::{ReloadingCertificate, TlsError, kept};
 const LIFETIMES: Lifetimes = Lifetimes::SHORT;
 const LOOK_EVERY: Duration = Duration::from_mins(10);
 
-/// How long after a failure the Secret is looked at again.
+/// The pause before the Secret is read again after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// A serving certificate with its metadata.
@@ -32,7 +32,7 @@ pub struct Loaded {
     is_copy: bool,
 }
 
-/// Where the certificate is kept and which names it is for.
+/// The Secret of the certificate, and its names.
 #[derive(Clone)]
 pub struct SelfSigned {
     /// Client with the right to read and write the two objects.
@@ -43,18 +43,17 @@ pub struct SelfSigned {
     pub secret: String,
     /// The ConfigMap with the authority's certificates under [`CA`].
     pub config_map: String,
-    /// The names clients connect to, the first also the common name.
+    /// The DNS names of the server. The first is also the common name.
     pub dns_names: Vec<String>,
     /// A file for a copy of the certificate and its key, so that a restart need not wait for the API server.
     pub copy: Option<PathBuf>,
 }
 
 impl SelfSigned {
-    /// Takes the certificate from the copy or from the Secret, or makes it. Replicas that do so at the same time end with
-    /// the same one.
+    /// Reads the certificate from the copy or from the Secret, or creates it. Concurrent replicas get the same one.
     ///
     /// # Errors
-    /// When the Secret or ConfigMap cannot be read or written, or the certificate cannot be made.
+    /// When the Secret or ConfigMap cannot be read or written, or the certificate cannot be created.
     pub async fn load(&self) -> Result<Loaded, TlsError> {
         let today = today();
         let copy = self
@@ -85,8 +84,8 @@ impl SelfSigned {
         })
     }
 
-    /// Renews in time, and serves what another replica renewed, until the process stops. What came from the copy is held
-    /// against the Secret at once.
+    /// Renews the certificate in time, and serves one that another replica renewed, until the process stops. Compares a
+    /// copy with the Secret at once.
     pub async fn watch(self, loaded: Loaded, stop: CancellationToken) {
         let Loaded {
             certificate,
@@ -97,7 +96,7 @@ impl SelfSigned {
         loop {
             tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(wait) => {} }
             let looked = self.ensure(today()).await;
-            // Clients may not trust a copy that the Secret no longer holds: that is not left for long.
+            // A copy that the Secret no longer contains may not be trusted by clients, so it is replaced soon.
             wait = if looked.is_err() { RETRY } else { LOOK_EVERY };
             let renewed = match looked {
                 Ok(stored) if serving == stored.certificate() => continue,
@@ -122,7 +121,7 @@ impl SelfSigned {
         }
     }
 
-    /// Keeps a copy. Without one the next start is slower, and nothing else.
+    /// Writes a copy. Without one the next start is slower, but nothing else changes.
     fn keep(&self, stored: &Issued) {
         let Some(path) = &self.copy else { return };
         if let Err(error) = kept::write(path, stored, &self.dns_names) {
@@ -140,7 +139,7 @@ impl SelfSigned {
             object: self.object(),
             source,
         };
-        // Two replicas may both find nothing; the slower one takes what the faster one made.
+        // Two replicas may both find no Secret; the slower one uses the Secret of the faster one.
         for _ in 0..5 {
             let found = secrets.get_opt(&self.secret).await.map_err(failed)?;
             let stored = found

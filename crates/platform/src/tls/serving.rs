@@ -1,4 +1,4 @@
-//! The certificate of a manager's HTTPS ports, wherever it comes from.
+//! The certificate of a manager's HTTPS ports.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::{ReloadingCertificate, TlsError};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
-/// The name of the task that looks after a certificate.
+/// The name of the task that renews a certificate.
 const TASK: &str = "certificate";
 
-/// The certificate in the files that flags name, else the one that the manager makes and renews. Either is looked after
-/// until the process ends.
+/// The certificate in the configured files, otherwise the one that the manager creates. Both are renewed until the
+/// process ends.
 ///
 /// # Errors
-/// When the files hold no usable certificate, or none can be made or kept.
+/// When the files contain no usable certificate, or none can be created or stored.
 pub async fn serving_certificate(
     files: Option<Files>,
     own: SelfSigned,
@@ -32,10 +32,10 @@ pub async fn serving_certificate(
     Ok(certificate)
 }
 
-/// The certificate in files. It is looked after until the process ends.
+/// The certificate in files. It is reloaded until the process ends.
 ///
 /// # Errors
-/// When the files hold no usable certificate.
+/// When the files contain no usable certificate.
 pub fn from_files(
     files: Files,
     metrics: &Metrics,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What working on a key came to.
+/// The result of work on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing to do until the key is added again.
@@ -12,16 +12,16 @@ pub enum Outcome {
     /// Only a change of the object helps, which adds its key again. Counted on its own and not as a failure of the
     /// controller.
     Refused,
-    /// Something transient went wrong: again after 1 s, 2 s, 4 s, … 5 min, or earlier when the key is added.
+    /// A transient failure: retried after 1 s, 2 s, 4 s, … 5 min, or earlier if the key is added.
     Failed,
 }
 
-/// The pause until the newer version of an object is here.
+/// The pause until the newer version of an object arrives.
 const STALE: Duration = Duration::from_millis(200);
 
 impl Outcome {
-    /// The outcome where the object itself could not be written because it is gone, or because it changed and its newer
-    /// version is on its way. `None` for every other failure.
+    /// The outcome if the object itself could not be written because it is gone, or because it changed and its newer
+    /// version will arrive. `None` for every other failure.
     #[must_use]
     pub fn overtaken(error: &kube::Error) -> Option<Self> {
         match error {
@@ -32,17 +32,17 @@ impl Outcome {
     }
 }
 
-/// Whether a user must act on a failure, and so when the work is retried.
+/// The severity of a failure: whether a user must act, and when the work is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Only a change of the object or of what it refers to; retried when one of them changes.
+    /// Only a change of the object or of its references helps; retried when one of them changes.
     Terminal,
-    /// A user has to change something else, such as an account's rights; retried within a minute.
+    /// A user must change something else, such as an account's rights; retried within a minute.
     Waiting,
-    /// It may pass by itself; retried with growing pauses.
+    /// The failure may pass by itself; retried with growing pauses.
     Transient,
-    /// No user needs to act: there is more to do than one run does, and the next goes on at once.
+    /// No user needs to act: the work exceeds one run, and the next run continues at once.
     Unfinished,
-    /// No user needs to act: what it needs is on the way, and its arrival leads to the next run.
+    /// No user needs to act: a required answer is in progress, and its arrival starts the next run.
     Pulling,
 }

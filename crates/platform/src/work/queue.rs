@@ -1,4 +1,4 @@
-//! A work queue: each key is worked on by one task at a time, many keys at once, failures backed off per key.
+//! A work queue: one task per key, many keys at the same time, and a backoff per key after failures.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
@@ -50,13 +50,13 @@ struct Shared<K> {
 struct State<K> {
     ready: VecDeque<K>,
     waiting: HashSet<K>,
-    /// With the times at which the work began.
+    /// The running keys, with the times at which their work began.
     running: HashMap<K, Instant>,
-    /// When what waits was added.
+    /// The times at which waiting keys were added.
     added: HashMap<K, Instant>,
-    /// Added while running: to be worked on once more.
+    /// The keys added while running: they run once more.
     again: HashSet<K>,
-    /// Added while running, and patient.
+    /// The keys added patiently while running.
     again_patiently: HashSet<K>,
     delayed: HashMap<K, Instant>,
     failures: HashMap<K, u32>,
@@ -85,9 +85,9 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
-    /// Shows what the queue of this controller comes to, from now on.
+    /// Reports the metrics of this queue under the name of the controller from now on.
     pub fn report_to(&self, metrics: &Metrics, controller: &'static str) {
-        // The metrics are part of the queue, so they must not hold it.
+        // The metrics are part of the queue, so they must not keep it alive.
         let shared = Arc::downgrade(&self.shared);
         let look = move || {
             let Some(shared) = shared.upgrade() else {
@@ -109,7 +109,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug> Queue<K> {
-    /// Has the key worked on as soon as possible; a key that waits already is not added twice.
+    /// Adds a key for work as soon as possible. A waiting key is not added twice.
     pub fn add(&self, key: K) {
         self.add_to(self.state(), key);
     }
@@ -121,8 +121,8 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         self.shared.changed.notify_one();
     }
 
-    /// Has the key worked on as soon as possible, but not before its time when it failed: for news that cannot be what it
-    /// waits for, such as what the work itself wrote.
+    /// Adds a key, but not before its retry time if it failed. For news that cannot be the awaited change, such as a
+    /// write of the work itself.
     pub fn add_patiently(&self, key: K) {
         let mut state = self.state();
         if state.running.contains_key(&key) {
@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         }
     }
 
-    /// Has the key worked on after a time, or earlier when it is due or added earlier.
+    /// Adds a key after a time, or earlier if it is due or added earlier.
     pub fn add_after(&self, key: K, delay: Duration) {
         let due = Instant::now() + delay;
         let mut state = self.state();
@@ -145,9 +145,9 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         self.shared.changed.notify_one();
     }
 
-    /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for those under way.
+    /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for the running ones.
     ///
-    /// Work that panics counts as failed: one object must not take the others down.
+    /// Work that panics counts as failed: one object must not stop the others.
     pub async fn run<F, Work>(&self, concurrency: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K) -> Work,
@@ -172,7 +172,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
                 return;
             }
             let due = self.next_due();
-            // What is due while all places are taken waits for a place, not for the clock.
+            // A key that is due while all workers are busy waits for a worker, not for the clock.
             let has_place = running.len() < concurrency.max(1) && !stop.is_cancelled();
             tokio::select! {
                 Some((key, outcome)) = running.next(), if !running.is_empty() => self.finished(&key, outcome),
@@ -266,8 +266,8 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
     }
 }
 
-/// Does work on a task of its own, so that all processors are used and work that computes for long delays no other. A
-/// panic goes on where it would have gone.
+/// Runs work on a task of its own, so that all processors are used and long computations do not delay others. A panic
+/// is propagated.
 pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
     tokio::spawn(work).await.unwrap_or_else(|error| {
         error
@@ -277,12 +277,12 @@ pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) ->
 }
 
 fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, State<K>> {
-    // No code panics while it holds the lock, and the state is whole between any two statements.
+    // No code panics while it holds the lock, and the state is consistent between any two statements.
     shared.state.lock()
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// Returns whether the key did not wait already.
+    /// Adds a key. Returns whether it did not wait already.
     fn push(&mut self, key: K) -> bool {
         let is_new = if self.running.contains_key(&key) {
             self.again.insert(key.clone())
@@ -299,7 +299,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         is_new
     }
 
-    /// How many keys wait, those too that are still being worked on.
+    /// The number of waiting keys, including keys that are also running.
     fn depth(&self) -> usize {
         self.ready.len() + self.again.len()
     }
@@ -312,7 +312,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// 1 s, 2 s, 4 s, … 5 min, each lengthened by up to a tenth so that keys that failed together do not return together.
+/// 1 s, 2 s, 4 s, … 5 min, each up to a tenth longer, so that keys that failed together are not retried together.
 fn backoff(failures: u32, spread: u8) -> Duration {
     let delay = FIRST_DELAY
         .saturating_mul(2u32.saturating_pow(failures))
@@ -476,7 +476,7 @@ mod tests {
         let times = Mutex::new(Vec::new());
         queue.add_patiently("a");
         let run = queue.run(1, stop.clone(), |key| {
-            // What the work writes comes back as news.
+            // The work's own writes come back as news.
             queue.add_patiently(key);
             let mut times = times.lock();
             times.push(started.elapsed().as_secs());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::version;
 
-/// How versions that a new definition drops leave `status.storedVersions`.
+/// The migration of the versions that a new definition drops, out of `status.storedVersions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Migration {
     /// No stored version is dropped.
@@ -17,7 +17,7 @@ pub enum Migration {
     Impossible {
         /// The stored versions that the new definition drops.
         gone: Vec<String>,
-        /// The reason, and what would help.
+        /// The reason, with a hint.
         reason: String,
     },
 }

@@ -26,7 +26,7 @@ pub struct Policy {
     pub allowed: BTreeSet<(Check, Change)>,
 }
 
-/// Why a text is not a policy.
+/// The reason why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// An entry is not `CHECK=LEVEL`.

@@ -1,7 +1,7 @@
 //! Whether custom resource definitions can go back to those of an older revision.
 //!
-//! A rollback is not an upgrade in reverse. It may lose what the newer version added, if the user wants that. It can
-//! never drop a version in which objects are stored.
+//! A rollback is not an upgrade in reverse. It may lose fields that the newer version added, if the user accepts that.
+//! It can never drop a version in which objects are stored.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct CrdRollback {
 pub enum RollbackEffect {
     /// The API server would refuse the older definition, or could no longer read stored objects.
     Impossible(Vec<Finding>),
-    /// It is possible; objects may lose fields or become invalid.
+    /// The rollback is possible; objects may lose fields or become invalid.
     Lossy(Vec<Finding>),
     /// The older revision does not have the definition: it is deleted with all its objects.
     Deleted,

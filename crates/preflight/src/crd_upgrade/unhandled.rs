@@ -7,7 +7,7 @@ const MAX_DEPTH: usize = 256;
 /// The longest value that is shown, in characters.
 const MAX_SHOWN: usize = 120;
 
-/// How messages show a field without a value.
+/// The form of a field without a value in messages.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Text, empty by default.

@@ -84,7 +84,7 @@ pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
     found
 }
 
-/// Fields and versions that go away, and a changed scope.
+/// Removed fields and versions, and a changed scope.
 pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
     let finding = |check, message| Finding {
         place: Place::Definition,

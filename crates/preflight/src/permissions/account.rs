@@ -44,7 +44,7 @@ pub struct AccountRights {
 }
 
 impl AccountRights {
-    /// An account of which nothing is known.
+    /// An account without known rights.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

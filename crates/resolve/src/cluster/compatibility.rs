@@ -16,7 +16,7 @@ use crate::package::Candidate;
 /// An extension that is installed or rolling out.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// Its package and what it provides. The name is that of the ClusterExtension.
+    /// The package of the extension and the APIs that it provides. The name is that of the ClusterExtension.
     pub subject: Subject,
     /// Its requirements.
     pub requirements: Vec<Requirement>,
@@ -212,7 +212,7 @@ fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Blocker> 
     })
 }
 
-/// Why requirements in a bundle's own files are not met with it; `subject` is the bundle.
+/// The reasons why requirements in a bundle's own files are not met with it; `subject` is the bundle.
 pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
     let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);

@@ -75,7 +75,7 @@ struct Outcome {
     chosen: Result<(Place, Option<Edge>), String>,
     /// The newest bundle, if it is newer than the chosen one.
     newest: Option<Place>,
-    /// Why the newest is not chosen: the class of the reason, and a text.
+    /// The reasons why the newest bundle is not chosen, as class and text.
     obstacles: Vec<(&'static str, String)>,
     /// Whether a newer bundle would be chosen if other extensions were updated too.
     depends_on_others: bool,
@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// How many choices were requested, and how many were computed.
+    /// The number of requested choices, and of computed ones.
     pub fn choices(&self) -> (usize, usize) {
         (self.asked, self.made.len())
     }

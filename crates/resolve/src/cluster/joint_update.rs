@@ -196,7 +196,7 @@ fn seen_by<'a>(
     Ok(found.map(|(found, along)| (found.bundle, along)))
 }
 
-/// The best joint update of an extension, whatever the others find.
+/// The best joint update of an extension, without regard to the updates of others.
 fn alone<'a>(
     own: &Participant<'a>,
     others: &[Participant<'a>],
@@ -235,7 +235,7 @@ fn search<'a>(
     Ok(None)
 }
 
-/// Why a set of bundles is not possible.
+/// The reason why a set of bundles is not possible.
 enum Problem {
     /// A requirement of a new bundle is invalid.
     Unsound,

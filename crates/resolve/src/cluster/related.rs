@@ -10,7 +10,7 @@ use crate::package::Package;
 /// The most bundles of one package that are examined, newest first.
 const LOOKED_AT: usize = 50;
 
-/// The requirements of some extensions, and what they provide.
+/// The requirements of some extensions, and the APIs that they provide.
 #[derive(Debug, Default)]
 pub struct Relations {
     asked: Things,
@@ -24,7 +24,7 @@ struct Things {
 }
 
 impl Relations {
-    /// Adds the requirements of the bundles of a package, and what they provide.
+    /// Adds the requirements of the bundles of a package, and the APIs that they provide.
     pub fn add_package(&mut self, package: &Package) {
         for candidate in package.newest_first().into_iter().take(LOOKED_AT) {
             self.has(candidate.subject());
@@ -35,7 +35,7 @@ impl Relations {
         }
     }
 
-    /// Adds the requirements of an installed extension, and what it provides.
+    /// Adds the requirements of an installed extension, and the APIs that it provides.
     pub fn add(&mut self, neighbour: &Neighbour) {
         self.has(&neighbour.subject);
         for requirement in &neighbour.requirements {

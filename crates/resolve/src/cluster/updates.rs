@@ -27,7 +27,7 @@ pub struct Updates<'a> {
     pub newest: Option<Newest<'a>>,
 }
 
-/// The newest bundle, and why it is not chosen.
+/// The newest bundle, and the reasons why it is not chosen.
 #[derive(Clone, Debug)]
 pub struct Newest<'a> {
     /// The bundle.
@@ -39,7 +39,7 @@ pub struct Newest<'a> {
 }
 
 impl fmt::Display for Newest<'_> {
-    /// One line.
+    /// The text on one line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why: Vec<String> = self
             .obstacles
@@ -58,22 +58,22 @@ impl fmt::Display for Newest<'_> {
 /// An obstacle of a bundle.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Obstacle {
-    /// It is not in a requested channel.
+    /// The bundle is not in a requested channel.
     #[error("it is in other channels: {0}")]
     Channel(String),
     /// The request is pinned to another version.
     #[error("the version is pinned to {0}")]
     Pin(String),
-    /// It is outside the range.
+    /// The bundle is outside the range.
     #[error("it is outside the version range {0:?}")]
     Range(String),
-    /// It is a pre-release, which the range excludes.
+    /// The bundle is a pre-release, which the range excludes.
     #[error("it is a pre-release, which the version range {0:?} does not admit")]
     Prerelease(String),
-    /// No edge leads to it.
+    /// No edge leads to the bundle.
     #[error("no update edge leads to it from {0}")]
     Edge(String),
-    /// It has a blocker on the cluster.
+    /// The bundle has a blocker on the cluster.
     #[error(transparent)]
     Blocked(#[from] Blocker),
     /// Its catalog deprecates it, but not the chosen one.
@@ -280,7 +280,7 @@ fn blocked(bundle: &Candidate, facts: &ClusterState<'_>) -> Vec<Obstacle> {
     blockers.into_iter().map(Obstacle::from).collect()
 }
 
-/// Why another bundle is preferred to this one.
+/// The reason why another bundle is preferred to this one.
 fn preferred(bundle: &Candidate, chosen: &Resolution<'_>) -> Obstacle {
     if bundle.is_deprecated {
         Obstacle::Deprecated

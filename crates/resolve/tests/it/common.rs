@@ -1,4 +1,4 @@
-//! Catalogs written in a few words.
+//! Catalogs for tests, built with few calls.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ pub(crate) fn outcome(
     })
 }
 
-/// Resolves and hands the outcome on.
+/// Resolves and passes the outcome to a function.
 pub(crate) fn with<T>(
     shelves: &[Shelf],
     request: Request<'_>,

@@ -184,7 +184,7 @@ impl Cluster {
         ))
     }
 
-    /// What is refused, in words.
+    /// Checks that the bundle is refused with these parts in the text.
     #[track_caller]
     fn refused(&self, package: &Package, name: &str, parts: &[&str]) {
         let refusal = self.outcome(package, name, None).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a refusal tells the user.
+//! The text of a refusal.
 
 use crate::common::{Shelf, entry, outcome, shelf, with};
 use olm_resolve::refusal::MAX_LENGTH;

@@ -1,4 +1,4 @@
-//! What another catalog would change on clusters, from their records alone.
+//! The changes that another catalog would cause on clusters, from their records alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

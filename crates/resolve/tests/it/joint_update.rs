@@ -29,7 +29,7 @@ fn cluster(world: World<'_>, own: &str) -> Cluster {
     cluster
 }
 
-/// What the extension of a package moves to, and with whom, as `NAME VERSION` each; nothing when it stays.
+/// The update of the extension of a package and of its companions, as `NAME VERSION` each; empty if it stays.
 fn plan(world: World<'_>, own: &str, served: &[(&str, &str)]) -> Vec<String> {
     plan_within(world, own, served, &mut SearchBudget::default()).unwrap()
 }
@@ -245,7 +245,7 @@ fn who_is_tied_by_requirements_is_found_over_others() {
     assert_eq!(reached(&relations), ["b", "d"]);
     relations.add(&installed(world[1].1, "b", "1.0.0"));
     assert_eq!(reached(&relations), ["a", "b", "c", "d"]);
-    // A package that is asked for is reached before anything of it is there.
+    // A required package is reached before any of its APIs exist.
     relations.add(&installed(&on_a, "d", "1.0.0"));
     assert!(relations.reach("a", None) && !relations.reach("e", None));
 }

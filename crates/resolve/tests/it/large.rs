@@ -1,4 +1,4 @@
-//! One package over five thousand bundles. How long it takes is measured by `make bench`.
+//! One package over five thousand bundles. `make bench` measures the duration.
 
 use crate::common::{Shelf, catalogs, shelf};
 use olm_constraint::Subject;
@@ -51,7 +51,8 @@ fn the_newest_of_five_thousand_bundles_that_follows_is_chosen() {
     assert_eq!(chosen.unwrap_or_default(), "foo.v48.99.0");
 }
 
-/// Every version asks for one of a hundred APIs, for a package or for one of ten rules; only the oldest can be there.
+/// Every version requires one of a hundred APIs, a package or one of ten rules; only the requirement of the oldest can
+/// be met.
 fn demanding() -> Shelf {
     let mut shelf = shelf("a");
     for number in 0..5000 {

@@ -1,4 +1,4 @@
-//! Which bundle an extension gets, and what the refusal says when it gets none.
+//! The bundle that an extension gets, and the text of the refusal if it gets none.
 
 #![expect(
     clippy::expect_used,

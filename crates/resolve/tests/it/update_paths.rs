@@ -1,10 +1,10 @@
-//! Which version follows which.
+//! Update edges between versions.
 
 use crate::common::{Shelf, entry, outcome, shelf};
 use olm_resolve::{Installed, ReleaseField, Request, UpgradeConstraintPolicy, passed_over};
 use serde_json::json;
 
-/// What is chosen, or the first line of the refusal.
+/// Checks the chosen bundle, or the first line of the refusal.
 fn check(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, expected: &str) {
     let name = installed.map(|version| format!("foo.v{version}"));
     let installed = name.as_deref().zip(installed);

@@ -1,4 +1,4 @@
-//! Why the newest bundle is not chosen, one reason at a time.
+//! The reasons why the newest bundle is not chosen, one at a time.
 
 use std::collections::HashSet;
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::common::{Shelf, catalogs, entry, shelf};
 
-/// Everything that a question about updates takes.
+/// A function of this crate with all inputs of a resolution.
 type Question<'q, T> =
     dyn Fn(&[Catalog<'_>], &Request<'_>, Option<&Installed<'_>>, &ClusterState<'_>) -> T + 'q;
 
-/// Asks about the package of these catalogs, on a cluster that has nothing.
+/// Calls a function with the package of these catalogs, on an empty cluster.
 fn ask<T>(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, question: &Question<'_, T>) -> T {
     let packages: Vec<_> = shelves
         .iter()
@@ -67,7 +67,7 @@ fn beyond(
     )
 }
 
-/// Every bundle, as name, catalog and what excludes it.
+/// Every bundle, as name, catalog and the reason that excludes it.
 fn every(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>) -> Vec<String> {
     ask(
         shelves,
@@ -110,7 +110,7 @@ fn every_bundle_is_listed_with_its_exclusions_newest_first() {
             "foo.v1.0.0 of one Edge"
         ]
     );
-    // Nothing is chosen where two catalogs have the bundle with equal right.
+    // No bundle is chosen if two catalogs with the same precedence have it.
     assert_eq!(
         every(&[two("one", &[]), two("two", &[])], range("1.1.0"), None),
         [

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::object::ObjectId;
 use crate::ownership::fields_of;
 
-/// Where an object has its fields `caBundle`.
+/// The places of the fields `caBundle` in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Registers {
     /// In every entry of `webhooks`.

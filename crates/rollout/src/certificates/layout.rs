@@ -1,4 +1,4 @@
-//! Which certificates a revision needs, and which objects must trust them.
+//! The certificates that a revision needs, and the objects that must trust them.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ impl Layout {
         layout
     }
 
-    /// Where the Secrets with certificates are.
+    /// The places of the Secrets with certificates.
     pub fn secrets(&self) -> impl Iterator<Item = Place> + '_ {
         self.secrets.keys().copied()
     }

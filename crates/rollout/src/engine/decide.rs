@@ -9,15 +9,15 @@ use crate::ownership::{Guard, OwnerReference, Ownership, RevisionMark};
 /// The decision about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: the revision owns it, and it is as it was applied.
+    /// Nothing: the revision owns the object, which matches the last apply.
     Keep,
     /// Apply it.
     Write(Write),
-    /// Nothing: a newer revision has taken it over.
+    /// Nothing: a newer revision has taken the object over.
     HandedOver,
-    /// Nothing yet: it is being deleted, and can be created again when it is gone.
+    /// Nothing yet: the object is being deleted, and can be created again when it is gone.
     Terminating,
-    /// Nothing: it belongs to another owner.
+    /// Nothing: the object belongs to another owner.
     Collision,
 }
 
@@ -26,12 +26,12 @@ pub enum Decision {
 pub struct History {
     /// The fingerprint of the differences that the server left at the last apply.
     pub accepted: Option<u64>,
-    /// Which objects without an owner reference get it back.
+    /// The objects without an owner reference that get it back.
     pub reclaims: Reclaims,
 }
 
-/// Which objects without our owner reference a revision takes back. The reference is needed so that they are not
-/// collected.
+/// The objects without our owner reference that a revision takes back. Without the reference, Kubernetes would collect
+/// them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reclaims {
     /// None.

@@ -1,10 +1,10 @@
 //! Whether a live object is as it was applied. The object alone decides.
 //!
-//! Every field of the wanted object must have the wanted value and be listed as ours in `managedFields`. Whoever writes
-//! one of our fields becomes its owner, so both together show every drift. An object that is owned as a whole may have
-//! more fields than wanted: as long as it is ours, the server filled them in. Where the server stores a value in another
-//! form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned it for an
-//! apply, so that it does not cause another apply.
+//! Every field of the wanted object must have the wanted value and be listed as ours in `managedFields`. A manager that
+//! writes one of our fields becomes its owner, so both together show every drift. An object that is owned as a whole
+//! may have more fields than wanted: as long as it is ours, the server filled them in. Where the server stores a value
+//! in another form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned
+//! it for an apply, so that it does not cause another apply.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -21,7 +21,7 @@ const MAX_PAIRS: usize = 250_000;
 /// The most paths that are logged.
 const MAX_PATHS: usize = 8;
 
-/// How a live object differs from the wanted one.
+/// The differences between a live object and the wanted one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Differences {
     /// A hash of the differences; 0 if there are none.
@@ -207,7 +207,7 @@ fn compare_list(
     }
 }
 
-/// How many fields of the key the element has with the same value; `None` if one has another value.
+/// The number of fields of the key that the element has with the same value; `None` if one has another value.
 fn shared(key: &Value, item: &Value) -> Option<usize> {
     let mut count = 0;
     for (name, value) in key.as_object()? {

@@ -104,5 +104,5 @@ pub enum Step<Machine, End> {
     End(End),
 }
 
-/// How often a run reads an object again that others change meanwhile.
+/// The number of times that a run reads an object again that others change meanwhile.
 pub const MAX_ROUNDS: usize = 4;

@@ -43,7 +43,7 @@ pub enum MissingKinds {
     Skip,
 }
 
-/// How to roll out.
+/// The settings of a rollout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Whether a phase waits for the probes of the previous one.
@@ -54,11 +54,11 @@ pub struct Settings {
     pub missing_kinds: MissingKinds,
     /// The fingerprints of the differences that the server left at the last apply of each object.
     pub accepted: BTreeMap<Place, u64>,
-    /// Which objects without our owner reference get it back.
+    /// The objects without our owner reference that get it back.
     pub reclaims: Reclaims,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutEnd {
     /// Every object is as wanted and ready.
@@ -95,13 +95,13 @@ pub struct NotReady {
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// The end of the run.
     pub end: RolloutEnd,
-    /// How many objects a newer revision has taken over.
+    /// The number of objects that a newer revision has taken over.
     pub handed_over: usize,
     /// Objects left out because the cluster lacks their kind.
     pub skipped: Vec<ObjectId>,
-    /// How many objects were applied.
+    /// The number of applied objects.
     pub written: usize,
     /// The fingerprints for the next run's [`Settings`].
     pub accepted: BTreeMap<Place, u64>,
@@ -133,7 +133,7 @@ enum ObjectState {
     Skipped,
 }
 
-/// A rollout under way.
+/// A rollout in progress.
 #[derive(Debug)]
 pub struct Rollout {
     settings: Settings,

@@ -1,9 +1,9 @@
 //! The machine that tears a revision down: phases in reverse order, each after the objects of the last one are gone. In
 //! a phase, CRDs go last, because all custom resources go with them.
 //!
-//! It deletes only what the revision controls, and only as it was seen. It releases objects that the revision merely
-//! owns. An object that the extension itself controls comes from the Helm runtime and was never taken over: it is
-//! deleted with the revision that was created from it.
+//! It deletes only objects that the revision controls, and only if they are unchanged since they were read. It releases
+//! objects that the revision merely owns. An object that the extension itself controls comes from the Helm runtime and
+//! was never taken over: it is deleted with the revision that was created from it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::object::ObjectId;
 use crate::outline::{Outline, Place};
 use crate::ownership::Ownership;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TeardownEnd {
     /// No object of the revision is left.
@@ -51,7 +51,7 @@ enum Stage {
     Acting(Vec<Place>),
 }
 
-/// A teardown under way.
+/// A teardown in progress.
 #[derive(Debug)]
 pub struct Teardown {
     lasting: Lasting,
@@ -155,7 +155,7 @@ impl Teardown {
                 None
             }
             _ if !controlled || self.lasting.kept.contains(&place) => {
-                // The extension would take along what it controls when it is deleted.
+                // The deletion of the extension would also delete the objects that it controls.
                 let holder = if inherited {
                     Holder::Extension
                 } else {

@@ -109,7 +109,7 @@ fn planning_again_on_the_result_writes_nothing() {
     );
 }
 
-/// What the server stores in its own way is applied once more by a process that has not seen that yet.
+/// A process that does not know yet how the server stores a value applies it once more.
 #[test]
 fn an_apply_that_changes_nothing_does_not_count_as_a_repair() {
     let mut cluster = Cluster {

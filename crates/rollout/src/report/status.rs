@@ -19,21 +19,21 @@ pub enum RevisionState {
     },
     /// Every object is as wanted and ready, but a newer revision owns some.
     HandingOver,
-    /// Not complete yet; a line for each object that is not ready.
+    /// The rollout is not complete yet; a line for each object that is not ready.
     RollingOut(Vec<String>),
     /// OLM will retry.
     Retrying(String),
     /// OLM will retry, but a user must act first. `Progressing` says `Retrying`, as in the reference implementation.
     Waiting(String),
-    /// It is being deleted, and objects are still there.
+    /// The set is being deleted, and objects still exist.
     Removing(String),
     /// A user must act first.
     Blocked(String),
     /// The user has paused it, and objects are not as wanted.
     Paused(String),
-    /// It is archived, and objects are still there.
+    /// The set is archived, and objects still exist.
     Archiving,
-    /// It is archived, and no object is left.
+    /// The set is archived, and no object is left.
     Archived,
 }
 
@@ -44,12 +44,12 @@ pub struct StatusInputs {
     pub generation: i64,
     /// The bundle's version; empty for revisions without an extension.
     pub version: String,
-    /// When a rollout that was never complete counts as failed. `None` without a deadline, and for a revision that is
-    /// archived or deleted.
+    /// The time at which a rollout that was never complete counts as failed. `None` without a deadline, and for a
+    /// revision that is archived or deleted.
     pub deadline: Option<Deadline>,
 }
 
-/// When a rollout counts as failed.
+/// The time at which a rollout counts as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     /// Minutes from the creation.

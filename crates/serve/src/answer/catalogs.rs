@@ -22,9 +22,9 @@ struct List<'a> {
 struct Catalog<'a> {
     name: &'a str,
     priority: i32,
-    /// Whether its content is here; if not, it is on its way, or cannot be had.
+    /// Whether the content is present. If not, it is being fetched or is unavailable.
     ready: bool,
-    /// Where its endpoints lie.
+    /// The path of its endpoints.
     path: String,
     #[serde(flatten)]
     content: Option<Content<'a>>,

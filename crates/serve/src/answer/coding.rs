@@ -1,4 +1,4 @@
-//! Which coding of a body the client accepts.
+//! The codings of a body that the client accepts.
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
@@ -9,7 +9,7 @@ use crate::compression::Encoding;
 pub(crate) const COMPRESS_FROM: u64 = 1024;
 
 impl Encoding {
-    /// What `Content-Encoding` calls it.
+    /// The name in `Content-Encoding`.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",

@@ -1,11 +1,11 @@
-//! Preconditions of a request against the validators of what would be served, in the order RFC 9110 gives.
+//! Preconditions of a request, evaluated against the validators of the representation in the order of RFC 9110.
 
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 
 use super::date;
 
-/// What identifies a representation.
+/// The validators of a representation.
 #[derive(Debug, Clone)]
 pub(crate) struct Validators {
     /// A strong entity tag with its quotes.
@@ -14,7 +14,7 @@ pub(crate) struct Validators {
     pub(crate) modified: i64,
 }
 
-/// What the preconditions come to.
+/// The result of the preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Precondition {
     Proceed,
@@ -49,7 +49,7 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Precondi
     Precondition::Proceed
 }
 
-/// Weighs the preconditions of a request for what has no date of its own.
+/// Evaluates the preconditions of a request for a representation without a date.
 pub(crate) fn evaluate_tag(headers: &HeaderMap, etag: &str) -> Precondition {
     if headers.contains_key(IF_MATCH) && !any_tag(headers, IF_MATCH, |tag| tag == etag) {
         return Precondition::Failed;
@@ -72,7 +72,7 @@ pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> boo
 }
 
 fn any_tag(headers: &HeaderMap, name: http::HeaderName, matches: impl Fn(&str) -> bool) -> bool {
-    // A comma inside a quoted tag cannot occur in ours, so a tag that is cut there can never match wrongly.
+    // Our tags contain no comma, so a quoted tag that is split there can never match wrongly.
     headers
         .get_all(name)
         .iter()

@@ -99,7 +99,7 @@ pub(super) async fn metas(
     }
     let body = match covering {
         None => Body::new(selected.into_iter().map(|range| snapshot.part(range))),
-        // Joining stored segments reads and compresses nothing: another thread would only cost.
+        // Joining stored segments compresses nothing, so another thread would only add cost.
         Some(Covering { variant, left: 0 }) => snapshot.compressed(&variant, &selected)?,
         Some(Covering { variant, .. }) => {
             let snapshot = Arc::clone(snapshot);
@@ -129,7 +129,7 @@ fn validators(snapshot: &Snapshot, variant: Option<&Variant>) -> Validators {
     }
 }
 
-/// The answer that the preconditions ask for instead of the content.
+/// The response that a precondition demands instead of the content.
 fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response<Body>> {
     let mut response = Response::new(Body::default());
     match conditional::evaluate(headers, validators) {

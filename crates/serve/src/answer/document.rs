@@ -19,19 +19,19 @@ pub(super) struct Fixed {
     text: &'static str,
 }
 
-/// What can be asked here.
+/// The description of the API.
 pub(super) static OPENAPI: Fixed = Fixed {
     media: "application/json",
     text: include_str!("../../assets/openapi.json"),
 };
 
-/// What a catalog's blobs look like.
+/// The JSON schema of a catalog's blobs.
 pub(super) static FBC_SCHEMA: Fixed = Fixed {
     media: "application/schema+json",
     text: include_str!("../../assets/fbc.schema.json"),
 };
 
-/// How the pages for people look.
+/// The style of the pages for people.
 pub(super) static STYLE: Fixed = Fixed {
     media: "text/css; charset=utf-8",
     text: crate::site::STYLE,
@@ -84,7 +84,7 @@ pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Res
     response
 }
 
-/// The text in the coding that is wanted, unless it is too short for that.
+/// The text in the requested coding, unless it is too short.
 pub(super) fn compressed(text: Vec<u8>, encoding: Option<Encoding>) -> io::Result<(Bytes, Option<Encoding>)> {
     match encoding.filter(|_| text.len() as u64 >= COMPRESS_FROM) {
         Some(encoding) => Ok((compress(encoding, &text)?, Some(encoding))),

@@ -104,8 +104,8 @@ fn crowded() -> ErrorResponse {
 }
 
 impl Workers {
-    /// Runs the work on a thread of its own, after waiting for a free place. The place stays taken until the work ends, even
-    /// when the client has gone.
+    /// Runs the work on a separate thread after waiting for a free worker. The worker stays occupied until the work
+    /// ends, even if the client is gone.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, WorkError> + Send + 'static,
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(untaken.available_permits(), MAX_UNTAKEN - 2);
             drop(part);
             assert_eq!(untaken.available_permits(), MAX_UNTAKEN);
-            // What is beyond all room is answered alone, and a short answer takes none.
+            // An answer that exceeds the whole limit is sent alone, and a short answer takes no permit.
             let all = answer(UNIT * (MAX_UNTAKEN + 1)).unwrap();
             assert_eq!(untaken.available_permits(), 0);
             assert!(answer(UNIT - 1).is_some());

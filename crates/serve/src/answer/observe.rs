@@ -1,4 +1,4 @@
-//! The record of a request whose answer has ended.
+//! The record of a completed request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,17 +21,17 @@ pub struct Access {
     pub peer: Option<SocketAddr>,
     /// How.
     pub method: Method,
-    /// For what.
+    /// The URI.
     pub uri: Uri,
     /// In which version of HTTP.
     pub version: Version,
     /// The endpoint: `all`, `metas` or `other`.
     pub endpoint: &'static str,
-    /// What was answered.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Bytes of body that were taken; fewer than promised when the client went away.
+    /// The bytes of the body that the client read; fewer than announced if the client disconnected.
     pub bytes: u64,
-    /// From the request's head to the end of the answer.
+    /// The time from the request's head to the end of the response.
     pub elapsed: Duration,
     began: Instant,
 }

@@ -1,5 +1,5 @@
-//! Error responses: a line of text as in the reference implementation, or problem details (RFC 9457) where the client asks
-//! for them and on endpoints that the reference does not have.
+//! Error responses: a line of text as in the reference implementation, or problem details (RFC 9457) if the client
+//! requests them and on endpoints that the reference implementation does not have.
 
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -74,7 +74,7 @@ impl From<ErrorResponse> for Response<Body> {
     }
 }
 
-/// Turns an error into an HTML page, if the client asks for HTML.
+/// Converts an error into an HTML page, if the client requests HTML.
 pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: Option<&str>) {
     if !accepts(request, "text/html") || accepts(request, PROBLEM) {
         return;
@@ -91,13 +91,13 @@ pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: 
     *response.body_mut() = Body::from(escape_lines(&page.into_string()).into_owned());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(site::HTML));
-    // Only here: other clients get exactly the headers of the reference implementation.
+    // Set only here: other clients get exactly the headers of the reference implementation.
     headers.append(VARY, HeaderValue::from_static("Accept"));
     headers.remove(CONTENT_LENGTH);
     site::protect(headers);
 }
 
-/// When an endpoint answers errors with problem details.
+/// The endpoints that answer errors with problem details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     Always,
@@ -112,7 +112,7 @@ struct Problem<'a> {
     detail: &'a str,
 }
 
-/// Turns an error into problem details, if the client or the endpoint asks for them.
+/// Converts an error into problem details, if the client requests them or the endpoint always returns them.
 pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: Detail) {
     if when == Detail::OnRequest && !accepts(request, PROBLEM) {
         return;

@@ -13,7 +13,7 @@ use crate::store::{Filter, Record};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MetasRequest {
     pub(crate) filter: Filter,
-    /// Not everything at once.
+    /// The requested page; `None` for everything.
     pub(crate) page: Option<Page>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Page {
     cursor: Option<Cursor>,
 }
 
-/// Where a page begins: the content it belongs to, by the first letters of its digest, and a byte in it.
+/// The start of a page: the content, by the first digits of its digest, and a byte offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cursor {
     content: String,
@@ -35,12 +35,12 @@ struct Cursor {
 const CONTENT_CHARS: usize = 16;
 
 impl Page {
-    /// How many blobs it has at the most.
+    /// The maximum number of blobs.
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(usize::MAX)
     }
 
-    /// The byte where it begins; nothing when it belongs to other content.
+    /// The byte offset of the page; `None` if the cursor belongs to other content.
     pub(crate) fn start(&self, record: &Record) -> Option<u64> {
         match &self.cursor {
             None => Some(0),
@@ -76,7 +76,7 @@ impl MetasRequest {
     }
 }
 
-/// Why a query is refused; the answer says so where the client asks for problem details.
+/// The reason why a query is refused. The response contains it if the client requests problem details.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadQuery {
     #[error("{}", unknown(.given, .known))]
@@ -95,7 +95,7 @@ pub(crate) enum BadQuery {
     Cursor,
 }
 
-/// How many letters of a parameter that there is not are shown.
+/// The number of shown letters of an unknown parameter.
 const SHOWN: usize = 64;
 
 fn unknown(given: &str, known: &[&'static str]) -> String {
@@ -110,8 +110,8 @@ fn unknown(given: &str, known: &[&'static str]) -> String {
 }
 
 impl From<BadQuery> for ErrorResponse {
-    /// The line of text is the one that clients of the reference implementation know; where the description lies stands in
-    /// a header, too (RFC 8631).
+    /// The line of text is the one of the reference implementation. A header contains the link to the description (RFC
+    /// 8631).
     fn from(error: BadQuery) -> Self {
         Self::of(StatusCode::BAD_REQUEST)
             .because(error.to_string())
@@ -150,7 +150,7 @@ pub(crate) fn parse(query: Option<&str>) -> Result<MetasRequest, BadQuery> {
     })
 }
 
-/// A number of things that are wanted at once.
+/// Parses the maximum number of results.
 pub(crate) fn parse_limit(limit: &str, most: usize) -> Result<usize, BadQuery> {
     let number = limit.parse().ok();
     number
@@ -161,8 +161,8 @@ pub(crate) fn parse_limit(limit: &str, most: usize) -> Result<usize, BadQuery> {
 /// The parameters that the reference does not know; they are not taken as lightly as its own.
 const STRICT: [&str; 2] = ["limit", "cursor"];
 
-/// The values of these parameters, and no others. Of the ones that are no page's the first value counts, and an empty one
-/// is as good as none.
+/// The values of these parameters; others are refused. Of a repeated parameter the first value counts, and an empty
+/// value counts as absent.
 pub(crate) fn parameters<const N: usize>(
     query: Option<&str>,
     known: [&'static str; N],
@@ -199,14 +199,14 @@ fn decode(text: &str) -> Result<String, BadQuery> {
     percent_decode(text, Plus::IsSpace).ok_or(BadQuery::Encoding)
 }
 
-/// How a `+` reads: as itself in a path, as a space in a query.
+/// The meaning of a `+`: itself in a path, a space in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plus {
     IsPlus,
     IsSpace,
 }
 
-/// Resolves percent escapes; nothing for a broken one. Bytes that are no UTF-8 become U+FFFD, which no name holds.
+/// Decodes percent escapes; `None` for a malformed one. Bytes that are not UTF-8 become U+FFFD, which no name contains.
 pub(crate) fn percent_decode(text: &str, plus: Plus) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

@@ -1,21 +1,22 @@
-//! Byte ranges of a request (`Range`), bounded in number. The crate `headers` skips malformed ranges, which must give 416
-//! here, and has neither `Accept` nor `Accept-Encoding`: it would replace some 20 lines about entity tags.
+//! Byte ranges of a request (`Range`), limited in number. The crate `headers` is not used: it skips malformed ranges,
+//! which must result in 416, and has neither `Accept` nor `Accept-Encoding`. It would replace some 20 lines about
+//! entity tags.
 
 use std::ops::Range;
 
 /// More parts than this are not worth an answer in parts.
 const MAX_PARTS: usize = 16;
 
-/// What a `Range` header asks for.
+/// The content of a `Range` header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Requested {
-    /// Everything: there is no header, or one that a server may ignore.
+    /// The whole body: there is no header, or one that a server may ignore.
     Whole,
     /// These parts, in the order asked for, none empty.
     Parts(Vec<Range<u64>>),
-    /// Nothing that the body has.
+    /// No range overlaps the body.
     Unsatisfiable,
-    /// Something that is no list of ranges.
+    /// The header is not a list of ranges.
     Malformed,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn parse(header: Option<&str>, length: u64) -> Requested {
         }
     }
     if parts.is_empty() {
-        // A list without a single item asks for nothing in particular; on an empty body there is nothing to part.
+        // An empty list requests nothing in particular, and an empty body has no ranges.
         return if asked == 0 || length == 0 {
             Requested::Whole
         } else {
@@ -54,7 +55,7 @@ pub(crate) fn parse(header: Option<&str>, length: u64) -> Requested {
     }
 }
 
-/// One item; nothing when it is malformed, an empty range when it lies beyond the end.
+/// One range; `None` if it is malformed, an empty range if it lies beyond the end.
 fn one(item: &str, length: u64) -> Option<Range<u64>> {
     let digits = |text: &str| {
         text.bytes()

@@ -37,11 +37,11 @@ pub(crate) enum Route {
     FbcSchema,
     /// A path with a shorter spelling.
     Unclean(String),
-    /// No resource.
+    /// There is no such resource.
     Unknown,
 }
 
-/// What is asked for of a package.
+/// The page of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PackagePage {
     /// Its page.
@@ -91,7 +91,7 @@ impl Route {
         }
     }
 
-    /// Whether people come here with a browser.
+    /// Whether the page is for people with a browser.
     pub(crate) fn is_for_people(&self) -> bool {
         matches!(self, Self::Home | Self::Package { .. } | Self::Unknown)
     }
@@ -104,7 +104,7 @@ impl Route {
         }
     }
 
-    /// When its errors are problem details.
+    /// Whether its errors are always problem details.
     pub(crate) fn detail(&self) -> Detail {
         match self {
             Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => Detail::OnRequest,
@@ -148,7 +148,7 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     }
 }
 
-/// A page of a package by what follows in the path; its segments may hold escaped slashes.
+/// The page of a package from the rest of the path; its segments may contain escaped slashes.
 fn package(rest: &str) -> Option<Route> {
     let mut segments = rest.split('/');
     let text = |segment: &str| percent_decode(segment, Plus::IsPlus).filter(|text| !text.is_empty());
@@ -169,7 +169,7 @@ fn package(rest: &str) -> Option<Route> {
     })
 }
 
-/// The path with those segments unescaped whose characters need no escapes.
+/// The path, with segments unescaped whose characters need no escapes.
 fn plain(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);

@@ -23,11 +23,11 @@ use wanted::{MAX_OFFSET, SearchQuery};
 /// Packages in an answer and on a page for people, unasked.
 const ANSWER: usize = 50;
 const SITE_PAGE: usize = 24;
-/// Packages that are offered when nothing is found.
+/// The number of suggested packages if nothing is found.
 const MAX_SUGGESTIONS: usize = 5;
 
 impl App {
-    /// Answers with the packages of all catalogs that are looked for.
+    /// Answers with the matching packages of all catalogs.
     pub(super) async fn search(&self, request: &Parts) -> Result<Response<Body>, ErrorResponse> {
         let wanted = SearchQuery::parse(request.uri.query(), ANSWER)?;
         let page = self.find(wanted, false).await?;
@@ -68,8 +68,8 @@ fn place((rank, found): &(u32, SearchResult)) -> SearchPlace<'_> {
     SearchPlace::new(*rank, &found.facts.name, &found.catalog, found.catalog_priority)
 }
 
-/// Looks through these catalogs; nothing when it is not done in time. No more is kept than the pages up to the one that
-/// is wanted hold. A catalog that cannot be read is as good as none: the others are no worse for it.
+/// Searches these catalogs; `None` on a timeout. Only the results up to the requested page are kept. A catalog that
+/// cannot be read is skipped and does not affect the others.
 fn look(
     wanted: &SearchQuery,
     catalogs: &[(i32, Arc<Snapshot>)],
@@ -198,7 +198,7 @@ mod tests {
     fn a_catalog_that_cannot_be_read_is_left_out() {
         let root = tempfile::tempdir().unwrap();
         let catalogs = served(root.path(), ["bad", "good"]);
-        // Nothing can be written beside its content any more, so its packages cannot be noted down.
+        // The directory is gone, so no package summaries can be written beside the content.
         std::fs::remove_dir_all(root.path().join("bad")).unwrap();
         let wanted = SearchQuery::parse(None, ANSWER).unwrap();
         let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);

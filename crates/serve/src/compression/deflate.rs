@@ -44,7 +44,7 @@ impl Deflate {
         }
     }
 
-    /// Feeds plain bytes and returns what came out.
+    /// Compresses plain bytes and returns the output.
     pub(super) fn push(&mut self, mut plain: &[u8], flush: FlushCompress) -> io::Result<&[u8]> {
         self.out.clear();
         loop {
@@ -56,7 +56,7 @@ impl Deflate {
                 .map_err(io::Error::other)?;
             let taken = usize::try_from(self.state.total_in() - taken).unwrap_or(usize::MAX);
             plain = plain.get(taken..).unwrap_or_default();
-            // Output that leaves room means that nothing is held back but what the flush mode allows.
+            // If the output buffer is not full, the compressor holds back only the data that the flush mode allows.
             let done = plain.is_empty() && self.out.len() < self.out.capacity();
             if done || (status == Status::BufError && taken == 0 && self.out.len() == made) {
                 return Ok(&self.out);

@@ -12,7 +12,7 @@ use super::{LIGHT_BYTES, MAX_BYTES, Turn};
 use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
-/// What a value of an answer takes beside its text until the answer is written, in bytes.
+/// The memory of a value of an answer without its text, in bytes.
 const VALUE_BYTES: usize = 64;
 
 /// The bytes and time of one query.
@@ -21,7 +21,7 @@ pub(super) struct Budget<'q> {
     pub(super) bytes: Cell<u64>,
     /// The deadline.
     pub(super) end: Instant,
-    /// What a query of many bytes has to wait for.
+    /// The turn that a large query waits for.
     pub(super) turn: &'q Turn,
 }
 

@@ -1,7 +1,7 @@
 //! The fields of each catalog schema and their types, inferred from every blob.
 //!
 //! Names and types are those of the reference implementation: the first value of a field decides its type, a list of
-//! objects becomes a type of its own, and everything that nests deeper is text.
+//! objects becomes a type of its own, and deeper values are text.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 
 /// The most schemas, and the most fields of one type; the rest is left out.
 const MAX_NAMES: usize = 500;
-/// Elements of a list whose fields count.
+/// The number of elements of a list whose fields are read.
 const SAMPLED_ELEMENTS: usize = 10;
 /// The longest name of a schema or field that a query can use, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 /// The cost bound of all schemas and fields of a catalog: the bytes of their names and [`OVERHEAD`] for each.
 const BUDGET: usize = 1 << 20;
-/// The cost of a schema or field beside its names.
+/// The cost of a schema or field without its names.
 const OVERHEAD: usize = 64;
 
 /// The fields of a type by their names in GraphQL.
@@ -27,7 +27,7 @@ pub(crate) type Fields = BTreeMap<String, Field>;
 #[serde(transparent)]
 pub(crate) struct Shapes {
     pub(crate) schemas: BTreeMap<String, Fields>,
-    /// How much of [`BUDGET`] is used up; counts only while blobs are added.
+    /// The used part of [`BUDGET`], counted only while blobs are added.
     #[serde(skip)]
     used: usize,
 }
@@ -37,14 +37,14 @@ pub(crate) struct Shapes {
 pub(crate) struct Field {
     /// Its name in the blob.
     pub(crate) key: String,
-    /// What it holds.
+    /// The type of its values.
     pub(crate) kind: Kind,
 }
 
-/// What a field holds.
+/// The type of the values of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Only null so far.
+    /// Only null values so far.
     Null,
     /// Only empty lists so far.
     Empty,
@@ -182,7 +182,8 @@ fn put(fields: &mut Fields, name: String, field: Field, left: &mut usize) {
 }
 
 impl Kind {
-    /// A null or empty list gives way to a value, and plain values to objects; otherwise the first kind stays.
+    /// Merges a type. A value replaces null or an empty list, and objects replace plain values; otherwise the first
+    /// type stays.
     fn see(&mut self, seen: Self, left: &mut usize) {
         match (&mut *self, seen) {
             (Self::Objects(fields), Self::Objects(more)) => {

@@ -15,11 +15,11 @@ use crate::icon;
 
 /// The longest text that is kept, in characters; a description is longer only where its package is shown.
 const LONGEST: usize = 500;
-/// Channels, APIs, keywords and categories of a package that are kept, each.
+/// The maximum numbers of channels, APIs, keywords and categories of a package that are kept.
 const MOST: usize = 500;
-/// The most memory of all summaries of a catalog while they are made, in bytes; what goes beyond is left out.
+/// The memory limit for all summaries of a catalog during their collection, in bytes; the rest is left out.
 const BUDGET: usize = 24 << 20;
-/// The memory of a text beside its bytes, and of a package beside its texts.
+/// The memory of a text without its bytes, and of a package without its texts.
 const OVERHEAD: usize = 64;
 
 /// Collects the facts of packages blob by blob.
@@ -43,12 +43,12 @@ impl Default for Collector {
 struct Collected {
     facts: PackageSummary,
     latest: Option<olm_version::VersionRelease>,
-    /// The highest version whose bundle describes itself, and where that bundle lies in the content.
+    /// The highest version whose bundle has metadata, and the range of that bundle in the content.
     described: Option<(olm_version::VersionRelease, Range<u64>)>,
 }
 
 impl Collector {
-    /// Takes note of a blob and where it lies; one that cannot be read says nothing.
+    /// Adds a blob and its range. A blob that cannot be read adds nothing.
     pub(crate) fn add(&mut self, schema: &str, json: &str, at: Range<u64>) {
         match schema {
             SCHEMA_PACKAGE => Package::from_json(json)
@@ -65,9 +65,9 @@ impl Collector {
         };
     }
 
-    /// Lets the newest bundle that describes itself speak for its package, once all blobs are known: describing each bundle
-    /// on the way would take far longer where bundles carry their manifests. `read` returns the bytes of a range; `go_on`
-    /// may end it.
+    /// Reads the summary of each package from its newest bundle with metadata, after all blobs are known. Reading each
+    /// bundle on the way would take far longer if bundles contain their manifests. `read` returns the bytes of a range;
+    /// `go_on` may cancel the work.
     pub(crate) fn describe(
         &mut self,
         read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
@@ -119,7 +119,7 @@ impl Collector {
             .collect()
     }
 
-    /// The packages by name; what belongs to a package that the catalog does not define is left out.
+    /// The packages by name. Facts of packages that the catalog does not define are left out.
     pub(crate) fn finish(self) -> impl Iterator<Item = PackageSummary> {
         self.packages.into_values().filter_map(|known| {
             let facts = known.facts;
@@ -210,7 +210,7 @@ impl Collected {
 }
 
 impl PackageSummary {
-    /// Takes over what the newest bundle says.
+    /// Reads the summary from the newest bundle.
     fn describe(&mut self, metadata: &CsvMetadata) {
         let list = |words: &mut dyn Iterator<Item = &str>| words.take(MOST).map(short).collect();
         let summary = metadata.annotation("description");
@@ -246,7 +246,7 @@ impl PackageSummary {
     }
 }
 
-/// Whether a name is kept: one that is longer would not be the same when it is cut.
+/// Whether a name is kept. A longer one must not be truncated, because it would not be the same name.
 fn is_short(name: &str) -> bool {
     name.len() <= LONGEST
 }

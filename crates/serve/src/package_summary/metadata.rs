@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) struct CsvMetadata(Value);
 
 impl CsvMetadata {
-    /// What the bundle says of itself: in its property `olm.csv.metadata`, else in the manifests that it carries.
+    /// The metadata of the bundle: from its property `olm.csv.metadata`, otherwise from its manifests.
     pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
         match property(bundle) {
             Some(property) => Self::of_property(property),
@@ -19,7 +19,7 @@ impl CsvMetadata {
         }
     }
 
-    /// What the bundle says of itself where its `ClusterServiceVersion` is at hand, as [`Self::of`].
+    /// The metadata of the bundle, like [`Self::of`], with a `ClusterServiceVersion` that is already parsed.
     pub(crate) fn beside_csv(bundle: &Bundle, csv: Option<&Value>) -> Option<Self> {
         match property(bundle) {
             Some(property) => Self::of_property(property),
@@ -56,7 +56,7 @@ impl CsvMetadata {
         value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The words of an annotation that lists them between commas.
+    /// The values of an annotation that contains a comma-separated list.
     pub(crate) fn listed(&self, annotation: &str) -> impl Iterator<Item = &str> {
         let words = self.annotation(annotation).split(',').map(str::trim);
         words.filter(|word| !word.is_empty())
@@ -70,7 +70,7 @@ impl CsvMetadata {
     }
 }
 
-/// The property that describes a bundle, if it has one.
+/// The property with the metadata of a bundle, if any.
 fn property(bundle: &Bundle) -> Option<&Property> {
     bundle
         .properties

@@ -1,4 +1,4 @@
-//! How well a package fits the words that are looked for.
+//! The relevance of a package for the searched words.
 
 use std::cmp::Reverse;
 
@@ -27,8 +27,8 @@ impl<'a> SearchPlace<'a> {
 }
 
 impl PackageSummary {
-    /// How well the package fits words in small letters: the lower, the better. `None` when one of them occurs nowhere in
-    /// its name, display name, keywords, categories, provided APIs, provider or summary.
+    /// The rank of the package for words in lower case; lower is better. `None` if one of them occurs nowhere in its
+    /// name, display name, keywords, categories, provided APIs, provider or summary.
     pub fn relevance<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
         let mut words = words.into_iter().peekable();
         if words.peek().is_none() {
@@ -38,7 +38,7 @@ impl PackageSummary {
         words.map(|word| best(&fields, word)).sum()
     }
 
-    /// The texts that are looked through in small letters, each with the rank of a word that it is, begins with, or holds.
+    /// The searched texts in lower case, each with the ranks of a word that equals it, begins it, or occurs in it.
     fn fields(&self) -> Vec<(String, [u32; 3])> {
         let apis = self.provided_apis.iter();
         let apis = apis.flat_map(|api| [&api.kind, &api.group]);

@@ -1,4 +1,4 @@
-//! How many packages each value of a filter would leave.
+//! The number of packages for each value of a filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ impl Facet {
         }
     }
 
-    /// The bit that stands for it where several are told apart.
+    /// The bit of the filter in a set of filters.
     pub(crate) fn bit(self) -> u8 {
         self as u8
     }
@@ -51,9 +51,9 @@ impl Facet {
 /// A value of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FacetValue {
-    /// As the first catalog writes it.
+    /// The value, in the spelling of the first catalog.
     pub(crate) name: String,
-    /// How many packages have it.
+    /// The number of packages with the value.
     pub(crate) count: usize,
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct Facets {
 }
 
 impl Facets {
-    /// Counts a package. `missed` has the bits of the filters that it does not pass: it counts for a filter when no other
-    /// one keeps it out.
+    /// Counts a package. `missed` has the bits of the filters that it does not pass: it counts for a filter if no other
+    /// filter excludes it.
     pub(crate) fn add(&mut self, catalog: &str, facts: &PackageSummary, missed: u8) {
         for facet in Facet::ALL.into_iter().filter(|facet| missed & !facet.bit() == 0) {
             match facet {

@@ -1,4 +1,4 @@
-//! What is asked for on the first page, and the addresses that ask for something else.
+//! The parameters of the first page, and the addresses with other parameters.
 
 use olm_api::serving::percent_encode;
 
@@ -7,12 +7,12 @@ use olm_api::serving::percent_encode;
 pub(crate) struct Asked(Vec<(&'static str, String)>);
 
 impl Asked {
-    /// The given parameters. The place of a page is not kept: each link to a page names its own.
+    /// The given parameters, without the cursor: each link to a page has its own.
     pub(crate) fn new(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Self(given.into_iter().filter(|(key, _)| *key != "cursor").collect())
     }
 
-    /// The value of a parameter; empty when it is not given.
+    /// The value of a parameter; empty if it is absent.
     pub(super) fn get(&self, key: &str) -> &str {
         let mut found = self.0.iter().filter(|(name, _)| *name == key);
         found.next().map_or("", |(_, value)| value)

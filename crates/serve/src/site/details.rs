@@ -1,4 +1,4 @@
-//! The parts of a page that say what a version is, needs and may do.
+//! The parts of a page about the content, requirements and permissions of a version.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(super) fn apis(release: &Release) -> Markup {
     }
 }
 
-/// What a version requires.
+/// The requirements of a version.
 pub(super) fn requirements(release: &Release) -> Markup {
     html! {
         @if !release.required.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn requirements(release: &Release) -> Markup {
     }
 }
 
-/// What the program of a version may do.
+/// The permissions of the operator of a version.
 pub(super) fn permissions(of: &Package) -> Markup {
     let release = &of.release;
     html! {
@@ -95,7 +95,7 @@ pub(super) fn images(release: &Release) -> Markup {
     }
 }
 
-/// A table whose rows beyond the first unfold; `title` names it to those who listen.
+/// A table whose rows beyond the first are collapsed. `title` is its label for screen readers.
 pub(super) fn table<T>(title: &str, heads: &[&str], rows: &[T], row: impl Fn(&T) -> Markup) -> Markup {
     let (first, rest) = rows.split_at(rows.len().min(UNFOLDED));
     let part = |title: &str, rows: &[T]| {
@@ -128,7 +128,7 @@ fn outside(address: &str, shown: &str) -> Markup {
     }
 }
 
-/// An address without what all have.
+/// An address without its common prefix.
 fn short(address: &str) -> &str {
     let rest = address
         .strip_prefix("https://")
@@ -136,7 +136,7 @@ fn short(address: &str) -> &str {
     rest.unwrap_or(address).trim_end_matches('/')
 }
 
-/// The facts beside the text.
+/// The facts in the side column.
 pub(super) fn facts(of: &Package) -> Markup {
     let release = &of.release;
     let metadata = &release.metadata;
@@ -192,7 +192,7 @@ fn maintainer(one: &Value) -> Markup {
     }
 }
 
-/// A capability level, with how far up it is.
+/// A capability level, with its position on the scale.
 fn capability(level: &str) -> Markup {
     let at = facets::level(level);
     html! {

@@ -27,7 +27,7 @@ pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Mar
     page(&frame, &content)
 }
 
-/// A text whose names stand between backticks.
+/// A text with its names in backticks as HTML.
 fn quoted(text: &str) -> Markup {
     html! {
         @for (at, part) in text.split('`').enumerate() {

@@ -1,4 +1,4 @@
-//! The filters beside the packages.
+//! The filters in the side column.
 
 use maud::{Markup, html};
 
@@ -18,7 +18,7 @@ const LEVELS: [&str; 5] = [
     "Auto Pilot",
 ];
 
-/// How high a capability level is, from 1 to 5.
+/// The position of a capability level, from 1 to 5.
 pub(super) fn level(name: &str) -> Option<usize> {
     let at = LEVELS.iter().position(|level| *level == name);
     at.map(|at| at + 1)
@@ -44,7 +44,7 @@ pub(super) fn known(parameter: &str) -> &'static str {
     names.find(|name| *name == parameter).unwrap_or("name")
 }
 
-/// A value in words.
+/// The label of a value.
 pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
     match (parameter, value) {
         ("deprecated", "true") => "deprecated only",
@@ -57,7 +57,7 @@ pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
     }
 }
 
-/// All filters. Each value is a link that sets it, or takes it away where it is set.
+/// All filters. Each value is a link that sets it, or removes it if it is set.
 pub(super) fn aside(asked: &Asked, facets: &Facets) -> Markup {
     html! {
         aside id="filters" aria-label="Filters" {
@@ -86,7 +86,7 @@ fn ordered(facet: Facet, facets: &Facets) -> Vec<&FacetValue> {
 fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
     let parameter = facet.parameter();
     let set = asked.get(parameter);
-    // What is set stands among the first.
+    // The set value is among the first.
     let (chosen, others): (Vec<&FacetValue>, Vec<&FacetValue>) = values
         .iter()
         .partition(|value| !set.is_empty() && value.name.eq_ignore_ascii_case(set));

@@ -71,7 +71,7 @@ fn author(of: &Package) -> &str {
     }
 }
 
-/// When a version was made, where its publisher says so with a date or a time.
+/// The creation time of a version, if its publisher states a date or a time.
 fn created(row: &Row) -> Option<Timestamp> {
     let text = row.created.trim();
     let day = || {

@@ -9,7 +9,7 @@ use olm_fbc::graph::{ChannelGraph, EdgeKind, Node, PackageGraph};
 use super::package::Package;
 use super::version_path;
 
-/// Bundles and updates of all channels that are looked at.
+/// The maximum number of bundles and updates in all channels.
 const DRAWN: usize = 10_000;
 /// Versions and channels that are drawn: the newest, and the default channel and those after it.
 const ROWS: usize = 100;
@@ -17,15 +17,15 @@ const CHANNELS: usize = 30;
 const ROW: usize = 28;
 const LANE: usize = 22;
 const MARGIN: usize = 18;
-/// The width of a letter of the labels, whose letters are all as wide.
+/// The width of a letter of the labels, which have a monospaced font.
 const LETTER: usize = 8;
-/// Letters of a label that are shown, and of what is wrong with a channel.
+/// The maximum numbers of letters of a label, and of the fault of a channel.
 const LETTERS: usize = 28;
 const FAULT: usize = 240;
-/// How many colours lanes have.
+/// The number of colours of lanes.
 const SHADES: usize = 6;
 
-/// A channel where it is drawn: its place from the left, and its bundles with their rows.
+/// The lane of a channel: its position from the left, and its bundles with their rows.
 struct Lane<'of> {
     channel: &'of ChannelGraph,
     at: usize,
@@ -34,7 +34,7 @@ struct Lane<'of> {
     rows: HashMap<usize, usize>,
 }
 
-/// The section with the picture; nothing for a package without channels.
+/// The section with the picture; empty for a package without channels.
 pub(super) fn section(of: &Package) -> Markup {
     let graph = PackageGraph::within(&of.parts, &of.name, DRAWN).filter(|graph| !graph.channels.is_empty());
     let Some(graph) = graph else {
@@ -89,7 +89,7 @@ fn rows<'of>(of: &'of Package, graph: &'of PackageGraph) -> Vec<&'of str> {
     let drawn: HashSet<&str> = nodes().map(|node| node.name.as_str()).collect();
     let known = of.bundles.iter().map(|row| row.name.as_str());
     let known: Vec<&str> = known.filter(|name| drawn.contains(name)).collect();
-    // What channels name and the catalog does not have comes last.
+    // Bundles that are in channels but not in the catalog come last.
     let mut seen: HashSet<&str> = known.iter().copied().collect();
     let unknown: Vec<&str> = nodes()
         .map(|node| node.name.as_str())
@@ -140,12 +140,12 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// What is written beside a row.
+/// The label of a row.
 #[derive(Default)]
 struct Label<'of> {
     version: String,
     states: Vec<&'static str>,
-    /// Channels whose newest bundle it is, and their colours.
+    /// The channels with this bundle as their head, and their colours.
     heads: Vec<(&'of ChannelGraph, usize)>,
 }
 
@@ -210,7 +210,7 @@ fn picture(of: &Package, names: &[&str], lanes: &[Lane<'_>]) -> Markup {
     }
 }
 
-/// The text beside a row, and where it ends.
+/// The label of a row, and its right end.
 fn beside(of: &Package, name: &str, label: &Label<'_>, left: usize, y: usize) -> (Markup, usize) {
     let mut x = left + label.version.chars().count() * LETTER + 12;
     let states = label.states.join(", ");
@@ -286,7 +286,7 @@ fn about(channel: &ChannelGraph, bundle: &Node) -> String {
     text.chars().take(500).collect()
 }
 
-/// The updates of a lane. Of those that a bundle skips, only the farthest is drawn: it spans the others.
+/// The updates of a lane. Of the updates to one bundle, only the longest is drawn: it spans the others.
 fn edges(lane: &Lane<'_>, x: usize) -> Vec<(String, bool)> {
     let rows: HashSet<usize> = lane.rows.values().copied().collect();
     let mut farthest: BTreeMap<(usize, bool), usize> = BTreeMap::new();

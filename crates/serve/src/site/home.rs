@@ -7,7 +7,7 @@ use super::layout::{Frame, badge, page};
 use super::{facets, icons, package_path};
 use crate::search_page::{Facet, SearchPage, SearchResult};
 
-/// The page with what was found, and how to go on.
+/// The page with the results and the links to further pages.
 pub(crate) fn home(asked: &Asked, found: &SearchPage, catalogs: usize) -> Markup {
     let words = asked.get("q");
     let content = html! {
@@ -40,7 +40,7 @@ pub(crate) fn home(asked: &Asked, found: &SearchPage, catalogs: usize) -> Markup
     page(&frame, &content)
 }
 
-/// The filters that are set, each with a link that takes it away.
+/// The set filters, each with a link that removes it.
 fn chips(asked: &Asked) -> Markup {
     let parameters = Facet::ALL.map(Facet::parameter).into_iter();
     let set: Vec<(&str, &str)> = parameters
@@ -65,7 +65,7 @@ fn chips(asked: &Asked) -> Markup {
     }
 }
 
-/// Why there is nothing, and where to go from there.
+/// The reason why nothing was found, with suggestions.
 fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
     html! {
         div class="empty" {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-/// The symbols: their names, and what is drawn within 24 by 24 with lines of width 2.
+/// The symbols: their names, and their shapes on 24 by 24 with lines of width 2.
 const SYMBOLS: [(&str, &str); 16] = [
     (
         "search",
@@ -69,7 +69,7 @@ pub(super) fn sprite() -> Markup {
     }
 }
 
-/// A symbol in the line of text; it says nothing to those who listen.
+/// A symbol in the line of text. Screen readers skip it.
 pub fn symbol(name: &str) -> Markup {
     html! {
         svg class="i" aria-hidden="true" width="16" height="16" { use href={ "#i-" (name) } {} }

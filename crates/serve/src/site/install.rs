@@ -1,4 +1,4 @@
-//! How a package is installed: commands and manifests to copy.
+//! Commands and manifests for the installation of a package, to copy.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::icons;
 use super::package::Package;
 
-/// Whether the name can stand in a command as it is, and in a `ClusterExtension`.
+/// Whether the name can be used in a command without quotes, and in a `ClusterExtension`.
 fn is_plain(name: &str) -> bool {
     name.len() <= 253
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -77,7 +77,7 @@ fn command(of: &Package, version: Option<&str>) -> String {
 
 /// Namespace, account and extension, ready to apply.
 fn manifests(of: &Package, version: Option<&str>) -> String {
-    // JSON strings are YAML strings whatever they hold.
+    // JSON strings are also YAML strings.
     let quoted = |text: &str| Value::from(text).to_string();
     let name = quoted(&of.name);
     let suggested = of

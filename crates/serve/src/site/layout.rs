@@ -1,15 +1,15 @@
-//! What all pages have in common.
+//! The common parts of all pages.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{SCRIPT, icons};
 
-/// What surrounds the content of a page.
+/// The frame of a page.
 #[derive(Debug, Default)]
 pub(super) struct Frame<'of> {
     /// The title in the browser.
     pub(super) title: &'of str,
-    /// What stands in the search field.
+    /// The text in the search field.
     pub(super) words: &'of str,
     /// Parameters that a search keeps.
     pub(super) kept: Vec<(&'static str, &'of str)>,
@@ -17,16 +17,16 @@ pub(super) struct Frame<'of> {
     pub(super) feed: Option<String>,
 }
 
-/// What surrounds the content of any page of ours.
+/// The frame of any page.
 #[derive(Debug)]
 pub struct Document<'of> {
     /// The title of the page.
     pub title: &'of str,
     /// The name of the site.
     pub site: &'of str,
-    /// What stands beside the style in the head.
+    /// The content of the head besides the style.
     pub head: Markup,
-    /// What stands in the header, beside the name of the site.
+    /// The content of the header besides the name of the site.
     pub header: Markup,
     /// The links of the footer.
     pub footer: Markup,
@@ -106,7 +106,7 @@ pub fn badge(class: &str, text: &str) -> Markup {
     html! { span class={ "badge " (class) } { (text) } }
 }
 
-/// Why something is deprecated.
+/// The notice about a deprecation.
 pub(super) fn deprecated(why: &str) -> Markup {
     html! {
         div class="notice warn" {

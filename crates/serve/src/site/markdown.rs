@@ -8,8 +8,8 @@ const LONGEST: usize = 64 << 10;
 /// The level of the page's heading above a description.
 const ABOVE: usize = 2;
 
-/// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links that do not lead to the web or
-/// to a mailbox as what they say.
+/// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links to other targets than web
+/// pages and mailboxes as their labels.
 pub(super) fn render(text: &str) -> PreEscaped<String> {
     let end = text.floor_char_boundary(LONGEST.min(text.len()));
     let text = text.get(..end).unwrap_or_default();

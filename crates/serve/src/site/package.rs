@@ -1,4 +1,4 @@
-//! What the pages of a package show, out of the stored content.
+//! The content of the pages of a package, from the stored catalog.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,22 +20,22 @@ const BYTES: u64 = 32 << 20;
 /// Channels that a row names.
 const NAMED: usize = 4;
 
-/// What the pages of a package show.
+/// The content of the pages of a package.
 #[derive(Debug, Default)]
 pub(crate) struct Package {
     pub(super) catalog: String,
     pub(super) name: String,
     pub(super) description: String,
     pub(super) has_icon: bool,
-    /// What its update graph follows from: the default channel first. The bundles have no properties but package and
+    /// The input of its update graph: the default channel first. The bundles have no properties except package and
     /// version.
     pub(super) parts: Catalog,
     /// The newest first.
     pub(super) bundles: Vec<Row>,
     pub(super) omitted: bool,
-    /// The newest bundle, or the one that is looked at.
+    /// The newest bundle, or the requested one.
     pub(super) release: Release,
-    /// When the catalog first had this content.
+    /// The time when the catalog first had this content.
     pub(super) modified: jiff::Timestamp,
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct Package {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) version: Option<VersionRelease>,
-    /// When its publisher made it, in the publisher's words.
+    /// Its creation time, as the publisher wrote it.
     pub(super) created: String,
 }
 
 impl Row {
-    /// Its version, or its name where it has none.
+    /// Its version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
@@ -69,7 +69,7 @@ pub(crate) fn icon(snapshot: &Snapshot, name: &str) -> io::Result<Option<(&'stat
 }
 
 impl Package {
-    /// Reads a package out of a catalog, with its newest bundle or the one of that name; nothing when there is none.
+    /// Reads a package from a catalog, with its newest bundle or the named one; `None` if there is none.
     pub(crate) fn read(snapshot: &Snapshot, name: &str, bundle: Option<&str>) -> io::Result<Option<Self>> {
         let Some(definition) = definition(snapshot, name)? else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Package {
         Ok(Some(read))
     }
 
-    /// Reads the bundles one by one, and returns where the newest lies.
+    /// Reads the bundles one by one, and returns the range of the newest.
     fn read_bundles(&mut self, snapshot: &Snapshot) -> io::Result<Option<Range<u64>>> {
         let mut left = BYTES;
         let mut newest: Option<(VersionRelease, Range<u64>)> = None;
@@ -168,7 +168,7 @@ impl Package {
         if shown.is_empty() { &self.name } else { shown }
     }
 
-    /// Why this is deprecated: the package without a name, one of its channels or bundles with one.
+    /// The reason why this is deprecated: the package without a name, one of its channels or bundles with one.
     pub(super) fn deprecated(&self, schema: &str, name: Option<&str>) -> Option<&str> {
         let entries = self.parts.deprecations.iter().flat_map(|d| d.entries.iter());
         let mut of = entries.filter(|entry| {
@@ -217,8 +217,8 @@ fn definition(snapshot: &Snapshot, name: &str) -> io::Result<Option<olm_fbc::Pac
         .find_map(|line| olm_fbc::Package::from_json(line).ok()))
 }
 
-/// When a bundle was made, where it has a description. It is looked for as text: to read every description would take longer
-/// than all the rest of the page.
+/// The creation time in the metadata of a bundle. A text search finds it, because parsing all metadata would take
+/// longer than the rest of the page.
 fn created(bundle: &Bundle) -> String {
     const KEY: &str = "\"createdAt\":";
     let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
@@ -229,7 +229,7 @@ fn created(bundle: &Bundle) -> String {
     created.chars().take(64).collect()
 }
 
-/// A bundle without what makes it large.
+/// A bundle without its large parts.
 fn light(bundle: Bundle) -> Bundle {
     let properties = bundle.properties.into_vec().into_iter();
     let named: Vec<_> = properties

@@ -1,4 +1,4 @@
-//! What a bundle says of itself and its program.
+//! The metadata of a bundle and its operator.
 
 use olm_fbc::property::{TYPE_CONSTRAINT, TYPE_GVK, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
 use olm_fbc::{Bundle, Gvk, RelatedImage};
@@ -12,7 +12,7 @@ const MOST: usize = 1_000;
 /// The property with the first version of OpenShift that a bundle does not run on.
 const TYPE_MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
-/// Everything that the pages show of a bundle.
+/// The displayed facts of a bundle.
 #[derive(Debug, Default)]
 pub(super) struct Release {
     pub(super) name: String,
@@ -22,7 +22,7 @@ pub(super) struct Release {
     pub(super) provided: Vec<ProvidedApi>,
     pub(super) required: Vec<Requirement>,
     pub(super) images: Vec<RelatedImage>,
-    /// What its program may do; nothing where the catalog does not say.
+    /// The permissions of its operator; `None` if the catalog does not contain them.
     pub(super) permissions: Option<Permissions>,
     /// The newest version of OpenShift that it runs on; empty where it does not say.
     pub(super) max_openshift: String,
@@ -36,14 +36,14 @@ pub(super) struct ProvidedApi {
     pub(super) about: String,
 }
 
-/// What has to be on a cluster before.
+/// A requirement on the cluster.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Requirement {
     pub(super) what: &'static str,
     pub(super) text: String,
 }
 
-/// What the program of a bundle may do.
+/// The permissions of the operator of a bundle.
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     /// In the whole cluster.
@@ -61,9 +61,9 @@ pub(super) struct Rule {
 }
 
 impl Release {
-    /// What a bundle says. Facts that cannot be read are left out.
+    /// The facts of a bundle. Unreadable facts are left out.
     pub(super) fn of(bundle: &Bundle) -> Self {
-        // To read it takes far longer than the rest of the page.
+        // Parsing it takes far longer than the rest of the page.
         let csv = bundle.csv();
         let metadata = CsvMetadata::beside_csv(bundle, csv.as_ref()).unwrap_or_default();
         let max_openshift = bundle.properties.iter().find(|p| p.kind == TYPE_MAX_OPENSHIFT);
@@ -91,14 +91,14 @@ impl Release {
         }
     }
 
-    /// Its version, or its name where it has none.
+    /// Its version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
             .map_or_else(|| self.name.clone(), ToString::to_string)
     }
 
-    /// What it is in a sentence or two.
+    /// Its summary of one or two sentences.
     pub(super) fn summary(&self) -> &str {
         self.metadata.annotation("description")
     }

@@ -10,7 +10,7 @@ use super::{details, install, markdown, package_path, version_path};
 /// Names in a cell.
 const MOST: usize = 20;
 
-/// The page: how this version is installed, where it comes in channels, and all that it says.
+/// The page of a version: its installation, its place in channels, and its metadata.
 pub(crate) fn version(of: &Package) -> Markup {
     let release = &of.release;
     let text = release.metadata.text("/description");
@@ -108,7 +108,7 @@ fn channels(of: &Package) -> Markup {
     }
 }
 
-/// The bundles of a channel that name this one in `replaces` or `skips`.
+/// The bundles of a channel that replace or skip this one.
 fn successors<'of>(channel: &'of Channel, name: &str) -> impl Iterator<Item = &'of str> {
     let entries = channel.entries.iter();
     let to = entries.filter(move |entry| {

@@ -16,7 +16,7 @@ use super::files::{chunks, create, digest, replace, sync};
 use crate::body::{Body, Chunk};
 use crate::compression::{Encoding, Segment, SegmentWriter, Splice};
 
-/// The encodings that content is kept in, the one that most clients take first.
+/// The stored encodings, the one that most clients prefer first.
 const ENCODINGS: [Encoding; 2] = [Encoding::Gzip, Encoding::Zstd];
 
 /// The file that holds a variant.
@@ -32,7 +32,7 @@ fn table_name(encoding: Encoding) -> String {
     format!("{}.json", file_name(encoding))
 }
 
-/// Smaller runs of blobs share a segment: each costs some bytes and a place in the table.
+/// Runs of blobs below this size share a segment: each segment costs some bytes and an entry in the table.
 const MIN_SEGMENT_BYTES: u64 = 2 << 10;
 /// The disk keeps this fraction of the content's size free: one quarter.
 const FREE_FRACTION: u64 = 4;
@@ -41,7 +41,7 @@ const FREE_CHECK_BYTES: u64 = 1 << 20;
 /// At most this many plain bytes are compressed for one request; beyond, the answer is plain.
 const MAX_BYTES_ON_REQUEST: u64 = 1 << 20;
 
-/// The table that is kept beside a compressed file.
+/// The table in the file beside a compressed file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Table {
     /// SHA-256 of the whole file.
@@ -71,7 +71,7 @@ impl Variant {
         self.bytes
     }
 
-    /// The variant that an earlier process made, when it is complete.
+    /// The variant of an earlier process, if it is complete.
     pub(super) fn load(content: &StoredContent, encoding: Encoding) -> Option<Self> {
         let table = std::fs::read(content.directory.join(table_name(encoding))).ok()?;
         let table: Table = serde_json::from_slice(&table).ok()?;
@@ -125,7 +125,7 @@ impl Variant {
 #[derive(Debug, Clone)]
 pub(crate) struct Covering {
     pub(crate) variant: Arc<Variant>,
-    /// Plain bytes that remain to be compressed for this answer.
+    /// The plain bytes that must still be compressed for this answer.
     pub(crate) left: u64,
 }
 
@@ -144,15 +144,15 @@ pub(super) struct Variants {
 }
 
 impl Variants {
-    /// Opens what an earlier process made.
+    /// Opens the variants of an earlier process.
     pub(super) fn load(&self, content: &StoredContent) {
         for encoding in ENCODINGS {
             self.load_one(content, encoding);
         }
     }
 
-    /// Makes the variants that do not exist. `free` returns the free bytes on the disk of a directory: a part of them stays
-    /// free for new content, which matters more.
+    /// Creates missing variants. `free` returns the free bytes on the disk of a directory: a part of them stays free
+    /// for new content, which has precedence.
     pub(super) fn make(
         &self,
         content: &StoredContent,
@@ -300,7 +300,7 @@ fn pieces<'a>(segments: &'a [Segment], selected: &'a [Range<u64>]) -> impl Itera
     })
 }
 
-/// Segmentes that questions ask for as a whole: neighbours of one schema and package.
+/// Segments that queries read as a whole: adjacent blobs of one schema and package.
 fn runs(index: &Index, end: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     let (mut start, mut last) = (0, ("", ""));

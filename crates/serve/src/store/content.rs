@@ -12,7 +12,7 @@ use super::error::{Context as _, StoreError};
 use super::files::{self, ALL};
 use super::record::Record;
 
-/// Stored content with its file open: readable for as long as it is held, whatever happens to its directory.
+/// Stored content with its file open: readable as long as the value exists, even if its directory is removed.
 #[derive(Debug)]
 pub(super) struct StoredContent {
     pub(super) directory: PathBuf,

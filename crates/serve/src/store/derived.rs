@@ -1,4 +1,4 @@
-//! What is derived from every blob once per content and kept beside it: the shapes of schemas for GraphQL, and the
+//! Data derived from every blob once per content and stored beside it: the shapes of schemas for GraphQL, and the
 //! summaries of packages for the search.
 
 use std::fs::File;
@@ -32,10 +32,10 @@ struct DerivedFiles {
     digests: Arc<Digests>,
 }
 
-/// The version of what is derived; files of another version are made again.
+/// The version of the derived files. Files of another version are created again.
 const FORMAT: u32 = 3;
 
-/// SHA-256 of both files, kept beside them.
+/// The SHA-256 digests of both files, in a file beside them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Digests {
     format: u32,
@@ -109,7 +109,7 @@ impl Derived {
         Ok(())
     }
 
-    /// Opens what an earlier process derived.
+    /// Opens the derived files of an earlier process.
     pub(super) fn load(&self, content: &StoredContent) {
         *self.files.lock() = open(content);
     }

@@ -15,7 +15,7 @@ pub enum StoreError {
         operation: &'static str,
         /// The file or directory, without the path to it.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -34,7 +34,7 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
         .context("write", "the catalog's directory")
 }
 
-/// Writes a file beside its name and renames it, so that it exists as a whole or not at all.
+/// Writes a temporary file and renames it, so that the file is complete or absent.
 pub(super) fn replace(
     directory: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! Which blobs a request selects.
+//! The blobs that a request selects.
 
 /// A selection of blobs; an absent field selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

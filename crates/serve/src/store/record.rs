@@ -13,7 +13,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// The file that holds the record.
 pub(crate) const RECORD: &str = "catalog.json";
 
-/// Where content came from; the store does not interpret these texts.
+/// The origin of content; the store does not interpret these texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The requested image reference by tag or digest, or a directory.
@@ -25,7 +25,7 @@ pub struct Origin {
 /// Findings of the whole-catalog check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
-    /// How many there are.
+    /// The number of blobs.
     pub total: u64,
     /// The first of them, each one line.
     pub first: Vec<String>,
@@ -37,13 +37,13 @@ pub struct Record {
     pub(crate) format: u32,
     /// The catalog's name.
     pub catalog: String,
-    /// Where the content came from.
+    /// The origin of the content.
     pub origin: Origin,
     /// SHA-256 of the content as `all` serves it, in hexadecimal: the base of every entity tag.
     pub digest: String,
-    /// When this content was first stored under this name; `Last-Modified`.
+    /// The time when this content was first stored under this name; `Last-Modified`.
     pub modified: Timestamp,
-    /// When the directory was written.
+    /// The time when the directory was written.
     pub stored: Timestamp,
     /// Bytes of the content.
     pub bytes: u64,

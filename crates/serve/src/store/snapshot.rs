@@ -1,4 +1,4 @@
-//! Stored content and what is derived from it, open for reading.
+//! Stored content and its derived data, open for reading.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::compression::Encoding;
 use crate::graphql_schema::Graph;
 use crate::package_summary::PackageSummary;
 
-/// Stored content with its files open: readable for as long as it is held, whatever happens to its directory.
+/// Stored content with its files open: readable as long as the value exists, even if its directory is removed.
 #[derive(Debug)]
 pub struct Snapshot {
     content: StoredContent,
@@ -64,8 +64,8 @@ impl Snapshot {
         &self.content.record
     }
 
-    /// Makes what is derived from the content and served from then on: the shapes and package summaries, and the
-    /// compressed variants. Keeps what exists, and leaves no trace when `go_on` ends it.
+    /// Creates the derived data, which is served from then on: the shapes and package summaries, and the compressed
+    /// variants. Keeps existing files, and removes incomplete ones if `go_on` cancels it.
     ///
     /// # Errors
     /// When the disk is full, or nearly; the content itself stays served, and a later call tries again.
@@ -145,7 +145,7 @@ impl Snapshot {
         &self.content.directory
     }
 
-    /// What the content holds, and where.
+    /// The identities and ranges of the blobs.
     pub fn index(&self) -> &Index {
         &self.content.index
     }

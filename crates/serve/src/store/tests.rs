@@ -231,7 +231,7 @@ fn a_variant_leaves_room_for_content_that_comes() {
         "{full}"
     );
     assert!(!there());
-    // The disk is looked at on the way, too: others write as well.
+    // The free space is checked on the way, too, because other processes also write.
     let looks = std::cell::Cell::new(0);
     let filling = |_: &Path| {
         looks.set(looks.get() + 1);
@@ -260,7 +260,7 @@ fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
     for name in ["shapes.json", "packages.jsonl", "derived.json"] {
         for damage in [
             |_: &[u8]| b"no JSON\n".to_vec(),
-            // Still JSON, but not what was written.
+            // Still JSON, but with other content.
             |whole: &[u8]| {
                 let mut damaged = whole.to_vec();
                 let place = damaged.iter().position(|byte| *byte == b'a').unwrap();

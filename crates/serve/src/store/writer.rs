@@ -42,17 +42,17 @@ impl Default for StoreLimits {
 /// The facts about content that the writer cannot know.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Where the content came from.
+    /// The origin of the content.
     pub origin: Origin,
     /// Findings of the whole-catalog check.
     pub findings: Findings,
-    /// When this content appeared; the served content keeps its own time when its digest is the same.
+    /// The time when this content appeared. If the served content has the same digest, it keeps its own time.
     pub modified: Timestamp,
     /// Now.
     pub now: Timestamp,
 }
 
-/// A catalog under construction. Dropped without [`commit`](Self::commit), it leaves nothing behind.
+/// A catalog that is being written. If it is dropped without [`commit`](Self::commit), its files are removed.
 #[derive(Debug)]
 pub struct Writer {
     store: Arc<Store>,

@@ -23,7 +23,7 @@ pub const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1
 const MAX_FINDINGS: usize = 25;
 /// Catalogs parsed at the same time; pulls have no limit, so that a slow registry delays no other catalog.
 const MAX_PARSING: usize = 2;
-/// Memory for what the check compares between blobs, in bytes.
+/// Memory for the facts that the check compares between blobs, in bytes.
 const CHECK_BYTES: usize = 40 << 20;
 
 /// The kind of an image that is no catalog.
@@ -90,12 +90,12 @@ impl From<PullError> for UnpackError {
 }
 
 impl UnpackError {
-    /// Whether storing failed, not pulling.
+    /// Whether storage failed instead of the pull.
     pub fn is_about_storing(&self) -> bool {
         matches!(self, Self::Load(_) | Self::Store(_))
     }
 
-    /// Whether the image itself is at fault: the same digest always fails in the same way.
+    /// Whether the image itself is faulty: the same digest always fails in the same way.
     pub fn is_about_content(&self) -> bool {
         match self {
             Self::Label(_) | Self::Directory(_) => true,
@@ -134,14 +134,14 @@ pub struct Pull {
     pub bytes: u64,
 }
 
-/// Where the content goes.
+/// The destination of the content.
 #[derive(Debug, Clone)]
 pub struct Destination {
     /// The name in the store.
     pub catalog: String,
-    /// Where the content comes from.
+    /// The origin of the content.
     pub origin: Origin,
-    /// When this content appeared; now, where nothing says it.
+    /// The time when this content appeared; now if unknown.
     pub modified: Option<Timestamp>,
 }
 
@@ -150,13 +150,13 @@ pub struct CatalogImages {
     store: Arc<Store>,
     images: Images,
     limits: Limits,
-    /// The directory for files that wait to be parsed.
+    /// The directory for files that wait for the parser.
     spool: PathBuf,
     parsing: Semaphore,
 }
 
 impl CatalogImages {
-    /// `spool` is an existing directory for files that wait to be parsed.
+    /// An unpacker. `spool` is an existing directory for files that wait for the parser.
     pub fn new(store: Arc<Store>, images: Images, limits: Limits, spool: PathBuf) -> Self {
         Self {
             store,
@@ -172,16 +172,16 @@ impl CatalogImages {
         &self.images
     }
 
-    /// What an image may cost.
+    /// The limits of an image.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Pulls an image, checks its catalog and replaces the stored content. The old content stays when anything fails or
+    /// Pulls an image, checks its catalog and replaces the stored content. The old content stays if a step fails or
     /// `stop` is cancelled.
     ///
     /// # Errors
-    /// The image cannot be pulled, is no catalog, or is not stored.
+    /// The image cannot be pulled, is not a catalog, or cannot be stored.
     pub async fn fetch(
         &self,
         pinned: &Pinned,
@@ -203,7 +203,7 @@ impl CatalogImages {
             () = stop.cancelled() => return Err(UnpackError::Stopped),
         };
         let (store, stop) = (Arc::clone(&self.store), stop.clone());
-        // Not raced against `stop`: content must not appear after the work was cancelled.
+        // `stop` does not abort this: content must not appear after the work was cancelled.
         tokio::task::spawn_blocking(move || put(&store, &pulled, destination, &stop))
             .await
             .map_err(|_| UnpackError::Stopped)?

@@ -11,7 +11,7 @@ use crate::store::{StoreError, Writer};
 /// The largest `.indexignore` that is read, in bytes.
 const IGNORE_BYTES: u64 = 1 << 20;
 
-/// Why a catalog's files cannot be served.
+/// The reason why a catalog's files cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// A file cannot be read.
@@ -23,12 +23,12 @@ pub enum IngestError {
         #[source]
         source: io::Error,
     },
-    /// A file holds something that is no blob.
+    /// A file contains a document that is not a blob.
     #[error("`{path}`{}", at(.source))]
     Blob {
         /// The file, relative to the catalog's root.
         path: String,
-        /// What is wrong.
+        /// The fault.
         #[source]
         source: MetaError,
     },
@@ -40,7 +40,7 @@ pub enum IngestError {
     Stopped,
 }
 
-/// Where a document with that fault begins, unless the fault says more precisely where it is.
+/// The line at which a faulty document begins, unless the fault has a more precise place.
 fn at(error: &MetaError) -> String {
     match error.kind {
         MetaErrorKind::Syntax(_) => String::new(),
@@ -48,12 +48,12 @@ fn at(error: &MetaError) -> String {
     }
 }
 
-/// Reads the files of a catalog, given in the order of a walk with paths relative to its root, into the store. Files
-/// that `.indexignore` names are left out; `open` opens one and may be called twice for a `.indexignore`. `each` sees
-/// every blob with its file, after it was written. One blob at a time is held in memory.
+/// Reads the files of a catalog, given in the order of a walk with paths relative to its root, into the store. Files in
+/// `.indexignore` are left out. `open` opens a file and may be called twice for a `.indexignore`. `each` is called with
+/// every blob and its file, after it was written. Only one blob at a time is in memory.
 ///
 /// # Errors
-/// When a file cannot be read, holds what is no blob, or the store does not take it.
+/// When a file cannot be read, contains a document that is not a blob, or the store refuses the content.
 pub fn ingest<'a, R: Read>(
     writer: &mut Writer,
     paths: impl Iterator<Item = &'a str> + Clone,

@@ -13,7 +13,7 @@ async fn page(address: SocketAddr, path: &str) -> String {
     String::from_utf8(answer.body).unwrap()
 }
 
-/// A package with one bundle, and what that says of itself.
+/// A package with one bundle and its metadata.
 fn blobs(name: &str, category: &str, level: &str) -> [(&'static str, String, String, String); 3] {
     let package = format!(r#"{{"schema":"olm.package","name":"{name}","defaultChannel":"c"}}"#);
     let channel = format!(
@@ -64,7 +64,7 @@ async fn filters_are_links_that_count_what_they_leave() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    // The other values of a filter that is set show what they would leave instead.
+    // The other values of a set filter show the number of packages for a change of the filter.
     let text = page(running.address, "/?category=storage&capability=Basic+Install").await;
     for part in [
         "<strong>1</strong> package in 2 catalogs",

@@ -41,7 +41,7 @@ async fn a_client_that_takes_nothing_is_sent_away() {
         .write_all(b"GET /catalogs/cat/api/v1/all HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
-    // As long as its answer is under way it keeps the only place that there is.
+    // While its answer is in progress, it keeps the only slot.
     let began = Instant::now();
     loop {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_client_that_trickles_what_it_takes_is_sent_away() {
     slow.write_all(format!("GET {ALL} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
         .await
         .unwrap();
-    // A byte now and then keeps no connection: the server gives up, and what it had sent is all there is.
+    // A client that reads a byte now and then does not keep its connection: the server closes it after the sent data.
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         let _ = slow.read_u8().await;
@@ -222,7 +222,7 @@ async fn one_peer_locks_no_other_out_with_idle_or_busy_connections() {
     let running = start(limits).await;
     fill(&running.store, 20_000);
     let mut held = Vec::new();
-    // Two addresses hold all places, one with answers that it does not take.
+    // Two addresses occupy all slots, one of them with answers that it does not read.
     for number in 0..300_u16 {
         let mut busy = connect_from(2, running.address).await;
         let _ = busy

@@ -121,7 +121,7 @@ async fn graphql_takes_variables_and_names_of_operations() {
         ask(&running, question("B", Value::Null)).await,
         json!({ "data": { "olmpackages": [{ "name": "db" }] } })
     );
-    // A variable that is not given asks for nothing.
+    // An absent variable does not filter.
     let optional = "query ($name: String, $package: String, $image: String) \
                  { olmbundles(filter: {name: $name, package: $package, image: $image}) { image } }";
     for (variables, expected) in [
@@ -322,7 +322,7 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
             assert_eq!(problem["status"], answer.status);
             assert!(!problem["detail"].as_str().unwrap().is_empty());
         }
-        // Caches have to know that it depends on what was accepted.
+        // Caches must know that the answer depends on `Accept`.
         let varies = answer.head.contains("vary: Accept\r\n");
         assert_eq!(
             varies,
@@ -345,7 +345,7 @@ async fn refusals_are_problems_where_that_is_asked_for_and_always_of_ours() {
         check(path, asked, (status, problem)).await;
     }
     check("/api/v1/search?x=1", "", (400, problem)).await;
-    // A precondition that fails: the answer is empty unless the client asks for a problem.
+    // A precondition that fails: the answer is empty unless the client requests a problem.
     let other = "If-Match: \"other\"\r\n";
     for path in ["/catalogs/cat/api/v1/all", "/catalogs/cat/api/v1/metas"] {
         let answer = request(running.address, "GET", path, other).await;

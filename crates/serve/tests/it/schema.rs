@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::support::{request, start};
 
-/// One of everything.
+/// A catalog with every kind of blob.
 const CATALOG: &str = include_str!("../../../../test/schemathesis/catalog/catalog.yaml");
 
-/// The schema as it is served, and the catalog.
+/// The served schema, and the catalog.
 struct Held {
     validator: Validator,
     blobs: Vec<Value>,
@@ -30,7 +30,7 @@ impl Held {
         }
     }
 
-    /// Where an object is wrong.
+    /// The places of the faults in an object.
     fn faults(&self, blob: &Value) -> Vec<String> {
         let errors = self.validator.iter_errors(blob);
         errors
@@ -43,7 +43,7 @@ impl Held {
         blob.unwrap().clone()
     }
 
-    /// What was good is no longer with another value at a place, or none.
+    /// Checks that a valid blob becomes invalid with another value at a place, or none.
     fn check(&self, schema: &str, place: &str, value: Option<Value>, expected: &str) {
         let mut blob = self.of(schema);
         let (parent, key) = place.rsplit_once('/').unwrap();

@@ -89,7 +89,7 @@ async fn control_and_bidirectional_characters_of_a_catalog_are_shown_as_escapes(
     }
 }
 
-/// Accepts what browsers accept.
+/// The header `Accept` of browsers.
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n";
 
 #[tokio::test]

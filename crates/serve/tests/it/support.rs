@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long the server waits for the body of a request.
+/// The server's timeout for the body of a request.
 pub const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Endpoint, status and bytes of each request.
@@ -63,7 +63,7 @@ pub async fn start(limits: Limits) -> Running {
     }
 }
 
-/// Puts blobs in place as a catalog: schema, package, name and the line.
+/// Stores blobs as a catalog: schema, package, name and the line.
 pub fn put<'a>(
     store: &Arc<Store>,
     catalog: &str,
@@ -120,7 +120,7 @@ impl Answer {
 /// Sends these bytes and reads until the server closes.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // The server may answer and close before it has read all of it.
+    // The server may answer and close before it has read the whole request.
     let _ = stream.write_all(bytes).await;
     read(stream).await
 }

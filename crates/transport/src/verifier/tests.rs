@@ -1,4 +1,4 @@
-//! Real handshakes, in memory, with servers of every kind that is in use.
+//! Real handshakes in memory with all common kinds of servers.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -54,7 +54,7 @@ impl Issued {
     }
 }
 
-/// For the host `r.example`.
+/// A leaf certificate for the host `r.example`.
 fn leaf() -> CertificateParams {
     named("leaf", &["r.example"])
 }
@@ -73,7 +73,7 @@ fn named(name: &str, hosts: &[&str]) -> CertificateParams {
     terms
 }
 
-/// As a CA's certificate, which it is not used as.
+/// The same terms with the CA flag.
 fn flagged(mut terms: CertificateParams) -> CertificateParams {
     terms.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     terms
@@ -87,7 +87,8 @@ fn trusting(certificates: &[&Issued]) -> Authorities {
     authorities
 }
 
-/// Where the server shows `chain`, what the client says that trusts `authorities` and wants `host`.
+/// The client's result for a server that presents its certificate and `others`. The client trusts `authorities` and
+/// connects to `host`.
 fn handshake(
     server: &Issued,
     others: &[&Issued],
@@ -174,7 +175,7 @@ fn a_certificate_with_the_ca_flag_passes_where_one_without_it_does() {
             pass(&direct, &[&root], &[&root]);
             pass(&indirect, &[&middle], &[&root]);
             pass(&indirect, &[], &[&middle]);
-            // Itself an authority, though another one issued it.
+            // The certificate is itself an authority, though another one issued it.
             pass(&direct, &[], &[&direct]);
 
             let refuse = |server: &Issued, others: &[&Issued], trusted: &[&Issued]| {
@@ -246,7 +247,7 @@ fn a_cross_signed_authority_is_found_over_either_issuer() {
     }
 }
 
-/// Terms for a leaf, and what its refusal says.
+/// Terms of a leaf, and the text of its refusal.
 type Wrong = (
     fn(CertificateParams) -> CertificateParams,
     &'static str,
@@ -356,7 +357,7 @@ fn constraints_of_issuers_bind_a_leaf_with_the_ca_flag_too() {
     });
     check(authority("root"), elsewhere, "NameConstraintViolation");
 
-    // A path length counts the authorities between, and a leaf is none of them, whatever its flag.
+    // A path length counts the authorities in between. A leaf is not one of them, whatever its flag.
     let root = Issued::alone(authority("root"));
     let mut last = authority("middle");
     last.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -394,7 +395,7 @@ fn keys_of_every_kind_and_addresses_work() {
                 Issued::alone_with(terms.clone(), key()),
                 root.under_with(terms, key()),
             );
-            // Of an address no name is sent to the server.
+            // If the host is an address, the client sends no server name.
             for host in ["r.example", "192.0.2.7", "2001:db8::7"] {
                 for (server, trusted) in [(&alone, &alone), (&under, &root)] {
                     let result = handshake(server, &[], trusting(&[trusted]), host, versions);

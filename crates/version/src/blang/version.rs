@@ -1,4 +1,4 @@
-//! Complete semantic versions, and what exactly is wrong with a text that is none.
+//! Complete semantic versions, and the exact fault of an invalid one.
 
 use semver::{BuildMetadata, Prerelease, Version};
 
@@ -8,7 +8,7 @@ use crate::quote::quoted;
 /// The longest version that is read, in bytes.
 const MAX_LENGTH: usize = 1024;
 
-/// Why a text is no version.
+/// The reason why a text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// The text is empty.
@@ -23,7 +23,7 @@ pub enum VersionError {
     /// One of the three numbers is missing.
     #[error("strconv.ParseUint: parsing \"\": invalid syntax")]
     MissingNumber,
-    /// One of the three numbers holds something else than digits.
+    /// One of the three numbers contains other characters than digits.
     #[error("Invalid character(s) found in {} number {}", .0.lower(), quoted(.1))]
     NotANumber(Component, String),
     /// One of the three numbers begins with a zero.
@@ -38,13 +38,13 @@ pub enum VersionError {
     /// A numeric pre-release identifier begins with a zero.
     #[error("Numeric PreRelease version must not contain leading zeroes {}", quoted(.0))]
     PrereleaseLeadingZero(String),
-    /// A pre-release identifier holds something else than letters, digits and hyphens.
+    /// A pre-release identifier contains other characters than letters, digits and hyphens.
     #[error("Invalid character(s) found in prerelease {}", quoted(.0))]
     Prerelease(String),
     /// A build identifier is empty.
     #[error("Build meta data is empty")]
     EmptyBuild,
-    /// A build identifier holds something else than letters, digits and hyphens.
+    /// A build identifier contains other characters than letters, digits and hyphens.
     #[error("Invalid character(s) found in build meta data {}", quoted(.0))]
     Build(String),
 }
@@ -89,7 +89,7 @@ fn number(text: &str, part: Component) -> Result<u64, VersionError> {
     text.parse().map_err(|_| VersionError::TooLarge(text.to_owned()))
 }
 
-/// Whether `text` may be one identifier of a pre-release.
+/// Checks that `text` is one identifier of a pre-release.
 pub(crate) fn check_prerelease(text: &str) -> Result<(), VersionError> {
     if text.is_empty() {
         return Err(VersionError::EmptyPrerelease);
@@ -153,8 +153,8 @@ pub fn parse_version(text: &str) -> Result<Version, VersionError> {
     Ok(version)
 }
 
-/// Reads a version as people write it: with blanks around it, a `v` in front, leading zeros, and less than three
-/// numbers where nothing follows them.
+/// Parses a version in the tolerant form: with blanks around it, a leading `v`, leading zeros, and less than three
+/// numbers if nothing follows them.
 pub fn parse_tolerant(text: &str) -> Result<Version, VersionError> {
     let text = text.trim();
     if text.len() > MAX_LENGTH {

@@ -2,17 +2,17 @@
 
 use super::{RangeError, operator_and_version};
 
-/// Which number a final `x` stands for.
+/// The number that a final `x` replaces.
 #[derive(Clone, Copy)]
 enum Wildcard {
     Minor,
     Patch,
 }
 
-/// Replaces comparisons with an `x` by such without: `<=1.x` by `<2.0.0`, `1.2.x` by `>=1.2.0` and `<1.3.0`.
+/// Replaces comparisons with an `x` by comparisons without one: `<=1.x` by `<2.0.0`, `1.2.x` by `>=1.2.0` and `<1.3.0`.
 ///
-/// Both bounds of `!=1.x` are meant as alternatives but joined by *and*, so that no version passes; and `1.x.x`
-/// covers the minor 0 only. Catalogs are written against these outcomes.
+/// The grammar joins both bounds of `!=1.x` by *and* instead of *or*, so that no version passes, and `1.x.x` covers
+/// only the minor version 0. Catalogs rely on these results.
 pub(super) fn expand(words: &[String]) -> Result<Vec<String>, RangeError> {
     let mut expanded = Vec::with_capacity(words.len());
     for word in words {
@@ -66,7 +66,7 @@ fn lowest(version: &str) -> String {
     }
 }
 
-/// The first version above those that share all numbers before `wildcard`.
+/// The first version above all versions that share the numbers before `wildcard`.
 fn next(lowest: &str, wildcard: Wildcard) -> Option<String> {
     let mut numbers: Vec<String> = lowest.split('.').map(str::to_owned).collect();
     let number = match wildcard {

@@ -1,4 +1,4 @@
-//! What each operator admits. Whether pre-releases are candidates at all is decided before.
+//! The versions that each operator admits. The caller decides before whether pre-releases are candidates.
 
 use std::cmp::Ordering;
 
@@ -61,7 +61,7 @@ fn tilde(version: &Version, term: &Term) -> bool {
     if version.cmp_precedence(bound) == Ordering::Less {
         return false;
     }
-    // `~0.0.0` has always meant everything.
+    // `~0.0.0` has always matched all versions.
     let is_zero = (bound.major, bound.minor, bound.patch) == (0, 0, 0);
     if is_zero && !matches!(term.wild, Wild::Minor | Wild::Patch) {
         return true;

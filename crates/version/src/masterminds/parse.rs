@@ -37,14 +37,14 @@ pub(super) fn constraint(text: &str) -> Result<Constraint, ConstraintError> {
     Ok(Constraint { groups })
 }
 
-/// What stands between separators.
+/// The text between separators.
 enum Item<'a> {
     Comparison(&'static str, Operator, Numbers<'a>),
     /// `1.2 - 1.4` means `>=1.2 <=1.4`.
     Range(Numbers<'a>, Numbers<'a>),
 }
 
-/// A range at the very beginning of `text`, and what follows it.
+/// A range at the beginning of `text`, and the rest of the text.
 fn hyphen_range(text: &str) -> Option<(Item<'_>, &str)> {
     let (low, rest) = scan(text)?;
     let hyphen = skip_blanks(rest);

@@ -7,7 +7,7 @@ use crate::component::Component;
 /// The longest version that is read, in bytes.
 const MAX_LENGTH: usize = 256;
 
-/// How strictly a version must be spelled.
+/// The strictness of the spelling of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// `v1`, `1.2` and `01.2.3` are versions.
@@ -66,7 +66,7 @@ fn identifiers(text: &str, mark: char) -> (Option<&str>, &str) {
     (begin.get(..begin.len() - rest.len()), rest)
 }
 
-/// The longest version at the beginning of `text`, and what follows it.
+/// The longest version at the beginning of `text`, and the rest of the text.
 pub(super) fn scan(text: &str) -> Option<(Numbers<'_>, &str)> {
     let (major, rest) = number(text.strip_prefix('v').unwrap_or(text))?;
     let (minor, rest) = next_number(rest);
@@ -91,12 +91,12 @@ pub(super) fn scan(text: &str) -> Option<(Numbers<'_>, &str)> {
     ))
 }
 
-/// Why a text is no version.
+/// The text is not a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid semantic version")]
 pub struct VersionError;
 
-/// Reads a version; missing numbers are 0 where the spelling allows them to be missing.
+/// Parses a version; missing numbers are 0 if the spelling allows them to be missing.
 pub fn parse_version(text: &str, spelling: Spelling) -> Result<Version, VersionError> {
     if text.len() > MAX_LENGTH {
         return Err(VersionError);

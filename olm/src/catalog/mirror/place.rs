@@ -1,4 +1,4 @@
-//! Where mirrored images go, and the files that lead there.
+//! The destination of mirrored images, and the files that redirect clients there.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::hint::Hint;
 /// The host of images that are in no registry yet.
 pub(super) const NOWHERE: &str = "localhost";
 
-/// Where the images go.
+/// The destination of the images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum To {
     /// A registry, with a path in it.

@@ -52,10 +52,11 @@ impl Wanted {
     }
 }
 
-/// The chosen packages with the chosen bundles. Channels lose the entries of the others; a channel without any is left out.
+/// The chosen packages with the chosen bundles. Channels lose the entries of the others; a channel without any is left
+/// out.
 ///
 /// # Errors
-/// A package is not there, or nothing of it or of its default channel is left.
+/// A package is missing, or none of its bundles or of its default channel's entries remains.
 pub(crate) fn select(mut catalog: Catalog, wanted: &[Wanted], source: &str) -> anyhow::Result<Catalog> {
     for one in wanted {
         if !catalog.packages.iter().any(|package| package.name == one.package) {

@@ -1,4 +1,4 @@
-//! The question before something is created or deleted.
+//! The confirmation before an object is created or deleted.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 

@@ -98,7 +98,7 @@ pub(crate) fn pin(arguments: &PinArguments) -> Outcome {
     )
 }
 
-/// Whether the catalogs have that version for the extension; why not is reported.
+/// Whether the catalogs have that version for the extension; prints the reason if not.
 fn is_offered(
     arguments: &PinArguments,
     cluster: &Cluster,

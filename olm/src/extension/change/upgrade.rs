@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     )
 }
 
-/// What happens, after the name of the extension.
+/// The effect, as text after the name of the extension.
 fn words(installed: &str, chosen: &Chosen, fields: &Map<String, Value>, before: Option<&str>) -> String {
     let bundle = &chosen.bundle.metadata;
     let mut text = if installed == bundle.version {
@@ -152,7 +152,7 @@ fn words(installed: &str, chosen: &Chosen, fields: &Map<String, Value>, before: 
     text
 }
 
-/// What holds back the newest version, as the status says it.
+/// The reason in the status for holding back the newest version.
 fn held_back(updates: Option<&UpdatesStatus>) -> Option<String> {
     let updates = updates?;
     let newest = updates.newest.as_ref()?;

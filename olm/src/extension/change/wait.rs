@@ -1,4 +1,4 @@
-//! Waiting until a ClusterExtension works or is gone, with what it does meanwhile.
+//! Waits until a ClusterExtension is ready or gone, and prints its progress.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::output::{Status, note};
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a state that waits for a person must last: rights that were granted with the extension reach the API server a
-/// moment later.
+/// The time for which a state that waits for a user must last: rights that were granted together with the extension
+/// take effect a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether and how long to wait.
@@ -30,22 +30,22 @@ pub(crate) struct WaitArguments {
     pub(crate) timeout: Duration,
 }
 
-/// What is waited for.
+/// The awaited state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The spec of this generation is what the cluster has.
+    /// The cluster matches the spec of this generation.
     Ready(i64),
     /// The extension and all that it installed is gone.
     Gone,
 }
 
-/// How far an extension is.
+/// The progress of an extension.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Reached,
-    /// A person must change something; the message of `Ready` says what.
+    /// A user must change something; the message of `Ready` explains it.
     Stalled(String),
-    /// It goes on by itself.
+    /// The controller continues by itself.
     Going(String),
 }
 

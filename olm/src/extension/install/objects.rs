@@ -1,4 +1,4 @@
-//! What an installation creates, as manifests and as text. Pure.
+//! The objects of an installation, as manifests and as text. Pure.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::extension::choose::Chosen;
 
-/// What there is to create.
+/// The objects to create.
 pub(super) struct Wanted {
     /// The namespace, if it is missing.
     pub(super) namespace: Option<String>,
@@ -60,7 +60,7 @@ pub(super) fn manifests(wanted: &Wanted) -> anyhow::Result<Vec<Value>> {
     let mut extension = serde_json::to_value(&wanted.extension)?;
     let source = extension.pointer_mut("/spec/source/catalog");
     if let Some(source) = source.and_then(Value::as_object_mut) {
-        // The default of the API, so that the manifest holds what was asked for.
+        // This is the default of the API. The manifest contains only requested fields.
         source.remove("upgradeConstraintPolicy");
     }
     objects.push(extension);
@@ -120,7 +120,7 @@ pub(super) fn text(chosen: &Chosen, objects: &[Value]) -> String {
     text
 }
 
-/// What matters of an object besides its name.
+/// The important facts about an object besides its name.
 fn details(object: &Value) -> Vec<String> {
     let rules = granted_rules(object);
     let mut lines: Vec<String> = rules.iter().map(|rule| describe(rule, None)).collect();

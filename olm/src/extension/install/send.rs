@@ -36,7 +36,7 @@ fn place(object: &Value) -> anyhow::Result<(ApiResource, &str, &str)> {
     Ok((resource, text("/metadata/namespace"), text("/metadata/name")))
 }
 
-/// Refuses what the user may not create, before anything is written.
+/// Fails before any write if the user may not create an object.
 pub(super) fn may_create(cluster: &Cluster, account: &AccountName, objects: &[Value]) -> anyhow::Result<()> {
     let mut denied: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for object in objects {
@@ -60,7 +60,7 @@ pub(super) fn may_create(cluster: &Cluster, account: &AccountName, objects: &[Va
             }
         }
     }
-    // The admission policy of OLM asks for it.
+    // The admission policy of OLM requires it.
     let impersonates = ResourceAttributes {
         verb: Some("impersonate".to_owned()),
         resource: Some("serviceaccounts".to_owned()),

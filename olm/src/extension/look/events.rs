@@ -16,7 +16,7 @@ use crate::extension::rollback::others;
 use crate::output::table::table;
 use crate::output::{Outcome, Status, note};
 
-/// Where events about objects without a namespace are.
+/// The namespace of events about objects without a namespace.
 const NAMESPACE: &str = "default";
 
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ fn about(cluster: &Cluster, kind: &str, name: &str) -> anyhow::Result<Vec<Event>
         .items)
 }
 
-/// When an event happened last: clients write it in different fields.
+/// The last occurrence of an event: clients write it to different fields.
 pub(crate) fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event
         .series

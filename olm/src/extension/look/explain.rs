@@ -1,4 +1,4 @@
-//! `olm explain`: what an extension has, what it waits for and why, and what to do.
+//! `olm explain`: the state of an extension, its blockers with causes, and the remedy.
 
 mod pods;
 mod text;
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-/// Everything that is known of an extension.
+/// The facts about an extension.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Explanation {
@@ -66,13 +66,13 @@ pub(crate) struct Explanation {
     pub(crate) revisions: Vec<Entry>,
     /// A sentence for each workload whose Pods are not all available.
     pub(crate) pods: Vec<String>,
-    /// What could not be found out.
+    /// Notes about unknown facts.
     pub(crate) notes: Vec<String>,
-    /// What to do.
+    /// The steps that the user should take.
     pub(crate) steps: Vec<String>,
 }
 
-/// Which bundle the catalogs give now.
+/// The present choice from the catalogs.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Choosing {
@@ -82,10 +82,10 @@ pub(crate) struct Choosing {
     pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) catalog: Option<String>,
-    /// Which rule chose it.
+    /// The rule that chose it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) rule: String,
-    /// Why no bundle fits.
+    /// The reason why no bundle fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<String>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Row {
     pub(crate) version: String,
     pub(crate) catalog: String,
     pub(crate) is_chosen: bool,
-    /// What excludes it; nothing for the chosen one and those that it precedes.
+    /// The reasons that exclude it; empty for the chosen one and those that rank below it.
     pub(crate) excluded_by: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// Finds out everything about an extension. What cannot be found out is a note.
+/// Gathers the facts about an extension. A note reports each unknown fact.
 pub(crate) fn explain(
     cluster: &Cluster,
     extension: &ClusterExtension,
@@ -179,7 +179,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
     }
 }
 
-/// Puts in what the catalogs offer now.
+/// Adds the present choice from the catalogs.
 fn choosing(explanation: &mut Explanation, choice: &Choice) -> anyhow::Result<()> {
     explanation.choice = match choice.resolve() {
         Ok(chosen) => Choosing {
@@ -216,7 +216,7 @@ fn version(candidate: &Candidate) -> String {
     }
 }
 
-/// Which rule chose a bundle, in words.
+/// The rule that chose a bundle, as text.
 fn rule(explanation: &Explanation, chosen: &Chosen) -> String {
     let mut limits = Vec::new();
     if let Some(version) = &explanation.version {
@@ -254,7 +254,7 @@ fn all(parts: &[String]) -> String {
     }
 }
 
-/// What to do, the most pressing first.
+/// The steps for the user, the most urgent first.
 fn steps(extension: &ClusterExtension, explanation: &Explanation) -> Vec<String> {
     let name = extension.name();
     let mut steps = Vec::new();

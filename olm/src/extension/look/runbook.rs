@@ -64,7 +64,7 @@ fn on_terminal(page: &str) -> String {
     page.replace("](../", "](docs/")
 }
 
-/// The first sentence of what an alert means.
+/// The first sentence of the meaning of an alert.
 fn meaning(page: &str) -> String {
     let text = page.split("## Meaning").nth(1).unwrap_or_default();
     let paragraph = text.trim_start().split("\n\n").next().unwrap_or_default();

@@ -10,7 +10,7 @@ use super::check::{Choices, Finding, Severity, check};
 use super::facts::{Case, Facts, name};
 use super::mapping::{self, Change};
 
-/// Whether a Subscription can move, and to what.
+/// Whether a Subscription can move, and its new objects.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Assessment {
@@ -20,14 +20,14 @@ pub(crate) struct Assessment {
     pub(crate) name: String,
     /// The package.
     pub(crate) package: String,
-    /// The installed version; empty where it is not known.
+    /// The installed version; empty if unknown.
     pub(crate) version: String,
     /// Whether nothing blocks the move.
     #[serde(rename = "canMove")]
     is_free: bool,
-    /// What speaks against it.
+    /// The findings against the move.
     pub(crate) findings: Vec<Finding>,
-    /// What becomes of the settings.
+    /// The new places of the settings.
     pub(crate) changes: Vec<Change>,
     /// The ClusterCatalog that is missing, and the ClusterExtension.
     pub(crate) manifests: Vec<Value>,
@@ -77,8 +77,8 @@ fn manifest(mut object: Value) -> Value {
     object
 }
 
-/// The names of the ClusterExtensions of all Subscriptions, by `NAMESPACE/NAME`: that of the Subscription, with its
-/// namespace before it where several Subscriptions share it.
+/// The names of the ClusterExtensions of all Subscriptions, by `NAMESPACE/NAME`: that of the Subscription, prefixed by
+/// its namespace if several Subscriptions have the same name.
 pub(crate) fn names(facts: &Facts) -> BTreeMap<String, String> {
     let mut seen = BTreeSet::new();
     let shared: BTreeSet<&str> = facts

@@ -1,4 +1,5 @@
-//! The way back to OLM classic, until the first upgrade. Every step insists on the object that it has seen, and can be repeated.
+//! The return to OLM classic, which is possible until the first upgrade. Every step requires the object that it has
+//! read, and can be repeated.
 
 mod findings;
 mod patch;
@@ -24,19 +25,19 @@ use crate::extension::change::MANAGER;
 use crate::hint::Hint;
 use crate::output::note;
 
-/// How often the controllers are given time to act, once a second.
+/// The number of seconds that the controllers have to act; they are polled once a second.
 const LOOKS: usize = 120;
 
-/// A move back that nothing has begun or that was begun.
+/// A return that has begun or not.
 pub(crate) struct Return {
-    /// What OLM classic had.
+    /// The objects of OLM classic before the move.
     pub(crate) record: Record,
-    /// What blocks the way back.
+    /// The blockers of the return.
     pub(crate) findings: Vec<String>,
     extension: ClusterExtension,
 }
 
-/// Reads the record of the move and checks whether the operator can go back; nothing where it is with OLM classic.
+/// Reads the record of the move and checks whether the operator can return; `None` if OLM classic manages it.
 pub(crate) async fn prepare(
     client: &Client,
     facts: &Facts,
@@ -123,7 +124,7 @@ pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
     remove(client, &extension).await
 }
 
-/// Restores what OLM classic had, all but for what it has already.
+/// Restores the missing objects of OLM classic.
 async fn give(client: &Client, record: &Record, extension: &ClusterExtension) -> anyhow::Result<()> {
     let set = pause(client, extension).await?;
     let api = api_of(client, &record.subscription);
@@ -150,7 +151,7 @@ async fn give(client: &Client, record: &Record, extension: &ClusterExtension) ->
     hand_back(client, record, owners).await
 }
 
-/// Takes back what a move that has not ended changed of the Subscription.
+/// Reverts the changes of an incomplete move to the Subscription.
 async fn unfreeze(client: &Client, record: &Record, live: &Value) -> anyhow::Result<()> {
     if annotation(live, user::PAUSED).is_none() {
         return Ok(());
@@ -178,8 +179,8 @@ fn by_us() -> PatchParams {
     }
 }
 
-/// Stops work on the extension, whose deletion is to leave all objects behind, and waits until its revision shows that
-/// operator-controller has seen it. Returns that revision; nothing where the move has not made it yet.
+/// Pauses the extension, sets its deletion to orphan all objects, and waits until its revision shows that
+/// operator-controller has processed this. Returns that revision; `None` if the move has not created it yet.
 async fn pause(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Option<ClusterObjectSet>> {
     let wanted = [(user::PAUSED, "true"), (user::UNINSTALL, "orphan")];
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
@@ -225,8 +226,8 @@ async fn pause(client: &Client, extension: &ClusterExtension) -> anyhow::Result<
     )))
 }
 
-/// Creates an object of OLM classic where it is gone, and writes its status where `decisive`, a JSON pointer into it, has
-/// another value.
+/// Creates a missing object of OLM classic, and writes its status if the value at `decisive`, a JSON pointer into it,
+/// differs.
 async fn restore(client: &Client, object: &Value, with: &Value, decisive: &str) -> anyhow::Result<Value> {
     let api = api_of(client, object);
     let (kind, wanted) = (text(object, "/kind"), name(object));

@@ -1,4 +1,4 @@
-//! What a move keeps of OLM classic so that there is a way back: a ConfigMap beside the operator, owned by the ClusterExtension.
+//! The record of OLM classic for a return: a ConfigMap in the operator's namespace, owned by the ClusterExtension.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -26,10 +26,11 @@ use crate::hint::Hint;
 
 /// The key of the record in the ConfigMap: JSON, gzip.
 const KEY: &str = "record.json.gz";
-/// The most bytes of the packed record, and a hundredth of those of the record: what the API server stores is limited.
+/// The maximum size of the packed record in bytes, because the API server limits objects. The record itself may be a
+/// hundred times larger.
 const MAX_BYTES: usize = 900_000;
 
-/// What OLM classic had before the move.
+/// The objects of OLM classic before the move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The Subscription with its status.
@@ -45,18 +46,18 @@ pub(crate) struct Record {
 pub(crate) struct Kept {
     /// API version, kind, name and namespace.
     pub(crate) object: Value,
-    /// Its labels that the move takes away or sets.
+    /// The labels that the move removes or sets.
     pub(crate) labels: Map<String, Value>,
-    /// Its annotations that the move takes away or sets.
+    /// The annotations that the move removes or sets.
     pub(crate) annotations: Map<String, Value>,
     /// Whether the ClusterServiceVersion is an owner.
     pub(crate) is_owned: bool,
-    /// As whom OLM classic wrote it.
+    /// The field manager of OLM classic.
     pub(crate) manager: String,
 }
 
 impl Record {
-    /// What there is before anything is handed over.
+    /// The state before the first object is handed over.
     pub(crate) fn of(case: Case<'_>, objects: &[Value]) -> anyhow::Result<Self> {
         let Some(version) = case.version() else {
             bail!("Subscription {} has no ClusterServiceVersion", case.key());
@@ -132,7 +133,7 @@ impl Kept {
     }
 }
 
-/// An object without what the API server adds, and without our mark of the move.
+/// An object without the fields that the API server adds, and without our mark of the move.
 fn stripped(live: &Value) -> Value {
     let mut object = live.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -163,7 +164,8 @@ fn config_map(subscription: &str) -> String {
     format!("{subscription}-migration")
 }
 
-/// Stores the record. A record of an earlier run of this move stays: it is older than what the cluster holds now.
+/// Stores the record. The record of an earlier run of this move stays: it is older than the present state of the
+/// cluster.
 pub(crate) async fn keep(
     client: &Client,
     record: &Record,
@@ -250,8 +252,8 @@ async fn read(client: &Client, place: &str, subscription: &str) -> anyhow::Resul
     found.with_context(|| format!("cannot read ConfigMap {place}/{wanted}"))
 }
 
-/// Reads the record of the move of a Subscription to this ClusterExtension; nothing where there is none. A record that
-/// somebody has changed is an error.
+/// Reads the record of the move of a Subscription to this ClusterExtension; `None` if there is none. A changed record
+/// is an error.
 pub(crate) async fn kept(
     client: &Client,
     place: &str,

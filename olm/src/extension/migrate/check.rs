@@ -1,4 +1,4 @@
-//! What keeps a Subscription from moving. Pure: all findings at once, from what was read.
+//! The blockers of the move of a Subscription. Pure: all findings at once, from the gathered facts.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(crate) const PROPERTIES: &str = "operatorframework.io/properties";
 /// The group of PackageManifests.
 const PACKAGES: &str = "packages.operators.coreos.com";
 
-/// How much a finding weighs.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Severity {
@@ -34,15 +34,15 @@ pub(crate) enum Severity {
 pub(crate) struct Finding {
     /// The check.
     pub(crate) check: &'static str,
-    /// How much it weighs.
+    /// The severity.
     pub(crate) severity: Severity,
-    /// What is wrong.
+    /// The fault.
     pub(crate) message: String,
-    /// What to do.
+    /// The remedy.
     pub(crate) fix: String,
 }
 
-/// What the user decides beside the cluster.
+/// The user's choices.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choices {
     /// The account of the ClusterExtension; by default that of the OperatorGroup.
@@ -86,7 +86,7 @@ impl Findings<'_> {
     }
 }
 
-/// Everything that speaks against moving a Subscription to a ClusterExtension called `extension`, what blocks it first.
+/// All findings against the move of a Subscription to a ClusterExtension called `extension`, blockers first.
 pub(crate) fn check(case: Case<'_>, extension: &str, choices: &Choices) -> Vec<Finding> {
     let mut findings = Findings {
         case,
@@ -157,7 +157,7 @@ fn subscription(findings: &mut Findings<'_>) {
     }
 }
 
-/// The installed ClusterServiceVersion and what it asks of the cluster.
+/// The installed ClusterServiceVersion and its requirements on the cluster.
 fn version(findings: &mut Findings<'_>) {
     let case = findings.case;
     let Some(version) = case.version() else {
@@ -393,7 +393,7 @@ fn group(findings: &mut Findings<'_>) {
     }
 }
 
-/// The CatalogSource and the ClusterCatalog that takes its place.
+/// The CatalogSource and the ClusterCatalog that replaces it.
 fn catalog(findings: &mut Findings<'_>) {
     let case = findings.case;
     let wanted = format!(

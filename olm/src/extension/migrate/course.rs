@@ -1,4 +1,4 @@
-//! The move itself. Every step insists on the object that it has seen, and can be repeated.
+//! The move itself. Every step requires the object that it has read, and can be repeated.
 
 use std::time::Duration;
 
@@ -24,23 +24,23 @@ use crate::extension::change::MANAGER;
 use crate::hint::Hint;
 use crate::output::note;
 
-/// How often objects are taken over again that OLM classic takes back.
+/// The number of times that objects are taken over again when OLM classic takes them back.
 pub(crate) const TRIES: usize = 5;
-/// How often the end of a ClusterServiceVersion is looked for, once a second.
+/// The number of seconds for the end of a ClusterServiceVersion; it is polled once a second.
 const LOOKS: usize = 60;
-/// After how many looks nobody seems to run who removes [`CLEANUP`].
+/// The number of polls after which no controller seems to run that removes [`CLEANUP`].
 const PATIENCE: usize = 5;
 /// The finalizer by which OLM classic removes objects with its labels.
 const CLEANUP: &str = "operators.coreos.com/csv-cleanup";
 
-/// Moves a Subscription that nothing blocks, up to the removal of what is left of OLM classic.
+/// Moves a Subscription without blockers, up to the removal of the remaining objects of OLM classic.
 pub(crate) async fn begin(
     client: &Client,
     case: Case<'_>,
     wanted: &ClusterExtension,
 ) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
     let objects = inventory(client, case).await?;
-    // What cannot be taken over is found before anything is written.
+    // Objects that cannot be taken over are found before any write.
     revision(case, wanted, &objects)?;
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
@@ -115,7 +115,7 @@ async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first revision of an extension, if it is one that was made from a Subscription.
+/// The first revision of an extension, if it was created from a Subscription.
 pub(crate) async fn begun(
     client: &Client,
     extension: &ClusterExtension,
@@ -130,7 +130,7 @@ pub(crate) async fn begun(
     }))
 }
 
-/// Hands the objects of the revision over, removes what is left of OLM classic and lets the extension go on.
+/// Hands over the objects of the revision, removes the remaining objects of OLM classic and resumes the extension.
 pub(crate) async fn finish(
     client: &Client,
     extension: &ClusterExtension,
@@ -197,12 +197,12 @@ async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow:
     )))
 }
 
-/// Whether somebody else wrote the object first.
+/// Whether another client wrote the object first.
 pub(crate) fn is_conflict(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
 }
 
-/// Hands one object over by changes of its metadata alone; whether there was anything to do.
+/// Hands over one object by changes of its metadata only. Returns whether it was changed.
 async fn take(client: &Client, object: &Value, owner: &Owner) -> anyhow::Result<bool> {
     let api = api_of(client, object);
     let what = text(object, "/kind");
@@ -259,15 +259,15 @@ async fn apply(api: &Api<DynamicObject>, body: &Value, is_rehearsal: bool) -> an
     Ok(serde_json::to_value(applied)?)
 }
 
-/// What an apply changes of an object whose content stays: labels, annotations, owners and the fields that are ours.
+/// The parts of an object that an apply without changed content changes: labels, annotations, owners and our fields.
 fn marks(object: &Value) -> [Option<&Value>; 4] {
     let part = |key: &str| object.pointer(&format!("/metadata/{key}"));
     let ours = fields_of(object, text(object, "/apiVersion"), field_manager::OBJECTS);
     [part("labels"), part("annotations"), part("ownerReferences"), ours]
 }
 
-/// That an object is the same but for metadata and status. The generation says less: that of a Deployment counts changes of its
-/// annotations, too.
+/// Checks that an object is unchanged except for metadata and status. The generation is not sufficient: for a
+/// Deployment it also counts changes of annotations.
 pub(crate) fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
     ensure!(
         text(before, "/metadata/uid") == text(after, "/metadata/uid") && content(before) == content(after),
@@ -306,8 +306,8 @@ fn preconditions(found: &Value) -> Preconditions {
     }
 }
 
-/// Deletes the ClusterServiceVersion and nothing that it owned. Its finalizer removes objects by the labels of OLM classic,
-/// so none may carry them.
+/// Deletes the ClusterServiceVersion, and none of the objects that it owned. Its finalizer removes objects by the
+/// labels of OLM classic, so none may have them.
 async fn remove_version(
     client: &Client,
     extension: &ClusterExtension,
@@ -346,7 +346,7 @@ async fn remove_version(
             let deleted = versions.delete(wanted, &parameters).await;
             deleted.with_context(|| format!("cannot delete ClusterServiceVersion {namespace}/{wanted}"))?;
         } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP)] {
-            // The controllers of OLM classic are stopped. There is nothing for them to clean up.
+            // The controllers of OLM classic are stopped, and there is nothing for them to clean up.
             let patch = json!({"metadata": {
                 "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
                 "finalizers": null,

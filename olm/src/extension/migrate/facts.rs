@@ -1,4 +1,5 @@
-//! What was read of a cluster to judge whether its Subscriptions can move. Pure: the objects stay as the server gave them.
+//! The facts of a cluster that decide whether its Subscriptions can move. Pure: the objects stay as the server returned
+//! them.
 
 use olm_api::{ClusterCatalog, ClusterExtension, names};
 use serde_json::Value;
@@ -62,7 +63,7 @@ pub(crate) fn find<'a>(objects: &'a [Value], place: &'a str, wanted: &str) -> Op
     within(objects, place).find(|object| name(object) == wanted)
 }
 
-/// What belongs together: a Subscription with all that decides about its move.
+/// A Subscription with all objects that decide on its move.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case<'a> {
     /// All that was read.
@@ -97,7 +98,7 @@ impl<'a> Case<'a> {
         find(&self.facts.versions, self.namespace(), self.installed())
     }
 
-    /// The installed version; empty where it is not known.
+    /// The installed version; empty if unknown.
     pub(crate) fn number(&self) -> &'a str {
         self.version()
             .map(|version| text(version, "/spec/version"))
@@ -183,7 +184,7 @@ pub(crate) fn successor<'a>(facts: &'a Facts, key: &str) -> Option<&'a ClusterEx
     extensions.find(|extension| extension.annotation(names::migration::SUBSCRIPTION) == Some(key))
 }
 
-/// An image reference, with the tag `latest` where it has neither tag nor digest.
+/// An image reference, with the tag `latest` if it has neither tag nor digest.
 pub(crate) fn tagged(reference: &str) -> String {
     let last = reference.rsplit('/').next().unwrap_or_default();
     if last.contains([':', '@']) {
@@ -199,7 +200,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An operator as OLM classic leaves it at rest, whose catalog is a ClusterCatalog too.
+    /// An idle operator of OLM classic whose catalog is also a ClusterCatalog.
     pub(crate) fn facts() -> Facts {
         let at = |name: &str| json!({"name": name, "namespace": "kitchen"});
         let mut owned = at("install-1");

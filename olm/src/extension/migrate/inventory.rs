@@ -1,4 +1,4 @@
-//! Which objects an installed operator consists of. It only reads.
+//! The objects of an installed operator. Only reads.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::facts::{Case, list, name, text, within};
 
-/// A kind that bundles of OLM classic consist of: group, version, kind, and whether it is of a namespace.
+/// A kind in bundles of OLM classic: group, version, kind, and whether it is namespaced.
 struct Kind(&'static str, &'static str, &'static str, bool);
 
-/// Kinds that every cluster has, whose objects are looked for by owner.
+/// Kinds of every cluster, whose objects are found by owner.
 const LOOKED_FOR: &[Kind] = &[
     Kind("", "v1", "ServiceAccount", true),
     Kind("", "v1", "Service", true),
@@ -73,7 +73,7 @@ pub(super) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
     )
 }
 
-/// Reads an object; nothing where it does not exist.
+/// Reads an object; `None` if it does not exist.
 pub(super) async fn get(api: &Api<DynamicObject>, what: &str, name: &str) -> anyhow::Result<Option<Value>> {
     let found = api
         .get_opt(name)

@@ -1,4 +1,4 @@
-//! What Subscription, OperatorGroup and CatalogSource become. Pure.
+//! The objects that replace Subscription, OperatorGroup and CatalogSource. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use serde_json::{Map, Value, json};
 use super::check::{Choices, Finding, Severity};
 use super::facts::{Case, annotation, name, namespace, tagged, text};
 
-/// The approval by which a Subscription stays where it is.
+/// The approval that keeps a Subscription at its version.
 const MANUAL: &str = "Manual";
 /// Seconds of a minute.
 const MINUTE: f64 = 60.0;
 
-/// What becomes of one setting.
+/// The new place of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Change {
     /// The setting of OLM classic.
     pub(crate) from: String,
-    /// What takes its place.
+    /// The replacement.
     pub(crate) to: String,
 }
 
-/// The ClusterExtension of that name that takes the place of a Subscription.
+/// The ClusterExtension with this name that replaces a Subscription.
 pub(crate) fn extension(
     case: Case<'_>,
     extension: &str,
@@ -98,7 +98,7 @@ fn account(case: Case<'_>, choices: &Choices) -> Option<String> {
     choices.account.clone().or(of_group)
 }
 
-/// The configuration of the bundle: the namespace to watch and what the Subscription sets on the Deployments.
+/// The configuration of the bundle: the namespace to watch, and the settings of the Subscription for the Deployments.
 fn config(case: Case<'_>) -> Option<Map<String, Value>> {
     let mut config = Map::new();
     if let [target] = case.targets()[..]
@@ -120,7 +120,7 @@ fn config(case: Case<'_>) -> Option<Map<String, Value>> {
     (!config.is_empty()).then_some(config)
 }
 
-/// The name of the ClusterCatalog: that of the one that serves the image, else that of the CatalogSource.
+/// The name of the ClusterCatalog: that of the one that serves the image, otherwise that of the CatalogSource.
 fn catalog_name(case: Case<'_>) -> String {
     match case.catalog() {
         Some(catalog) => catalog.name().to_owned(),
@@ -128,7 +128,7 @@ fn catalog_name(case: Case<'_>) -> String {
     }
 }
 
-/// The ClusterCatalog that takes the place of the CatalogSource; nothing where there is one already, or no image.
+/// The ClusterCatalog that replaces the CatalogSource; `None` if it already exists, or there is no image.
 pub(crate) fn catalog(case: Case<'_>) -> Option<ClusterCatalog> {
     let source = case.source()?;
     let image = text(source, "/spec/image");
@@ -160,7 +160,7 @@ pub(crate) fn catalog(case: Case<'_>) -> Option<ClusterCatalog> {
     Some(made)
 }
 
-/// The priority of a CatalogSource; nothing where it does not fit a ClusterCatalog.
+/// The priority of a CatalogSource; `None` if it is not valid for a ClusterCatalog.
 fn priority(source: &Value) -> Option<i32> {
     match source.pointer("/spec/priority") {
         None | Some(Value::Null) => Some(0),
@@ -170,7 +170,7 @@ fn priority(source: &Value) -> Option<i32> {
     }
 }
 
-/// The minutes of a duration as Go writes it, rounded up; nothing where it is none.
+/// The minutes of a duration in the format of Go, rounded up; `None` if it is invalid.
 fn minutes(duration: &str) -> Option<i64> {
     let mut seconds = 0.0;
     let mut rest = duration;
@@ -200,7 +200,7 @@ fn minutes(duration: &str) -> Option<i64> {
     Some(minutes)
 }
 
-/// What becomes of each setting, those without a successor among them.
+/// The new place of each setting, including settings without a replacement.
 pub(crate) fn changes(case: Case<'_>, made: &ClusterExtension) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut add = |from: String, to: String| changes.push(Change { from, to });
@@ -289,7 +289,7 @@ pub(crate) fn changes(case: Case<'_>, made: &ClusterExtension) -> Vec<Change> {
     changes
 }
 
-/// What becomes of the settings of a CatalogSource that has no ClusterCatalog yet.
+/// The new places of the settings of a CatalogSource without a ClusterCatalog.
 fn catalog_changes(source: &Value, add: &mut impl FnMut(String, String)) {
     let of = format!("CatalogSource {}/{}", namespace(source), name(source));
     add(

@@ -1,4 +1,4 @@
-//! What of a cluster decides about a move. It only reads.
+//! Reads the facts of a cluster that decide on a move.
 
 use anyhow::{Context as _, anyhow};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
@@ -13,7 +13,7 @@ use crate::hint::Hint;
 
 /// The label of copies of ClusterServiceVersions in other namespaces.
 const COPY: &str = "olm.copiedFrom";
-/// How many objects are read at once.
+/// The number of objects on a page.
 const PAGE: u32 = 250;
 
 /// A kind of OLM classic.
@@ -55,7 +55,7 @@ pub(crate) async fn facts(client: &Client) -> anyhow::Result<Facts> {
     })
 }
 
-/// All objects of a kind of OLM classic with these labels; nothing where the cluster does not serve it.
+/// All objects of a kind of OLM classic with these labels; empty if the cluster does not serve it.
 async fn list(
     client: &Client,
     version: &str,

@@ -1,4 +1,4 @@
-//! The first revision of a ClusterExtension, made of what OLM classic installed. Pure.
+//! The first revision of a ClusterExtension, created from the objects that OLM classic installed. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::check::PROPERTIES;
 use super::facts::{self, Case, list, name, text};
 use super::reduce::reduced;
 
-/// The most bytes of objects that a ClusterObjectSet holds itself: what the API server stores of an object is limited.
+/// The maximum size of inline objects in a ClusterObjectSet, in bytes, because the API server limits objects.
 const MAX_BYTES: usize = 900_000;
 
 /// The revision that holds the live objects of the operator as OLM classic rendered them.
@@ -94,7 +94,7 @@ pub(crate) fn revision(
     Ok(set)
 }
 
-/// What a revision says of its bundle.
+/// The annotations of a revision about its bundle.
 fn annotations(case: Case<'_>, extension: &ClusterExtension) -> BTreeMap<String, String> {
     let account = extension.spec.service_account.as_ref();
     let account = account.map(|account| format!("{}/{}", extension.spec.namespace, account.name));
@@ -134,8 +134,8 @@ fn annotations(case: Case<'_>, extension: &ClusterExtension) -> BTreeMap<String,
         .collect()
 }
 
-/// A merge patch that takes an object from OLM classic: its labels, annotations, owner and fields; nothing where it has none of
-/// them. It insists on the object that was seen.
+/// A merge patch that takes an object from OLM classic: its labels, annotations, owner and fields; `None` if it has
+/// none of them. It requires the object that was read.
 pub(crate) fn release(live: &Value) -> Option<Value> {
     let mut metadata = json!({
         "uid": live.pointer("/metadata/uid"), "resourceVersion": live.pointer("/metadata/resourceVersion"),
@@ -179,7 +179,7 @@ pub(crate) fn is_version(owner: &Value) -> bool {
         && text(owner, "/apiVersion").starts_with(olm_api::names::operator_condition::GROUP)
 }
 
-/// An object without metadata and status: what the operator consists of.
+/// An object without metadata and status: the content of the operator.
 pub(crate) fn content(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(object) = object.as_object_mut() {

@@ -1,4 +1,4 @@
-//! What OLM classic rendered of a live object. Pure: from the fields that its managers hold.
+//! The object that OLM classic rendered, computed from the fields that its managers own. Pure.
 
 use olm_api::names::{GROUP, annotation, label};
 use olm_rollout::object::inheritance::unite;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::facts::{list, text};
 
-/// As whom the controllers of OLM classic write.
+/// The field managers of the controllers of OLM classic.
 const MANAGERS: [&str; 3] = ["olm", "catalog", "olm.install"];
 /// Labels by which they find their objects.
 const LABELS: [&str; 6] = [
@@ -17,9 +17,9 @@ const LABELS: [&str; 6] = [
     "olm.deployment-spec-hash",
     "olm.permissions.hash",
 ];
-/// What the label begins with that marks the components of an operator.
+/// The prefix of the label of an operator's components.
 const COMPONENT: &str = "operators.coreos.com/";
-/// What the annotation of a CRD begins with that names the operators that brought it.
+/// The prefix of the annotation of a CRD with the operators that installed it.
 const ALONGSIDE: &str = "operatorframework.io/installed-alongside";
 
 /// Whether a label or annotation belongs to OLM classic and not to the operator.
@@ -37,7 +37,8 @@ pub(crate) fn is_of_classic(entry: &Value) -> bool {
     MANAGERS.contains(&text(entry, "/manager")) && text(entry, "/subresource").is_empty()
 }
 
-/// The object with the fields alone that OLM classic wrote, without its bookkeeping; nothing where it wrote none.
+/// The object with only the fields that OLM classic wrote, without its own labels and annotations; `None` if it wrote
+/// none.
 pub(crate) fn reduced(live: &Value) -> Option<Value> {
     let mut fields = Map::new();
     for entry in list(live, "/metadata/managedFields")
@@ -51,7 +52,7 @@ pub(crate) fn reduced(live: &Value) -> Option<Value> {
     }
     let metadata_fields = fields.remove("f:metadata");
     fields.remove("f:status");
-    // A set without members stands for the whole value: here nothing but metadata was written.
+    // A set without members means the whole value: here only metadata was written.
     let mut object = match extract(live, &Value::Object(fields.clone())) {
         Value::Object(object) if !fields.is_empty() => object,
         _ => Map::new(),
@@ -108,7 +109,7 @@ fn extract(value: &Value, fields: &Value) -> Value {
     }
 }
 
-/// The part of an element of a list; nothing where the fields name none of it.
+/// The part of an element of a list; `None` if the fields contain none of it.
 fn of_list(item: &Value, fields: &Map<String, Value>) -> Option<Value> {
     for (field, below) in fields {
         if let Some(key) = field.strip_prefix("k:") {

@@ -1,4 +1,4 @@
-//! What is said of Subscriptions, for people. Pure.
+//! The assessments of Subscriptions as text. Pure.
 
 use std::fmt::Write as _;
 

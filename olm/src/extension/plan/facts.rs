@@ -1,4 +1,4 @@
-//! What a plan takes from the cluster besides the revision.
+//! The facts that a plan reads from the cluster besides the revision.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ use crate::extension::cluster::Cluster;
 use crate::extension::rollback::account::act_as;
 use crate::rbac::bundle::with_secrets;
 
-/// What the account needs for the objects of the newest revision, and for those to install.
+/// The missing rights for the objects of the newest revision, and for those to install.
 pub(super) struct Needs {
     pub(super) before: Missing,
     pub(super) after: Missing,
 }
 
-/// Everything that is applied under the account: Secrets with certificates besides.
+/// All objects that are applied under the account, including Secrets with certificates.
 fn all(objects: &[Value], provider: CertificateProvider) -> Vec<Value> {
     let mut all = objects.to_vec();
     with_secrets(&mut all, provider);
@@ -62,8 +62,8 @@ fn discovery(cluster: &Cluster) -> Discovery {
     Discovery::new(cluster.client.clone())
 }
 
-/// Puts in what the cluster says at the moment: rights that are missing, objects of users, definitions that differ from those
-/// of the newest revision.
+/// Adds the present facts of the cluster: missing rights, objects of users, and definitions that differ from those of
+/// the newest revision.
 pub(super) fn observe(
     cluster: &Cluster,
     extension: &ClusterExtension,
@@ -111,7 +111,7 @@ pub(super) fn observe(
     Ok(())
 }
 
-/// How many objects there are of a definition's kind.
+/// The number of objects of a definition's kind.
 fn count(cluster: &Cluster, definition: &Value) -> Result<u64, String> {
     let Some((group, version, plural)) = resource(definition) else {
         return Ok(0);
@@ -125,7 +125,7 @@ fn count(cluster: &Cluster, definition: &Value) -> Result<u64, String> {
     counted.map_err(|failure| failure.message)
 }
 
-/// What the account lacks at the moment, where it may be asked.
+/// The rights that the account lacks at the moment, if the user may ask for it.
 fn missing(
     cluster: &Cluster,
     account: &AccountName,

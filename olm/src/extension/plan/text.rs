@@ -1,4 +1,4 @@
-//! A plan for people: what it comes to, then what it consists of.
+//! A plan as text: the summary, then the details.
 
 use std::fmt::Write as _;
 
@@ -143,7 +143,7 @@ fn objects(plan: &ChangePlan, text: &mut String) {
     }
 }
 
-/// `path: before -> after`, or only what comes or goes.
+/// `path: before -> after`, or only the added or removed value.
 fn difference(field: &FieldChange) -> String {
     let FieldChange { path, before, after } = field;
     match (before, after) {

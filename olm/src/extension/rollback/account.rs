@@ -1,5 +1,5 @@
-//! As whom the API server is asked whether it would take an older revision: as the service account under which
-//! operator-controller writes, where the user may act as it. What is said of the user proves nothing for the account.
+//! The identity for the dry run of an older revision: the service account of operator-controller's writes, if the user
+//! may act as it. An answer to the user proves nothing for the account.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -9,11 +9,11 @@ use kube::{Client, Config};
 use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
-/// Who asks.
+/// The identity of the requests.
 pub(crate) struct Asker {
     /// A client that asks as the account, else as the user.
     pub(crate) client: Client,
-    /// Whether it asks as the account; why not, otherwise.
+    /// Whether the requests are made as the account; otherwise the reason.
     pub(crate) account: Result<(), String>,
 }
 
@@ -42,7 +42,7 @@ impl Asker {
     }
 }
 
-/// Namespace and name of the account: the one that the extension names, else the one that its revision was given.
+/// Namespace and name of the account: the one in the extension, otherwise the one in its revision.
 pub(crate) fn account<'a>(
     extension: &'a ClusterExtension,
     present: Option<&'a ClusterObjectSet>,

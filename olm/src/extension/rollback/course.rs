@@ -1,4 +1,4 @@
-//! From which revision to which, and how the ClusterExtension is to say so. Pure.
+//! The source and target revision of a rollback, and the patch of the ClusterExtension. Pure.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::Check;
 use serde_json::{Map, Value, json};
 
-/// From which revision to which.
+/// The source and target revision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Course<'a> {
     /// The newest that is wanted.
@@ -20,7 +20,7 @@ pub(crate) struct Course<'a> {
     pub(crate) target: &'a ClusterObjectSet,
 }
 
-/// Why there is no way back.
+/// The reason why a rollback is not possible.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("ClusterExtension {0:?} is being deleted")]
@@ -46,7 +46,7 @@ pub(crate) fn bundle_version(set: &ClusterObjectSet) -> &str {
     set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default()
 }
 
-/// The way back to a revision, or to the newest with another version than the present one.
+/// The rollback to a revision, or to the newest with another version than the present one.
 pub(crate) fn course<'a>(
     extension: &ClusterExtension,
     sets: &'a [ClusterObjectSet],
@@ -71,7 +71,7 @@ pub(crate) fn course<'a>(
         .filter(|set| set.spec.revision < present.spec.revision && !bundle_version(set).is_empty());
     let Some(wanted) = wanted else {
         let others = || earlier.clone().rev().filter(|set| bundle_version(set) != version);
-        // One that never was complete may be what somebody flees from.
+        // A revision that was never complete may be the cause of the rollback.
         let complete = others().find(|set| is_true(set.conditions(), SUCCEEDED));
         let target = complete.or_else(|| others().next());
         let target = target.ok_or_else(|| Refusal::NothingKept {
@@ -103,8 +103,8 @@ pub(crate) fn course<'a>(
     Ok(Course { present, target })
 }
 
-/// Whether an extension is still what a course was found for: what the user decides, what is installed and which revisions
-/// are active. Conditions and finalizers may differ.
+/// Whether an extension still matches the computed rollback: the user's settings, the installed bundle and the active
+/// revisions. Conditions and finalizers may differ.
 pub(crate) fn is_same(seen: &ClusterExtension, current: &ClusterExtension) -> bool {
     let decided = |extension: &ClusterExtension| {
         let metadata = &extension.metadata;
@@ -122,11 +122,12 @@ pub(crate) fn is_same(seen: &ClusterExtension, current: &ClusterExtension) -> bo
     seen.spec == current.spec && decided(seen) == decided(current) && rolled_out(seen) == rolled_out(current)
 }
 
-/// Where a patch has what is wanted of catalogs.
+/// The place of the catalog filter in a patch.
 const SOURCE: &str = "/spec/source/catalog";
 
-/// A merge patch that pins an extension, as it was seen, to a version, and lets these checks of its definitions pass. The version
-/// may be in another channel than the present one, so that channels do not choose while it is pinned.
+/// A merge patch that pins the extension to a version and allows findings of these checks of definitions. It requires
+/// the extension that was read. The version may be in another channel than the present one, so channels are ignored
+/// while it is pinned.
 pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSet<Check>) -> Value {
     let mut patch = json!({
         "metadata": {"resourceVersion": extension.metadata.resource_version},
@@ -147,7 +148,7 @@ pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSe
     patch
 }
 
-/// The policy for definitions that lets these checks pass; nothing when it needs no change.
+/// The policy for definitions that allows findings of these checks; `None` if it needs no change.
 fn policy(extension: &ClusterExtension, passing: &BTreeSet<Check>) -> Option<String> {
     let install = extension.spec.install.as_ref();
     let safety = install.and_then(|install| install.preflight.as_ref()?.crd_upgrade_safety.as_ref());
@@ -168,7 +169,7 @@ fn policy(extension: &ClusterExtension, passing: &BTreeSet<Check>) -> Option<Str
     Some(entries.join(","))
 }
 
-/// A merge patch that takes back what a pin changes.
+/// A merge patch that reverts a pin.
 pub(crate) fn lift(extension: &ClusterExtension, pin: &Value) -> Value {
     let source = extension.spec.source.catalog.as_ref();
     let version = source.and_then(|source| source.version.clone());
@@ -270,7 +271,7 @@ mod tests {
             Some(4),
             Err("revision 4 of \"ext\" not found; earlier revisions: 1 (0.9.0), 2 (1.0.0), 3 (1.1.0)"),
         );
-        // One that was complete goes first.
+        // A revision that was complete has precedence.
         let mut complete = set(1, "1.0.0", Archived);
         let status = json!({"conditions": [{"type": SUCCEEDED, "status": "True", "reason": "Succeeded", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
@@ -280,7 +281,7 @@ mod tests {
             None,
             Ok(1),
         );
-        // What never became complete is left, too.
+        // A revision that was never complete is left out, too.
         check(&[set(1, "1.0.0", Active), set(2, "1.1.0", Active)], None, Ok(1));
         check(
             &[set(4, "1.1.0", Active)],

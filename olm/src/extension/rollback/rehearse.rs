@@ -1,5 +1,5 @@
-//! Whether the API server would take the objects of an older revision in place of those that are there: a field that never
-//! changes is found out before anything is pinned.
+//! A dry run of the objects of an older revision in place of the present ones, so that immutable fields are found
+//! before the version is pinned.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,15 +17,15 @@ use super::account::Asker;
 /// The answers of the API server to a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rehearsal {
-    /// What it refuses, a line for each object.
+    /// The refusals, a line for each object.
     pub(crate) refused: Vec<String>,
     /// Objects that it could not be asked about, with the reason.
     pub(crate) unchecked: Vec<String>,
-    /// Why it was not asked as the account that will write the objects.
+    /// The reason why the dry run was not made as the account that writes the objects.
     pub(crate) not_as_account: Option<String>,
 }
 
-/// Asks about objects that both revisions have, by a server-side dry run. The kinds are looked up as the user.
+/// Makes a server-side dry run of objects that both revisions have. The kinds are discovered as the user.
 pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older: &[Value]) -> Rehearsal {
     let mut rehearsal = Rehearsal {
         not_as_account: who.account.err(),
@@ -84,7 +84,7 @@ impl fmt::Display for Rehearsal {
 impl Rehearsal {
     fn add(&mut self, object: &Value, error: &Error) {
         let (denial, message) = match error {
-            // What it builds upon is not there.
+            // Its namespace or kind is missing.
             Error::Api(status) if status.code == 404 => return,
             Error::Api(status) if status.code == 400 && dry_run::cannot_be_made(&status.reason) => {
                 (Denial::NoDryRun, status.message.clone())
@@ -97,12 +97,12 @@ impl Rehearsal {
             Error::Api(status) if status.code == 403 && self.not_as_account.is_none() => {
                 (Denial::Forbidden, status.message.clone())
             }
-            // Whoever asks is not the account that will apply it.
+            // The requests are not made as the account that will apply the object.
             Error::Api(status) => (Denial::Other, status.message.clone()),
             other => (Denial::Other, other.to_string()),
         };
         let line = format!("{}: {message}", named(object));
-        // Whatever the older revision builds upon is there.
+        // All requirements of the older revision exist.
         match dry_run::assess(object, denial, &BundleContent::default()) {
             DryRunOutcome::Refused => self.refused.push(line),
             DryRunOutcome::Unchecked | DryRunOutcome::Deferred => self.unchecked.push(line),
@@ -110,14 +110,14 @@ impl Rehearsal {
     }
 }
 
-/// What the cluster says of a kind.
+/// The discovery of a kind.
 #[derive(Debug, Clone)]
 enum Served {
-    /// How it serves it.
+    /// The cluster serves the kind.
     Yes(Box<ApiResource>, Scope),
-    /// It does not: nothing of it can stand in the way.
+    /// The cluster does not serve the kind, so no object of it can be an obstacle.
     No,
-    /// It could not be asked, with the reason.
+    /// The discovery failed, with the reason.
     Unknown(String),
 }
 
@@ -136,7 +136,7 @@ impl Kind {
         )
     }
 
-    /// How the cluster serves it.
+    /// Discovers the kind.
     async fn find(&self, client: &Client) -> Served {
         let Self(group, version, kind) = self;
         match pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {

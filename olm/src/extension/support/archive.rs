@@ -1,4 +1,4 @@
-//! The archive, of bounded size. It becomes visible when it is complete.
+//! The archive, of limited size. It gets its name when it is complete.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,14 +13,14 @@ use tempfile::NamedTempFile;
 pub(super) struct Archive {
     tar: tar::Builder<GzEncoder<File>>,
     file: NamedTempFile,
-    /// What all names begin with.
+    /// The prefix of all names.
     folder: String,
     /// Bytes that fit still.
     left: u64,
 }
 
 impl Archive {
-    /// Begins an archive beside `path` whose files lie in `folder` and have at most `limit` bytes together.
+    /// Creates an archive beside `path` whose files are in `folder` and have at most `limit` bytes together.
     pub(super) fn create(path: &Path, folder: String, limit: u64) -> anyhow::Result<Self> {
         let wrong = || format!("cannot write {}", path.display());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -34,7 +34,7 @@ impl Archive {
         })
     }
 
-    /// How many bytes fit still.
+    /// The number of bytes that still fit.
     pub(super) const fn left(&self) -> u64 {
         self.left
     }
@@ -62,7 +62,7 @@ impl Archive {
             .with_context(|| format!("cannot add {name} to the archive"))
     }
 
-    /// Completes the archive under its name, which nothing may have by then.
+    /// Moves the complete archive to its name, which must still be free.
     pub(super) fn finish(self, path: &Path) -> anyhow::Result<()> {
         let wrong = || format!("cannot write {}", path.display());
         let mut file = self

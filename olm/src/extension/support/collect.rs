@@ -1,4 +1,4 @@
-//! What goes into the archive, the most useful first: what comes last may no longer fit.
+//! The content of the archive, the most useful first: the last files may no longer fit.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use super::archive::Archive;
 use super::redact::Redactor;
 use crate::output::message;
 
-/// How long one answer may take.
+/// The timeout of one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
-/// How many objects are asked for at once.
+/// The number of objects on a page.
 const PAGE: u32 = 100;
 /// The largest log of one container, in bytes.
 const MAX_LOG: u32 = 4 << 20;
-/// Where events about objects without a namespace are.
+/// The namespace of events about objects without a namespace.
 const EVENTS_NAMESPACE: &str = "default";
-/// The kinds of ours that come before everything else, and those that come last because they are large.
+/// The kinds of ours that are collected first; the large ones are collected last.
 const FIRST: [&str; 4] = [
     "clusterextensions",
     "clustercatalogs",
@@ -53,9 +53,9 @@ pub(super) struct Collector<'a> {
     namespace: &'a str,
     redactor: Redactor,
     archive: Archive,
-    /// What is missing, and why.
+    /// The missing parts, with reasons.
     warnings: Vec<String>,
-    /// Lines about what is there.
+    /// Lines about the collected parts.
     contents: String,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Reads everything; fails when the cluster does not answer at all.
+    /// Collects all parts; fails if the cluster does not answer at all.
     pub(super) async fn collect(mut self) -> anyhow::Result<(Archive, Vec<String>)> {
         let server = self
             .ask("/version")
@@ -164,7 +164,7 @@ impl<'a> Collector<'a> {
                 .map(std::mem::take);
             for mut item in items.unwrap_or_default() {
                 if let Some(fields) = item.as_object_mut() {
-                    // Objects of a list do not say what they are.
+                    // Objects in a list have no kind.
                     let kind = kind
                         .as_str()
                         .and_then(|kind| kind.strip_suffix("List"))
@@ -245,7 +245,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Adds the metrics of a Pod, where it has a port for them and admits the API server.
+    /// Adds the metrics of a Pod that has a port for them and admits the API server.
     async fn metrics(&mut self, pod: &Value) -> anyhow::Result<()> {
         let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
         let ports = containers
@@ -330,7 +330,7 @@ impl<'a> Collector<'a> {
         self.archive.write("summary.txt", text.as_bytes())
     }
 
-    /// An answer of the API server, as far as it is read.
+    /// An answer of the API server, up to the limit.
     async fn ask(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let asked = async {
             let request = Request::get(path).body(Vec::new())?;

@@ -1,12 +1,12 @@
-//! Credentials out of objects and logs. What looks like one is replaced, also where it is none.
+//! Removal of credentials from objects and logs. Text that looks like a credential is replaced, even if it is none.
 
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
-/// What stands for a credential.
+/// The replacement of a credential.
 const REDACTED: &str = "REDACTED";
 
-/// Patterns in text and what replaces them.
+/// Patterns in text, and their replacements.
 const PATTERNS: [(&str, &str); 6] = [
     // A private key in PEM, also one whose end is cut off.
     (
@@ -25,7 +25,7 @@ const PATTERNS: [(&str, &str); 6] = [
         r"(?i)\b(authorization\W{1,4}basic\s+)[A-Za-z0-9+/=]+",
         "${1}REDACTED",
     ),
-    // The value of an AWS access key, which needs no name to be known.
+    // The value of an AWS access key, which is recognised without a name.
     (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", REDACTED),
 ];
 
@@ -51,7 +51,7 @@ const WORDS: [&str; 14] = [
 ];
 /// Words that name a credential before the word `key`.
 const KEYS: [&str; 5] = ["access", "api", "encryption", "private", "signing"];
-/// Last words of names that say where a credential is or what it is like, not the credential itself.
+/// Last words of names that describe a credential or its place, not the credential itself.
 const ABOUT: [&str; 23] = [
     "audience",
     "class",
@@ -77,7 +77,7 @@ const ABOUT: [&str; 23] = [
     "type",
     "url",
 ];
-/// What kubectl keeps of an object beside it.
+/// The annotation in which kubectl stores the applied object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Takes credentials out.
@@ -108,7 +108,7 @@ impl Redactor {
         let setting = |found: &Captures<'_>| -> String {
             let part = |index| found.get(index).map_or("", |part| part.as_str());
             let (name, between, value) = (part(1), part(2), part(3));
-            // In a sentence a colon follows the name of anything.
+            // In prose, a colon may follow any word.
             let is_prose = between.contains(": ") && name.chars().all(|c| c.is_ascii_alphabetic());
             if is_credential(name) && (!is_prose || is_password(name)) {
                 format!("{name}{between}{REDACTED}")
@@ -202,9 +202,9 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Whether a name is one of a credential.
+/// Whether a name denotes a credential.
 fn is_credential(name: &str) -> bool {
-    // Of a name with a domain, only what follows it counts.
+    // If the name has a domain, only the rest counts.
     let own = name.rsplit('/').next().unwrap_or(name);
     let words = words(own);
     if words.last().is_some_and(|last| ABOUT.contains(&last.as_str())) {
@@ -219,7 +219,7 @@ fn is_credential(name: &str) -> bool {
     is_named || is_key
 }
 
-/// Whether a word names a credential even in a sentence.
+/// Whether a word denotes a credential even in prose.
 fn is_password(name: &str) -> bool {
     words(name)
         .iter()

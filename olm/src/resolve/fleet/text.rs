@@ -9,9 +9,9 @@ use olm_resolve::cluster::fleet::{Change, ExtensionPlan, Step};
 use super::FleetPlan;
 use crate::output::table::table;
 
-/// What stands for nothing in a table.
+/// The text of an empty cell.
 const NONE: &str = "-";
-/// How many clusters a reason names.
+/// The number of clusters that are listed for a reason.
 const NAMED: usize = 3;
 
 /// The extensions that change or are held back, why, and how many there are of which kind.
@@ -84,7 +84,7 @@ const fn word(change: Change) -> &'static str {
     }
 }
 
-/// What the row of an extension does not say.
+/// The notes that are not in the row of an extension.
 fn notes(extension: &ExtensionPlan) -> Vec<String> {
     let name = escape(&extension.extension);
     let mut notes = Vec::new();

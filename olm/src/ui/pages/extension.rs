@@ -1,4 +1,4 @@
-//! The pages of one extension: everything about it, and its plan.
+//! The pages of one extension: its state, and its plan.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -61,7 +61,7 @@ fn crumbs(way: &[(&str, &str)], here: &str) -> Markup {
     }
 }
 
-/// Why the extension is not ready, and which Pods keep it.
+/// The reason why the extension is not ready, and the Pods that cause it.
 fn notice(of: &Details, state: State) -> Markup {
     let class = if state == State::Blocked { "bad" } else { "wait" };
     html! {

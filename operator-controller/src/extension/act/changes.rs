@@ -57,7 +57,8 @@ pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(),
     }
 }
 
-/// Writes the status of a PendingChange as it was seen. If it has changed, its event starts another run.
+/// Writes the status of a PendingChange, if the object is unchanged since it was read. A changed one starts another
+/// run.
 pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     match changes.replace_status(change.name(), &params(), change).await {

@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// Why versions were not removed from the list.
+/// The reason why versions were not removed from the list.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// There are too many objects.
@@ -109,7 +109,7 @@ fn versions(gone: &[String]) -> String {
     format!("version(s) {}", gone.join(", "))
 }
 
-/// Writes the objects and cleans the list. Returns how many objects were written. `live` is the CRD as it was seen; if
+/// Writes the objects and cleans the list. Returns the number of written objects. `live` is the CRD that was read; if
 /// it has changed, the list is not cleaned. `progress` is the progress of earlier runs, and is updated.
 pub(crate) async fn migrate(
     client: &Client,

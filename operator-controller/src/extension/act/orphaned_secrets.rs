@@ -64,8 +64,8 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Deletes the Secrets of an extension whose revisions are gone. Kubernetes would collect most of them, but nothing
-/// should be left when the extension is gone, and a Secret of an interrupted run has no owner.
+/// Deletes the Secrets of an extension whose revisions are gone. Kubernetes collects most of them later, but nothing
+/// may remain when the extension is gone, and a Secret of an interrupted run has no owner.
 ///
 /// Names prove nothing: an earlier extension of this name may have left its revisions, and so may this one if
 /// Kubernetes has orphaned them before the controller looks.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::extension::context::Context;
 
-/// How many objects of a CRD are written.
+/// The objects of a CRD that are already written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The CRD: its UID and generation.

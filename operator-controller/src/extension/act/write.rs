@@ -21,12 +21,12 @@ use crate::extension::plan::content::ContentSecret;
 use crate::extension::plan::revision::{Creation, is_made};
 use olm_cluster::identity::AccountName;
 
-/// How often a revision is written again when another writer changes it at the same time.
+/// The number of attempts to write a revision when another writer changes it at the same time.
 const TRIES: usize = 5;
 /// The most concurrent writes of Secrets.
 const AT_ONCE: usize = 4;
 
-/// Why a revision could not be written.
+/// The reason why a revision could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// An archived revision could not be deleted.
@@ -34,7 +34,7 @@ pub enum WriteError {
     Remove {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -43,7 +43,7 @@ pub enum WriteError {
     Secret {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -52,7 +52,7 @@ pub enum WriteError {
     Create {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -61,7 +61,7 @@ pub enum WriteError {
     Patch {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -73,7 +73,7 @@ pub enum WriteError {
     List {
         /// The revision's name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -82,7 +82,7 @@ pub enum WriteError {
     Own {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -94,7 +94,7 @@ impl StageError for WriteError {
     }
 }
 
-/// Patches a revision as it was seen. If it has changed or is gone, its event starts another run.
+/// Patches a revision, if it is unchanged since it was read. A changed or deleted one starts another run.
 pub(crate) async fn patch(client: &Client, name: &str, patch: &Value) -> Result<(), WriteError> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {

@@ -17,7 +17,7 @@ use super::{Held, Proposal};
 use crate::extension::plan::action::Action;
 use crate::extension::revisions::Revisions;
 
-/// How many applied or void PendingChanges of an extension are kept.
+/// The number of applied or void PendingChanges that are kept for an extension.
 const KEPT: usize = 5;
 /// The most lines of a summary.
 const MAX_LINES: usize = 99;

@@ -13,7 +13,7 @@ use olm_resolve::Selector;
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError};
 
-/// Why the policies are unknown.
+/// The reason why the policies are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum PoliciesError {
     /// They cannot be listed.

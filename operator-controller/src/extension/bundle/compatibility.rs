@@ -10,7 +10,7 @@ use crate::extension::context::Context;
 use crate::extension::context::cluster_info::FRESH;
 use crate::extension::resolve::inventory;
 
-/// How long it is cached that a bundle has no unmet requirement.
+/// The time for which it is cached that a bundle has no unmet requirement.
 const CONTENT: Duration = Duration::from_hours(1);
 
 /// The requirements of the bundle, and the last result.

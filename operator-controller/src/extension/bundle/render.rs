@@ -14,7 +14,7 @@ use crate::certificates::choose;
 use crate::extension::context::{Context, Gates};
 use crate::extension::failure::{Severity, StageError};
 
-/// Why a bundle cannot be rendered.
+/// The reason why a bundle cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The bundle is refused.

@@ -11,7 +11,7 @@ use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use crate::extension::resolve::inventory::{self, InventoryError};
 use crate::extension::resolve::{Resolved, proposals};
 
-/// Why a bundle cannot be installed on this cluster.
+/// The reason why a bundle cannot be installed on this cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RequirementsError {
     /// The cluster did not answer.
@@ -29,7 +29,7 @@ pub enum RequirementsError {
     /// A requirement in the files is not met.
     #[error("{refusal}")]
     Unmet {
-        /// The missing requirement, and what to do.
+        /// The missing requirement, with a hint.
         refusal: Refusal,
         /// The reason that holds an update back.
         held_back_by: &'static str,

@@ -73,8 +73,8 @@ impl Settled {
         Self(inputs)
     }
 
-    /// Whether the newest revision is still the wanted one. Known trouble has been examined: the content of the
-    /// revision exists, and the revision will report the result.
+    /// Whether the newest revision is still the wanted one. If known problems were examined, the content of the
+    /// revision exists, and the revision reports the result.
     pub(crate) fn holds(&mut self, inputs: &Inputs) -> bool {
         let Some(known) = &mut self.0 else {
             return false;

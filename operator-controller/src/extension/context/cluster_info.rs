@@ -10,7 +10,7 @@ use olm_version::blang::parse_tolerant;
 use semver::Version;
 use tokio::sync::Mutex;
 
-/// How long an answer is cached.
+/// The time for which an answer is cached.
 pub(crate) const FRESH: Duration = Duration::from_mins(5);
 /// Nodes per page.
 const NODES: u32 = 500;

@@ -14,10 +14,10 @@ use super::release::{self, Entry, Release, ReleaseError, Successor};
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::identity::is_name;
 
-/// How long a list is cached for extensions that never reported an installed bundle.
+/// The time for which a list is cached for extensions that never reported an installed bundle.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Why a release cannot be read or removed.
+/// The reason why a release cannot be read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum HelmError {
     /// The releases cannot be listed.
@@ -28,7 +28,7 @@ pub enum HelmError {
     Read {
         /// The Secret.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -37,7 +37,7 @@ pub enum HelmError {
     Remove {
         /// The Secret.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -48,7 +48,7 @@ pub enum HelmError {
     Release {
         /// Its first Secret.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: ReleaseError,
     },

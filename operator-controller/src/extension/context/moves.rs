@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use olm_plan::ChangePlan;
 use parking_lot::{Mutex, MutexGuard};
 
-/// How long a change that began together with others may begin outside its windows.
+/// The time after which a change that began together with others may no longer begin outside its windows.
 const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Another extension that is installed or updated in the same step, and the bundle that it gets.
@@ -44,7 +44,7 @@ struct Standing {
     begun: Option<(String, Timestamp)>,
     /// Whether the present run confirmed `ready`.
     is_confirmed: bool,
-    /// Why the last run could not install a bundle that others may go along with; one line.
+    /// The reason why the last run could not install a bundle that others may be updated with; one line.
     blocker: Option<String>,
     /// Whether a change of another extension may change the outcome.
     awaits_others: bool,
@@ -118,7 +118,7 @@ impl Moves {
         });
     }
 
-    /// Why `other` cannot change, if `own` waits for it.
+    /// The reason why `other` cannot change, if `own` waits for it.
     pub(crate) fn blocker(&self, own: &str, other: &str) -> Option<String> {
         let standings = self.lock();
         let blocker = |name: &str| standings.get(name)?.blocker.clone();

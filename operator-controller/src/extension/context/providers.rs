@@ -7,7 +7,7 @@ use crate::certificates::choose::{self, Providers};
 use olm_cluster::discover::Discovery;
 use parking_lot::Mutex;
 
-/// How long an answer is cached.
+/// The time for which an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The providers that the cluster has and the feature gates allow.

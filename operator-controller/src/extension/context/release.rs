@@ -19,7 +19,7 @@ use olm_rollout::content::MAX_TOTAL;
 /// The most Secrets of a release.
 const MOST_CHUNKS: usize = 11;
 
-/// Why a release cannot be read.
+/// The reason why a release cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
     /// A Secret that the index names is gone.
@@ -83,7 +83,7 @@ pub struct Entry {
     pub secret: String,
     /// The UIDs of the Secret's owners.
     pub owners: Vec<String>,
-    /// When the Secret was created.
+    /// The time at which the Secret was created.
     pub made: Option<Timestamp>,
 }
 
@@ -108,7 +108,7 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 pub struct Successor<'a> {
     /// Its UID.
     pub uid: &'a str,
-    /// When it was created.
+    /// The time at which it was created.
     pub created: Option<Timestamp>,
     /// Whether an earlier extension of its name left revisions.
     pub has_earlier_revisions: bool,

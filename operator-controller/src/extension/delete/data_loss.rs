@@ -24,7 +24,7 @@ const MAX_DEFINITIONS: usize = 100;
 const MAX_TIME: Duration = Duration::from_secs(30);
 /// The most CRDs that are read at the same time.
 const AT_ONCE: usize = 8;
-/// How long found finalizers are cached.
+/// The time for which found finalizers are cached.
 const FRESH: Duration = Duration::from_mins(1);
 /// The rest after a search without a result, as a multiple of its time.
 const REST: u32 = 10;

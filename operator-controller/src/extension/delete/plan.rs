@@ -36,13 +36,13 @@ pub struct Observed<'a> {
     pub policy: Result<Policy, PolicyError>,
     /// The announced policy.
     pub announced: Option<Uninstall>,
-    /// What is left of it.
+    /// The remaining parts of the extension.
     pub left: Left,
 }
 
-/// What is left of an extension that is being deleted.
+/// The remaining parts of an extension that is being deleted.
 pub enum Left {
-    /// Anything, which stays: the deletion orphans it.
+    /// Any objects. They stay: the deletion orphans them.
     Orphans,
     /// No revisions.
     Nothing {
@@ -57,8 +57,8 @@ pub enum Left {
     Revisions {
         /// The revisions.
         revisions: Revisions,
-        /// Why the extension cannot be deleted (reason and message): others depend on it. Read before the deletion
-        /// begins.
+        /// The reason and message if the extension cannot be deleted because others depend on it. Read before the
+        /// deletion begins.
         dependents: Option<(&'static str, String)>,
         /// The account that deletes their objects.
         account: Option<AccountName>,
@@ -90,7 +90,7 @@ pub enum Outlook {
         reason: &'static str,
         /// Its message.
         message: String,
-        /// How an event reports it.
+        /// The event that reports it.
         kind: EventKind,
     },
     /// The announced policy. The deletion begins with the next run.
@@ -247,7 +247,7 @@ fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<Propagati
     })
 }
 
-/// What happened to the objects of an extension without revisions. The actual result counts, not only the last policy.
+/// The result for the objects of an extension without revisions. The actual result counts, not only the last policy.
 /// `announced` is the policy when the deletion began, if known.
 fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, records: &[TeardownRecord]) -> String {
     let was_there = extension
@@ -370,8 +370,7 @@ fn in_trouble(set: &ClusterObjectSet) -> bool {
     set.is_deleting() && disturbed(set)
 }
 
-/// The message about what the deletion waits for. Messages of revisions come last, because they may end with roles to
-/// apply.
+/// The message while the deletion waits. Messages of revisions come last, because they may end with roles to apply.
 fn waiting(extension: &str, left: &Revisions, reported: &[String], more: Vec<String>) -> String {
     let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
     let names = names.join(", ");

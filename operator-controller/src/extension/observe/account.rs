@@ -7,7 +7,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use olm_cluster::identity::{AccountName, IdentityError};
 
-/// Why an extension has no account.
+/// The reason why an extension has no account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
     /// The spec has no account and there is no default.

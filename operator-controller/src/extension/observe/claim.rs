@@ -7,7 +7,7 @@ use crate::extension::failure::{Severity, StageError};
 /// Another extension has the better claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// It owns the same package.
+    /// The other extension owns the same package.
     #[error(
         "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
         next_step(.owner, *.standing)
@@ -54,9 +54,9 @@ pub struct Claim<'a> {
 /// Whether an extension has revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It does.
+    /// The extension has revisions.
     Established,
-    /// It does not.
+    /// The extension has no revisions.
     New,
 }
 

@@ -29,8 +29,7 @@ pub enum Action {
         /// The revision as it was seen.
         set: Arc<ClusterObjectSet>,
     },
-    /// Patches a revision. The patch requires the revision that was seen. If it has changed or is gone, its event
-    /// starts another run.
+    /// Patches a revision. The patch requires the revision that was read. A changed or deleted one starts another run.
     PatchRevision {
         /// Its name.
         name: String,
@@ -68,7 +67,7 @@ pub enum Action {
         set: Arc<ClusterObjectSet>,
         /// The merge patch with the options.
         patch: Option<Value>,
-        /// How it is deleted; `None` if its deletion is under way.
+        /// The propagation of the deletion; `None` if the deletion is under way.
         delete: Option<PropagationPolicy>,
     },
     /// Deletes the content Secrets of the extension whose revisions are gone.

@@ -38,7 +38,7 @@ pub struct Packed {
     pub secrets: Vec<ContentSecret>,
 }
 
-/// Why content does not fit into Secrets.
+/// The reason why content does not fit into Secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// An object is too large.

@@ -29,10 +29,10 @@ pub(crate) const FINALIZERS: [&str; 2] = [
     finalizer::CLEANUP_CONTENT_MANAGER_CACHE,
 ];
 
-/// Why a Helm release cannot become a revision.
+/// The reason why a Helm release cannot become a revision.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// It is malformed.
+    /// The release is malformed.
     #[error(transparent)]
     Release(#[from] HelmError),
     /// Its objects do not fit into phases.
@@ -101,8 +101,8 @@ fn inherited(observed: &Observed) -> Vec<Action> {
     patched(observed.revisions.active(), patch)
 }
 
-/// Resumes active revisions whose extension is no longer paused. This happens after the bundle was tried, because the
-/// old version must not restore objects that a user deleted to make way for another version.
+/// Resumes active revisions whose extension is no longer paused. This happens after the bundle was tried: the old
+/// version must not restore objects that a user deleted for another version.
 pub(crate) fn resumed(extension: &ClusterExtension, revisions: &Revisions) -> Vec<Action> {
     let patch = |set: &ClusterObjectSet| {
         is_resumed(extension, set)

@@ -17,7 +17,7 @@ use olm_cluster::identity::AccountName;
 use olm_plan::phases::{Group, probes};
 use olm_rollout::policy::Policy;
 
-/// How many revisions are kept when a new one is created.
+/// The number of revisions that are kept when a new one is created.
 const KEPT: usize = 5;
 
 /// Annotations of a ClusterExtension that are copied to its revisions, because they affect how objects are applied and
@@ -47,7 +47,7 @@ pub struct Wanted<'a> {
     pub extension: &'a ClusterExtension,
     /// The account that applies it, if known.
     pub account: Option<&'a AccountName>,
-    /// The bundle it is made from.
+    /// The bundle of the revision.
     pub bundle: &'a BundleIdentity,
     /// The catalog of the bundle; empty if unknown.
     pub catalog: &'a str,
@@ -103,7 +103,7 @@ pub struct Creation {
     pub remove: Vec<Arc<ClusterObjectSet>>,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The revision's name does not fit into a label.
@@ -271,7 +271,7 @@ fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
 }
 
 /// A merge patch that copies the options of the teardown to a revision; `None` if it has them. It requires the revision
-/// that was seen.
+/// that was read.
 pub fn inherit(extension: &ClusterExtension, set: &ClusterObjectSet) -> Option<Value> {
     let mut differing: Map<String, Value> = INHERITED
         .iter()

@@ -17,7 +17,7 @@ use olm_rollout::failure::FailureKind;
 /// The most bytes of findings in a condition. Further ones are only counted.
 pub(crate) const MAX_FINDINGS: usize = 8192;
 
-/// Why a revision is not created.
+/// The reason why a revision is not created.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// The account cannot be used.
@@ -54,9 +54,9 @@ pub enum PreflightError {
     /// A changed CRD breaks stored objects.
     #[error("{found}")]
     Definitions {
-        /// The findings, in the words of the reference implementation.
+        /// The findings, in the text of the reference implementation.
         found: String,
-        /// What was compared, and what to do.
+        /// The compared objects, and a hint.
         help: Option<String>,
     },
     /// Stored versions of another owner's CRD would have to be removed.

@@ -1,5 +1,5 @@
-//! Checks the existing objects of a changed CRD, read under the account: a message names only what the account may see.
-//! Objects that could not be checked are noted and do not block.
+//! Checks the existing objects of a changed CRD. The account reads them, so a message names only objects that it may
+//! see. Objects that could not be checked are noted and do not block.
 
 use std::time::{Duration, Instant};
 

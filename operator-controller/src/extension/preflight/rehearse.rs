@@ -1,6 +1,6 @@
 //! A server-side dry run of the objects of a revision, before anything is written and before an upgrade changes the
-//! installed revision. It runs under the account and finds what access reviews cannot: admission, schemas, immutable
-//! fields.
+//! installed revision. It runs under the account and finds errors that access reviews cannot find: admission, schemas,
+//! immutable fields.
 
 use std::fmt::Write as _;
 use std::time::Instant;

@@ -6,7 +6,7 @@ use olm_platform::queue::Outcome;
 
 use crate::extension::failure::Severity;
 
-/// The longest pause in seconds before a run checks whether a user fixed what it waits for.
+/// The longest pause in seconds before a run checks whether a user fixed the cause.
 const LONGEST_WAIT: u32 = 60;
 /// A run that waits for a user and takes longer than this is repeated rarely: it rests for [`REST`] times as long.
 const COSTLY: Duration = Duration::from_secs(5);
@@ -17,9 +17,9 @@ const LONGEST_REST: Duration = Duration::from_mins(10);
 /// The pause before a run that has more to do continues.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
 /// The pause before a check of something without events: whether a newer bundle is still held back, or whether the
-/// cluster still lacks what the installed bundle needs.
+/// cluster still lacks a requirement of the installed bundle.
 const UNANNOUNCED: Duration = Duration::from_mins(5);
-/// How long an image may be pulled before the status reports it. Most take less.
+/// The time that a pull may take before the status reports it. Most take less.
 const BRIEF: Duration = Duration::from_secs(5);
 /// The pause before a run checks an image that is being pulled. Its arrival also starts a run.
 const ON_THE_WAY: Duration = Duration::from_secs(30);
@@ -27,14 +27,14 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
-    /// How many runs in a row waited for a user.
+    /// The number of consecutive runs that waited for a user.
     waits: u32,
     /// Since when its image is being pulled.
     pulling: Option<Instant>,
 }
 
 impl Cache {
-    /// When to run again after a run of this duration. `is_unannounced`: no event announces what it waits for.
+    /// The time of the next run after a run of this duration. `is_unannounced`: no event announces the expected change.
     pub(crate) fn after(
         &mut self,
         severity: Option<Severity>,
@@ -57,7 +57,8 @@ impl Cache {
         }
     }
 
-    /// When to run again if the image has been pulled for a short time only, so that there is nothing to report yet.
+    /// The time of the next run if the image has been pulled for a short time only. Then there is nothing to report
+    /// yet.
     pub(crate) fn brief(&mut self, severity: Option<Severity>, now: Instant) -> Option<Outcome> {
         if severity != Some(Severity::Pulling) {
             self.pulling = None;

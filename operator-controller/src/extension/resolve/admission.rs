@@ -5,9 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::cluster_extension::CatalogFilter;
-use olm_api::conditions::{SERVING, is_true};
 use olm_api::names::annotation;
 use olm_api::{ClusterCatalog, ClusterObjectSet};
 use olm_resolve::{Request, Selector};
@@ -15,9 +13,6 @@ use olm_resolve::{Request, Selector};
 use super::catalogs::{Answer, Asked, ask};
 use crate::extension::context::Context;
 use crate::extension::revisions::BundleIdentity;
-
-/// How many catalogs are named.
-const NAMED: usize = 5;
 
 /// The catalogs from which an extension may get its bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +28,7 @@ pub(crate) enum Admission {
         /// All admitted catalogs.
         names: BTreeSet<String>,
     },
-    /// That of the installed bundle, which is not recorded: [`Admission::settled`] finds it.
+    /// The catalog of the installed bundle, which is not recorded: [`Admission::settled`] finds it.
     Unrecorded {
         /// Other admitted catalogs.
         defaults: BTreeSet<String>,
@@ -122,7 +117,7 @@ impl Admission {
         recorded.or_else(|| self.home()).unwrap_or_default().to_owned()
     }
 
-    /// Why there are no upgrades, if the only admitted catalog does not exist.
+    /// The reason why there are no upgrades, if the only admitted catalog does not exist.
     pub(crate) fn gone<'c>(&self, mut catalogs: impl Iterator<Item = &'c ClusterCatalog>) -> Option<String> {
         let home = self.home()?;
         let is_only = matches!(self, Self::Only { names, .. } if names.len() == 1);
@@ -134,45 +129,7 @@ impl Admission {
         })
     }
 
-    /// A note for the status, if the catalog is gone, or others that do not answer are left out.
-    pub(crate) fn note<'c>(
-        &self,
-        catalogs: impl Iterator<Item = &'c ClusterCatalog> + Clone,
-    ) -> Option<String> {
-        let home = self.home()?;
-        if let Some(gone) = self.gone(catalogs.clone()) {
-            return Some(gone);
-        }
-        let Self::Only { names, .. } = self else {
-            return None;
-        };
-        let mut silent = BTreeSet::new();
-        for catalog in catalogs {
-            if !names.contains(catalog.name())
-                && catalog.spec.availability_mode == AvailabilityMode::Available
-                && !is_true(catalog.conditions(), SERVING)
-            {
-                silent.insert(catalog.name());
-            }
-        }
-        let shown: Vec<String> = silent
-            .iter()
-            .take(NAMED)
-            .map(|name| format!("{name:?}"))
-            .collect();
-        let more = match silent.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (!shown.is_empty()).then(|| {
-            format!(
-                "upgrades come from catalog {home:?} only, which the extension was installed from; catalogs that are not served: {}{more}",
-                shown.join(", ")
-            )
-        })
-    }
-
-    /// Why other catalogs are not admitted, and what to do.
+    /// The reason why other catalogs are not admitted, with a hint.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Only { home: Some(home), .. } => Some(format!(
@@ -338,7 +295,7 @@ mod tests {
             &[answered("older", 1, Answer::Absent), other("newer", 9)],
             Some("newer"),
         );
-        // A catalog that does not answer may be it, if it is older or would match better.
+        // A catalog that does not answer may be the right one, if it is older or would match better.
         check(&[failed("newer", 9), same("older", 1)], Some("older"));
         check(&[failed("older", 1), same("newer", 9)], None);
         check(&[failed("newer", 9), other("older", 1)], None);
@@ -346,18 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn a_catalog_that_is_not_admitted_is_reported_where_it_matters() {
-        let unserved = ClusterCatalog::new("broken", ClusterCatalogSpec::default());
+    fn only_the_missing_catalog_of_the_installation_is_reported() {
+        let broken = ClusterCatalog::new("broken", ClusterCatalogSpec::default());
         let home = ClusterCatalog::new("home", ClusterCatalogSpec::default());
-        let note = |names: &[&str], catalogs: &[&ClusterCatalog]| {
-            only(Some("home"), names).note(catalogs.iter().copied())
+        let gone = |names: &[&str], catalogs: &[&ClusterCatalog]| {
+            only(Some("home"), names).gone(catalogs.iter().copied())
         };
-        assert_eq!(note(&["home"], &[&home]), None);
-        let stays = "upgrades come from catalog \"home\" only, which the extension was installed from; catalogs that are not served: \"broken\"";
-        assert_eq!(note(&["home"], &[&home, &unserved]).as_deref(), Some(stays));
-        assert_eq!(note(&["broken", "home"], &[&home, &unserved]), None);
-        let gone = note(&["home"], &[&unserved]).unwrap();
-        assert!(gone.starts_with("no upgrades: catalog \"home\""), "{gone}");
-        assert_eq!(Admission::All.note([&unserved].into_iter()), None);
+        assert_eq!(gone(&["home"], &[&home, &broken]), None);
+        assert_eq!(gone(&["broken", "home"], &[&broken]), None);
+        let message = gone(&["home"], &[&broken]).unwrap();
+        assert!(message.starts_with("no upgrades: catalog \"home\""), "{message}");
+        assert_eq!(Admission::All.gone([&broken].into_iter()), None);
     }
 }

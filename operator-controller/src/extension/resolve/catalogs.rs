@@ -15,7 +15,7 @@ use olm_resolve::{Availability, Catalog, Content, Package, Request};
 use crate::catalogs::Place;
 use crate::extension::context::Context;
 
-/// A catalog and what it answered.
+/// A catalog and its answer.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) catalog: Arc<ClusterCatalog>,
@@ -76,7 +76,7 @@ async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> A
     }
 }
 
-/// The address of a catalog, or why it is not served.
+/// The address of a catalog, or the reason why it is not served.
 pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
     let name = catalog.name();
     if !is_true(catalog.conditions(), SERVING) {

@@ -22,7 +22,7 @@ use olm_rollout::policy::Uninstall;
 
 /// Types of properties for which the bundle's own files have precedence over a catalog.
 pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
-/// Why the facts are unknown.
+/// The reason why the facts are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
     /// The kinds of the cluster are unknown.
@@ -167,7 +167,7 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
     declared
 }
 
-/// Why an extension may not be uninstalled: others depend on it. `None` if it may.
+/// The reason why an extension may not be uninstalled: others depend on it. `None` if it may be uninstalled.
 ///
 /// # Errors
 /// The cluster did not answer, or the user's override is invalid.

@@ -29,9 +29,9 @@ pub struct Target {
 /// The origin of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is in a catalog.
+    /// The bundle is in a catalog.
     Catalog,
-    /// It is already installed, and no catalog answers or the catalogs have the same version.
+    /// The bundle is already installed, and no catalog answers or the catalogs have the same version.
     Installed,
 }
 

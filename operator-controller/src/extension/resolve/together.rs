@@ -174,7 +174,7 @@ impl Puzzle {
         let free: Vec<Participant<'_>> = free.map(|(participant, _)| participant.clone()).collect();
         if let Some((found, along)) = solve(&own, &free, &facts, budget)? {
             if along.is_empty() {
-                // The bundle that is possible alone is already known, and so is what is held back.
+                // The bundle that is possible alone and the blockers are already known.
                 return Ok(Solved::No);
             }
             let along = along.iter().map(|(extension, bundle)| Companion {
@@ -216,7 +216,7 @@ fn may_move(other: &ClusterExtension, package: &str) -> bool {
     !other.is_deleting() && !is_rival
 }
 
-/// What blocks another extension until a user acts.
+/// The blocker of another extension until a user acts.
 fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtension) -> Option<String> {
     let is_blocked =
         find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
@@ -236,7 +236,7 @@ struct Member {
     /// The selector of its catalogs.
     selector: Option<Selector>,
     asked: Vec<Asked>,
-    /// What blocks it.
+    /// Its blocker.
     kept: Option<String>,
 }
 

@@ -15,11 +15,11 @@ pub struct Updates {
     pub next: Option<AvailableBundle>,
     /// The newest bundle, if it is newer than the installed one or, without an installed one, than `next`.
     pub newest: Option<AvailableBundle>,
-    /// Why `newest` is not chosen.
+    /// The reason why `newest` is not chosen.
     pub held: Option<Held>,
 }
 
-/// Why a bundle is not chosen.
+/// The reason why a bundle is not chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// One of [`held_back`]'s constants.
@@ -123,7 +123,7 @@ mod tests {
         Package::new(blobs, ReleaseField::Counts).unwrap()
     }
 
-    /// `next/newest by`, or the word of the error.
+    /// `next/newest by`, or the name of the error.
     fn found(catalogs: &[&str], silent: &[&str], version: Option<&str>, installed: &str) -> String {
         let (package, labels) = (package(), BTreeMap::new());
         let of = |name, content| Catalog {

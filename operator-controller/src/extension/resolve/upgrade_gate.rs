@@ -16,7 +16,7 @@ use crate::extension::context::Context;
 use crate::extension::failure::{Failure, Severity, StageError};
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
-/// Why an upgrade waits.
+/// The reason why an upgrade waits.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeGateError {
     /// The operator blocks it.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Executor, goal::Goal};
 
-/// How often the deletion of a Secret is tried. Afterwards nothing refers to it any more.
+/// The number of attempts to delete a Secret. Afterwards nothing refers to it any more.
 const TRIES: usize = 3;
 
 impl Executor<'_> {

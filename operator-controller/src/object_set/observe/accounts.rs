@@ -26,7 +26,7 @@ pub(in crate::object_set) async fn follow(context: &Context) {
     }
 }
 
-/// Returns when the watch is refused. Only the names of accounts are kept, while they are listed.
+/// Watches service accounts and keeps only their names. Returns when the watch is refused.
 async fn watch(context: &Context) {
     let api: Api<PartialObjectMeta<ServiceAccount>> = Api::all(context.own.clone());
     let events = watcher(api, watcher::Config::default()).default_backoff();

@@ -10,7 +10,7 @@ use olm_cluster::identity::is_name;
 use olm_rollout::content::{self, ContentError, MAX_TOTAL, SecretContent, SecretName, secrets_of};
 use serde_json::Value;
 
-/// Why Secrets could not be read.
+/// The reason why Secrets could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
     /// The server did not answer.
@@ -41,8 +41,8 @@ const AT_ONCE: usize = 4;
 pub type Sources = BTreeMap<SecretName, String>;
 
 /// Reads the existing Secrets, and the data to which the set refers. The controller itself reads only Secrets that were
-/// created for this set in the namespace of OLM. All others are read under the account, so that a user learns only what
-/// the account may read.
+/// created for this set in the namespace of OLM. All others are read under the account, so that a user cannot see more
+/// than the account.
 ///
 /// # Errors
 /// A Secret could not be read, or they are too large.

@@ -74,7 +74,7 @@ pub struct Change {
     pub before: Option<Arc<ClusterObjectSet>>,
     /// The set now; `None` if it is gone or was never read.
     pub now: Option<Arc<ClusterObjectSet>>,
-    /// Why it cannot be read, or could not be read before.
+    /// The reason why the set cannot be read, or could not be read before.
     pub unreadable: Option<Unreadable>,
 }
 

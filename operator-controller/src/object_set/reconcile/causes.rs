@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use super::super::{acting::Actor, context::Context, memory::Memory};
 
-/// How long a workload may be unready before the controller reads the cause.
+/// The time for which a workload may be unready before the controller reads the cause.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause before an unready workload is read again.
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
-/// How long an answer is cached.
+/// The time for which an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
 /// The most workloads that are read.
 const WORKLOADS: usize = 3;

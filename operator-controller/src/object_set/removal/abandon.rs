@@ -13,8 +13,8 @@ use crate::object_set::{
     context::{Context, extension_uid},
 };
 
-/// How long a deleted revision waits for an account that is gone with its namespace. Until then the account can be
-/// created again, and the user can still choose what stays.
+/// The time that a deleted revision waits for an account that is gone with its namespace. Until then the account can be
+/// created again, and the user can still change the policy.
 const GRACE: Duration = Duration::from_mins(1);
 
 /// Whether objects that the account can no longer delete are abandoned.
@@ -45,8 +45,8 @@ impl Abandoned {
     }
 }
 
-/// Whether to abandon the objects of a set that is being deleted and whose account does not exist. If that is unknown,
-/// nothing changes.
+/// Whether to abandon the objects of a set that is being deleted and whose account does not exist. If the facts are
+/// unknown, nothing changes.
 pub(super) async fn abandoned(context: &Context, set: &ClusterObjectSet) -> Abandoned {
     let Some(uninstall) = uninstall(context, set).await else {
         return Abandoned::No;
@@ -77,8 +77,8 @@ fn due(waited: Duration, uninstall: Uninstall) -> Abandoned {
     }
 }
 
-/// The user's present choice of what stays; `None` while the extension exists and is not being deleted, or its choice
-/// is invalid.
+/// The user's present uninstall policy; `None` while the extension exists and is not being deleted, or its policy is
+/// invalid.
 async fn uninstall(context: &Context, set: &ClusterObjectSet) -> Option<Uninstall> {
     let of_set = || Policy::of(set).ok().map(|policy| policy.uninstall);
     let owners = set.metadata.owner_references.iter().flatten();

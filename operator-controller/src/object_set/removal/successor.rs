@@ -7,11 +7,12 @@ use crate::object_set::context::{Context, extension_uid};
 
 /// Whether an extension needs the objects of a revision that is being deleted.
 pub(super) enum Successor<'a> {
-    /// No: it is gone, has everything that it needs, or deletes the revision itself.
+    /// No: the extension is gone, has everything that it needs, or deletes the revision itself.
     None,
     /// Yes: its next revision needs them.
     NextRevision(&'a str),
-    /// Unknown: it is being deleted, but its deletion may be blocked, and the user may still choose what stays.
+    /// Unknown: the extension is being deleted, but its deletion may be blocked, and the user may still change the
+    /// policy.
     Undecided(&'a str),
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Attack {
     pub(super) what: &'static str,
     pub(super) files: BTreeMap<String, Vec<u8>>,
     pub(super) packages: Vec<String>,
-    /// What clients of GraphQL ask, each again and again and beside the others.
+    /// The GraphQL queries, which clients repeat concurrently.
     pub(super) queries: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Attack {
 /// Makes an attack.
 type Make = fn() -> Attack;
 
-/// Each is made when it is its turn: together they take more memory than what they attack.
+/// Each one is created when it is used, because together they need more memory than the attacked program.
 pub(super) const ALL: [(&str, Make); 13] = [
     ("properties", properties),
     ("entries", entries),
@@ -72,7 +72,7 @@ fn filler(bytes: usize) -> String {
     text
 }
 
-/// A package, and a channel with these entries beside that of its bundle.
+/// A package, and a channel with these entries in addition to that of its bundle.
 fn package(out: &mut String, name: &str, entries: &str) {
     let package = json!({ "schema": "olm.package", "name": name, "defaultChannel": "stable" });
     let _ = writeln!(out, "{package}");
@@ -91,7 +91,7 @@ fn channel(out: &mut String, package: &str, name: &str, entries: &str) {
     );
 }
 
-/// A bundle with these properties beside its own.
+/// A bundle with these properties in addition to its own.
 fn bundle(out: &mut String, package: &str, version: &str, properties: &str) {
     let own = json!({ "type": "olm.package", "value": { "packageName": package, "version": version } });
     let _ = writeln!(
@@ -156,7 +156,7 @@ fn text() -> Attack {
 fn values() -> Attack {
     let mut blobs = String::new();
     let packages = wanted("values");
-    // As a value, an object with one member takes hundreds of times its text.
+    // As a parsed value, an object with one member needs hundreds of times the memory of its text.
     let objects = vec![r#"{"":0}"#; VALUES / 2].join(",");
     let tiny = tiny_entries(VALUES / 2 * 15);
     for name in &packages {
@@ -189,7 +189,7 @@ fn values() -> Attack {
 fn yaml() -> Attack {
     let mut blobs = String::new();
     let maps = "{a: 0},".repeat(VALUES / 3 - 10);
-    // Kept again for each anchor around it.
+    // Each enclosing anchor stores it again.
     let anchored: String = (0..400).map(|number| format!("&a{number} [")).collect();
     let text = filler(20_000);
     for number in 0..6 {

@@ -59,7 +59,7 @@ fn accepted(expect: &Value, config: &Config) -> Outcome {
     })
 }
 
-/// Texts of the parsers of YAML and JSON differ; everything that we say ourselves is compared.
+/// Texts of the parsers of YAML and JSON differ; our own texts are compared.
 fn message(expected: &str, is_reported: bool, error: &ConfigError) -> Outcome {
     match error {
         ConfigError::Text(_) => Outcome::Pass,
@@ -75,7 +75,7 @@ fn message(expected: &str, is_reported: bool, error: &ConfigError) -> Outcome {
     }
 }
 
-/// Whether the reference does not say what is wrong, or says of a null that it is missing.
+/// Whether the reference implementation does not name the fault, or reports a null as missing.
 fn is_vague(expected: &str) -> bool {
     expected.contains("validation failed")
         || (expected.contains("required field \"deploymentConfig") && expected.contains("\" is missing"))

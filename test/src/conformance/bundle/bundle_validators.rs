@@ -1,4 +1,4 @@
-//! `bundle-validators`: what authors check before they publish.
+//! `bundle-validators`: the checks of authors before publication.
 
 use olm_author::lint::{Manifests, Options, Problem, RuleSet, Severity, load, load_object};
 use serde_json::Value;
@@ -129,13 +129,12 @@ fn words(text: &str) -> String {
     words.join(" ")
 }
 
-/// A problem in a form in which both sides can be compared: without printed structures of another language and without the
-/// words of its parsers.
+/// A problem in a form that can be compared: without printed structures of Go and without the texts of its parsers.
 fn normal(kind: &str, text: &str) -> String {
     let last = |separator: &str| text.rsplit_once(separator).map_or(text, |(_, rest)| rest);
     let text = match kind {
         "ObjectFailedValidation" | "ParseError" => last(": ").to_owned(),
-        // Field, kind of fault, and what is said behind the value.
+        // The field, the kind of fault, and the text after the value.
         kind if kind.starts_with("FieldValue") => {
             let field = text
                 .split_once("Field ")

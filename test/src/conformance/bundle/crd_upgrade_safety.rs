@@ -54,7 +54,7 @@ fn comparable(messages: &[String]) -> BTreeSet<String> {
         .collect()
 }
 
-/// A message whose list of fields is in order: the reference collects it from a set.
+/// A message with a sorted list of fields: the reference implementation collects it from a set.
 fn sorted(message: &str) -> String {
     let Some((start, list)) = message.split_once("new required fields: [") else {
         return message.to_owned();
@@ -64,7 +64,7 @@ fn sorted(message: &str) -> String {
     format!("{start}new required fields: [{}]", fields.join(" "))
 }
 
-/// The finding that the requirements add: a version may not go while it is served.
+/// The finding that our requirements add: a version must not be removed while it is served.
 fn served_version_removal(expect: &Value, old: &Value, new: &Value) -> Option<String> {
     if expect["deviation"].as_str() != Some("served-version-removal") || old.is_null() {
         return None;
@@ -183,7 +183,7 @@ fn unit(case: &Value) -> Outcome {
     flagged.and(|| Outcome::compare("messages", &expected, &messages))
 }
 
-/// Everything is reported but for what the case's settings allow.
+/// The policy that reports everything except the changes that the case's settings allow.
 fn policy(case: &Value, name: &str) -> Policy {
     let mut policy = Policy::everything();
     let checks = [

@@ -1,5 +1,5 @@
-//! Values of `olm.maxOpenShiftVersion`, what they mean for the cluster's next minor version, and the condition that
-//! the gate sets.
+//! Values of `olm.maxOpenShiftVersion`, their effect on the cluster's next minor version, and the condition that the
+//! gate sets.
 
 use olm_api::cluster_object_set::LifecycleState;
 use olm_bundle::openshift::{MinorVersion, parse_maximum};
@@ -99,8 +99,8 @@ fn parsed_cluster(expect: &Value, version: Option<MinorVersion>) -> Outcome {
     })
 }
 
-/// The reference reads either object sets or releases, depending on its runtime; what they say about a bundle is the
-/// same. It reports under a condition type of an intermediate object; ours is on the ClusterOperator itself.
+/// The reference implementation reads object sets or releases, depending on its runtime, with the same facts about a
+/// bundle. It reports under a condition type of an intermediate object; ours is on the ClusterOperator itself.
 fn controller(case: &Value) -> Outcome {
     let list = |key: &str| case[key].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -103,7 +103,7 @@ fn install_modes(case: &Value) -> Outcome {
 fn generator(case: &Value) -> Outcome {
     let expect = &case["expect"];
     if case["bundle"].is_null() {
-        // There is no bundle to hand over: the types leave nothing to be refused at run time.
+        // There is no bundle to pass: the types exclude this error at run time.
         return Outcome::compare("ok", &expect["ok"], &Value::Bool(false));
     }
     let actual = bundle(case)
@@ -190,7 +190,7 @@ fn take_base_names(expected: &[Value], actual: &mut [Value]) -> Outcome {
     Outcome::Pass
 }
 
-/// What ours does otherwise, for each object that it concerns.
+/// Our deviations, for each object.
 fn deviate(expect: &Value, expected: &mut [Value], install_namespace: &str) {
     if expect["webhook_port"] == 443 {
         expected.iter_mut().for_each(default_ports);
@@ -244,7 +244,7 @@ fn convert(case: &Value) -> Outcome {
     }
 }
 
-/// How many documents of a kind there are in the manifests.
+/// The number of documents of a kind in the manifests.
 fn documents(files: &BundleFiles, kind: &str) -> usize {
     let manifests = files.iter().filter(|(path, _)| path.starts_with("manifests/"));
     manifests
@@ -254,7 +254,7 @@ fn documents(files: &BundleFiles, kind: &str) -> usize {
         .count()
 }
 
-/// What follows the colon may be the text of Go's JSON or YAML parser.
+/// The text after the colon may come from Go's JSON or YAML parser.
 fn parse_error(expect: &Value, files: &BundleFiles, error: &ParseError) -> Outcome {
     match error {
         ParseError::SeveralClusterServiceVersions(names) if expect["versions"] == "one" => {
@@ -376,7 +376,7 @@ fn whole_objects(case: &Value, mut objects: Vec<Value>) -> Outcome {
     compare_objects(expected, objects)
 }
 
-/// Compares objects by name, leaving out what Go writes for fields that are not set.
+/// Compares objects by name, without the values that Go writes for unset fields.
 fn compare_objects(expected: Vec<Value>, actual: Vec<Value>) -> Outcome {
     let sorted = |mut objects: Vec<Value>| {
         objects.iter_mut().for_each(drop_zero_values);
@@ -399,7 +399,7 @@ fn drop_zero_values(value: &mut Value) {
             if map.len() == 2 && map.contains_key("name") && map.get("value") == Some(&json!("")) {
                 map.shift_remove("value");
             }
-            // The status of a definition that was never stored is nothing but zero values.
+            // The status of a definition that was never stored contains only zero values.
             if map.get("status").is_some_and(is_zero) {
                 map.shift_remove("status");
             }

@@ -1,11 +1,11 @@
-//! `clustercatalog-admission`: what the API server itself accepts of a ClusterCatalog, and the rules that speak when
-//! it does not.
+//! `clustercatalog-admission`: the ClusterCatalogs that the API server accepts, and the messages of the rules for
+//! others.
 //!
-//! All cases of a run share one API server: that of `KUBECONFIG`, else one that is started for them. Every case is a
-//! dry run; the definitions and one object stay where the server was given.
+//! All cases of a run share one API server: that of `KUBECONFIG`, otherwise one that is started for them. Every case is
+//! a dry run. On a given server, the definitions and one object remain.
 //!
-//! The recorded messages are those of the rules alone. A server asks no rule where a required field is absent, so the
-//! verdict is that of the definition as it is shipped, and the messages come from a copy that requires no fields.
+//! The recorded messages are those of the rules alone. A server evaluates no rule if a required field is absent. So the
+//! verdict comes from the shipped definition, and the messages come from a copy without required fields.
 
 use std::sync::OnceLock;
 
@@ -32,11 +32,11 @@ struct Server {
     _cluster: Option<Cluster>,
 }
 
-/// One of the two definitions as it is served.
+/// One of the two served definitions.
 struct Kind {
     group: &'static str,
     catalogs: Api<DynamicObject>,
-    /// As the server stores it.
+    /// The object in the stored form.
     base: DynamicObject,
 }
 
@@ -108,7 +108,7 @@ impl Server {
         })
     }
 
-    /// `None` when the server accepts the value, else what the rules find wrong.
+    /// `None` if the server accepts the value, otherwise the faults that the rules report.
     fn verdict(&self, case: &Value) -> Result<Option<Vec<String>>> {
         let path = case
             .get("object_path")
@@ -140,7 +140,7 @@ impl Kind {
         })
     }
 
-    /// What the server says against a catalog with the value at the path.
+    /// The server's errors for a catalog with the value at the path.
     async fn refusals(&self, path: &str, value: &Value) -> Result<Vec<String>> {
         let dry_run = PostParams {
             dry_run: true,

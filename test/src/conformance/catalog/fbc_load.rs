@@ -50,7 +50,7 @@ fn walk(files: &[(String, String)], expect: &Value) -> Outcome {
         })
 }
 
-/// Whether the reference sees objects where ours sees nothing at all.
+/// Whether the reference implementation reads objects where ours finds none.
 fn without_empty_documents(expect: &Value) -> bool {
     expect.get("empty_documents").and_then(Value::as_str) == Some("none")
 }
@@ -86,8 +86,8 @@ impl Line {
         }
     }
 
-    /// With `digits_kept`, ours has the digits as they were written; both sides are then compared as numbers of
-    /// double precision.
+    /// With `digits_kept`, ours keeps the digits of the source, and both sides are compared as double-precision
+    /// numbers.
     fn found(path: &str, meta: &Meta, digits_kept: bool) -> Self {
         Self {
             path: path.to_owned(),

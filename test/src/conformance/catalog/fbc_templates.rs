@@ -1,4 +1,4 @@
-//! `fbc-templates`: what templates stand for.
+//! `fbc-templates`: the catalogs that templates render.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,14 +27,14 @@ pub fn run(case: &Value) -> Outcome {
     }
 }
 
-/// Whether the result is the expected one, and the text of the error where it is no other parser's.
+/// Whether the result is the expected one, and the text of the error unless it comes from another parser.
 fn outcome(expect: &Value, found: Result<(), String>) -> Outcome {
     let ok = expect.get("ok").and_then(Value::as_bool).unwrap_or_default();
     let text = |key: &str| expect.get(key).and_then(Value::as_str);
     Outcome::compare("ok", &ok, &found.is_ok()).and(|| match found {
         Ok(()) => Outcome::Pass,
         Err(error) => match (text("error"), text("error_contains")) {
-            // What stands behind these heads is the text of another parser or checker.
+            // The text after these prefixes comes from another parser or checker.
             (Some(expected), _) => match ["not valid FBC: ", "JSON: ", "entries: ", "yaml: "]
                 .into_iter()
                 .find_map(|head| expected.split_once(head).map(|(before, _)| (before, head)))

@@ -1,7 +1,7 @@
 //! `fbc-validate`: the rules of whole catalogs and of single channels.
 //!
-//! The reference stops at the first fault of a catalog, or shows a tree of those of its second stage. Ours reports
-//! everything, so that each recorded fault has to be among our findings, about the same object.
+//! The reference implementation stops at the first fault of a catalog, or returns a tree of the faults of its second
+//! stage. Ours reports all faults, so each recorded fault must be among our findings, with the same object.
 
 use olm_fbc::check::{CatalogFinding, CatalogReport, Rule, Stage};
 use olm_fbc::meta::{limits, metas};
@@ -93,7 +93,7 @@ fn whole_catalog(case: &Value, expect: &Value) -> Outcome {
     })
 }
 
-/// The texts that have to be among the findings when the whole error is not recorded.
+/// The texts that must be among the findings if the whole error is not recorded.
 fn texts(expect: &Value) -> Vec<String> {
     let lines = expect
         .get("error_lines_unordered")
@@ -128,7 +128,7 @@ fn shown(report: &CatalogReport) -> String {
         .join("; ")
 }
 
-/// One fault in the reference's tree.
+/// One fault in the tree of the reference implementation.
 #[derive(Debug, Default, Clone)]
 struct Leaf {
     package: Option<String>,
@@ -187,7 +187,7 @@ impl Leaf {
     fn check(&self, report: &CatalogReport, quirks_mended: bool) -> Outcome {
         let message = contract(&self.message);
         let same = |expected: &Option<String>, found: &str| {
-            // One of ours may be about a bundle in all its channels.
+            // Our finding may be about a bundle in all its channels.
             found.is_empty() || expected.as_deref().is_none_or(|expected| expected == found)
         };
         // Ours shows the beginning only of a long object that has no schema.
@@ -209,7 +209,7 @@ impl Leaf {
         Outcome::Fail(format!("expected {self:?} among {}", shown(report)))
     }
 
-    /// Whether ours says outright what the reference shows by its consequences only.
+    /// Whether ours reports a fault directly that the reference implementation reports only by its consequences.
     fn is_mended(&self, report: &CatalogReport) -> bool {
         let says = |rule: Rule, text: &str| {
             report

@@ -2,9 +2,9 @@
 //! through the same code that answers over the network.
 //!
 //! Three deviations depend on the request, so the list of deviations only names them and the rules are here:
-//! `malformed_query = "refused"`, `unreadable_date = "ignored"`, `schemaless = "found by name"`; a fourth, `head = "like
-//! GET"`, says that the answer to HEAD has the headers that GET would have; a fifth,
-//! `syntax_error = "own words"`, that the first error names a syntax error in any words.
+//! `malformed_query = "refused"`, `unreadable_date = "ignored"`, `schemaless = "found by name"`; a fourth, `head =
+//! "like GET"`: the answer to HEAD has the headers of GET; a fifth, `syntax_error = "own words"`: the first error
+//! reports a syntax error with any text.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -59,7 +59,7 @@ async fn answer(case: &Value) -> anyhow::Result<Outcome> {
         let mut get = case["request"].clone();
         get["method"] = "GET".into();
         let mut get = send(&app, &get, None).await?;
-        // The length of a whole body is added on its way out, which this test does not go.
+        // The server adds the length of a whole body later than this test reads it.
         if get.status != http::StatusCode::NOT_MODIFIED.as_u16() {
             let length = http::HeaderValue::from(get.body.len());
             get.headers.entry(http::header::CONTENT_LENGTH).or_insert(length);
@@ -80,7 +80,7 @@ async fn answer(case: &Value) -> anyhow::Result<Outcome> {
     Ok(check_head(expect, &answer).and(|| check_body(expect, &case["request"], &answer, &all)))
 }
 
-/// What is expected of ours, after the deviations that depend on the request.
+/// The expectation of ours, after the deviations that depend on the request.
 fn expectation(case: &Value) -> Value {
     let mut expect = case["expect"].clone();
     let query = query(&case["request"]);
@@ -211,8 +211,8 @@ fn check_body(expect: &Value, request: &Value, answer: &Answer, all: &str) -> Ou
     Outcome::compare("body", &expected, &actual)
 }
 
-/// The lines expected and, where the question names a name and no schema, those of the catalog's blobs without a schema
-/// that have this name and, when it is asked for, this package; in the order of the catalog.
+/// The expected lines. If the query has a name and no schema, also the catalog's blobs without a schema with this name
+/// and, if given, this package; in the order of the catalog.
 fn with_schemaless(expected: &[String], query: &str, all: &str) -> Vec<String> {
     let asked = |key: &str| {
         let value = query

@@ -120,7 +120,7 @@ fn objects(case: &Value, written: &[Value], deleted: &[String]) -> Outcome {
                 object["metadata"]["name"] = json!(format!("{prefix}<generated-{generated}>"));
             }
             if object["kind"] == "Service" {
-                // What the typed clients of the recording add.
+                // The typed clients of the recording add this.
                 object["status"] = json!({"loadBalancer": {}});
             }
             object

@@ -84,7 +84,7 @@ fn status(case: &Value, passed: &Passed) -> Outcome {
         })
 }
 
-/// The history without times; null where it is empty.
+/// The history without times; null if it is empty.
 fn history(passed: &Passed) -> Value {
     let entries = passed.csv["status"]["conditions"]
         .as_array()
@@ -140,7 +140,8 @@ fn objects(case: &Value, passed: &Passed) -> Outcome {
         .and(|| Outcome::compare("objects_deleted", &list("objects_deleted"), &deleted))
 }
 
-/// An object as it is recorded: placeholders for what follows from a certificate, no data of Secrets, a generated name.
+/// An object in the recorded form: placeholders for values derived from a certificate, no data of Secrets, a generated
+/// name.
 fn recorded(object: &Value) -> Value {
     let mut object = replaced(object);
     let is_serving = object
@@ -164,7 +165,7 @@ fn recorded(object: &Value) -> Value {
         object["data_keys"] = json!(keys);
     }
     match text(&object, "kind") {
-        // What the typed clients of the recording add.
+        // The typed clients of the recording add this.
         "Service" => object["status"] = json!({"loadBalancer": {}}),
         "CustomResourceDefinition" => {
             object["status"]["acceptedNames"] = json!({"kind": "", "plural": ""});

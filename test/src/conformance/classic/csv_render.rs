@@ -1,4 +1,5 @@
-//! What ClusterServiceVersions install: accounts, roles and bindings, or all of a pass over one that is ready to be installed.
+//! The objects of ClusterServiceVersions: accounts, roles and bindings, or the result of a pass over one that is ready
+//! to be installed.
 
 use olm_classic::install::rbac::{AccountRights, rbac};
 use serde_json::{Map, Value, json};

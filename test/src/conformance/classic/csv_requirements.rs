@@ -1,7 +1,7 @@
-//! What ClusterServiceVersions require: the requirement part of a pass.
+//! The requirements of ClusterServiceVersions: the requirement part of a pass.
 //!
-//! A pass stops early at its requirements: where they are not met or cannot be checked, phase, reason and message follow
-//! from them alone, and are compared too. What a pass goes on to where they are met is the matter of the phases.
+//! A pass stops early if its requirements are not met or cannot be checked. Then phase, reason and message depend only
+//! on them, and are compared, too. The suite of phases covers the rest of a pass.
 
 use std::collections::BTreeSet;
 

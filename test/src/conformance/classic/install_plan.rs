@@ -193,7 +193,7 @@ fn execute(case: &Value) -> Outcome {
         })
 }
 
-/// What the typed clients of the recording add.
+/// The object with the values that the typed clients of the recording add.
 fn typed(object: &Value) -> Value {
     let mut object = object.clone();
     if object["kind"] == "Service" {

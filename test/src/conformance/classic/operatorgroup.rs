@@ -241,7 +241,7 @@ fn csv_api_surface(case: &Value) -> Outcome {
     match provided_by(&csv) {
         Ok(provided) => compare(case, "ok", &json!(true))
             .and(|| compare_apis(case, "provided", &provided))
-            // Nothing is derived from required APIs, and nothing labels the ClusterServiceVersion.
+            // Required APIs derive nothing, and the ClusterServiceVersion gets no labels.
             .and(|| compare(case, "required", &json!([])))
             .and(|| compare(case, "labels_applied_by_sync", &Value::Null))
             .and(|| {
@@ -333,9 +333,9 @@ fn sync_operator_group(case: &Value) -> Outcome {
     compare_objects("objects_written", &expected, &written).and(|| compare(case, "error", &json!(error)))
 }
 
-/// An OperatorGroup without the reference to its account where the recorded one has lost it. The reference
-/// implementation drops it whenever the namespaces change and writes it back in the next pass; installations with that
-/// account fail in between. Ours keeps it.
+/// An OperatorGroup without the reference to its account if the recorded one has lost it. The reference implementation
+/// drops the reference when the namespaces change and restores it in the next pass. Installations with that account
+/// fail in between. Ours keeps the reference.
 fn as_recorded(object: &Value, expected: &[&Value]) -> Value {
     let mut object = object.clone();
     let has_lost = object["kind"] == "OperatorGroup"
@@ -373,7 +373,7 @@ fn csv_cluster_roles(case: &Value) -> Outcome {
         .and(|| compare(case, "error", &json!(error)))
 }
 
-/// A recorded role whose owner has the kind in the letters of the API. The reference implementation writes
+/// A recorded role with the kind of its owner in the spelling of the API. The reference implementation writes
 /// `customresourcedefinition`, which the garbage collector does not find.
 pub(super) fn with_kind(role: &Value) -> Value {
     let mut role = significant(role);

@@ -30,7 +30,7 @@ pub fn run(case: &Value) -> Outcome {
     one_of(case, |expected| compare(expected, &actual))
 }
 
-/// The catalog of a case, where it is valid.
+/// The catalog of a case, if it is valid.
 pub(super) fn read(case: &Value) -> Result<Catalog, String> {
     let mut checker = Checker::new();
     let catalog = each(case, |meta| checker.add("catalog.json", meta))?;
@@ -45,7 +45,7 @@ pub(super) fn read(case: &Value) -> Result<Catalog, String> {
     }
 }
 
-/// The catalog of a case, whether it is valid or not.
+/// The catalog of a case, valid or not.
 pub(super) fn unchecked(case: &Value) -> Result<Catalog, String> {
     each(case, |_| ())
 }

@@ -51,7 +51,7 @@ fn is_informative(error: &str) -> bool {
         .any(|part| error.contains(part))
 }
 
-/// An outcome without what says nothing, with sorted keys, and lists without an order sorted.
+/// An outcome without insignificant values, with sorted keys and sorted unordered lists.
 fn normal(outcome: &Value) -> Value {
     let mut outcome = sort_keys(&significant(outcome));
     sort_unordered(&mut outcome);
@@ -129,7 +129,7 @@ fn catalog(found: &Value) -> Result<CatalogContent, String> {
     })
 }
 
-/// What the registry of a catalog answers.
+/// The answers of the registry of a catalog.
 fn answers(found: &Value) -> Result<(Vec<BundleMessage>, BTreeMap<String, PackageMessage>), String> {
     let mut packages = BTreeMap::new();
     if found.get("fbc").is_some() {

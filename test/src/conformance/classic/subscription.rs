@@ -1,4 +1,4 @@
-//! Subscriptions: one pass over one, and one over all of a namespace.
+//! Subscriptions: a pass over one, and a pass over all of a namespace.
 
 use jiff::Timestamp;
 use olm_classic::cluster::Cluster;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::{Outcome, expect};
 use super::{cluster, compare, list, sort_keys, text, texts};
 
-/// Where global catalogs are.
+/// The namespace of global catalogs.
 const GLOBAL: &str = "olm";
 
 /// Runs a case.
@@ -144,7 +144,7 @@ fn namespace(case: &Value, cluster: &Cluster, now: Timestamp) -> Outcome {
         })
 }
 
-/// An object without times of conditions that this pass has set: the recording has none there.
+/// An object without the times of conditions of this pass, which the recording does not contain.
 fn untimed(object: &Value) -> Value {
     let mut object = plain(object);
     let conditions = object

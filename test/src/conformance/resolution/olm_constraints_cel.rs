@@ -77,7 +77,7 @@ fn run_parse(case: &Value) -> Outcome {
     })
 }
 
-/// Whether a constraint has no other fields than the reference knows and, for packages, these.
+/// Whether a constraint has only fields of the reference implementation and, for packages, these.
 fn is_known(constraint: &Value, spellings: &[Value]) -> bool {
     let has_only = |value: &Value, fields: &[&str], more: &[Value]| {
         let mut given = value.as_object().into_iter().flat_map(Map::keys);
@@ -154,7 +154,7 @@ fn run_dependency(case: &Value) -> Outcome {
     }
 }
 
-/// Each candidate alone is what there is.
+/// Evaluates the requirement with each candidate alone.
 fn run_match(case: &Value) -> Result<Outcome, String> {
     let constraint = case.get("constraint").unwrap_or(&Value::Null).to_string();
     let requirement =

@@ -192,13 +192,13 @@ fn run_resolve(case: &Value) -> Outcome {
     }
 }
 
-/// Whether the recorded outcome is that the reference evaluates no dependencies.
+/// Whether the recorded outcome is a refusal because the reference implementation evaluates no dependencies.
 fn refuses_dependencies(case: &Value) -> bool {
     let error = expect(case, "error").as_str().unwrap_or_default();
     error.contains("has a dependency declared via property")
 }
 
-/// On an empty cluster a bundle that requires something is held, by name; another one may be chosen.
+/// On an empty cluster, a bundle with requirements is blocked, and the error names it; another one may be chosen.
 fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> Outcome {
     let served = HashSet::new();
     let facts = ClusterState {
@@ -227,8 +227,8 @@ fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> O
     }
 }
 
-/// The recorded error. Where only the catalogs that really share the highest priority must be named, the others
-/// are taken out of its list.
+/// The recorded error. If only the catalogs that share the highest priority must be named, the others are removed from
+/// its list.
 fn expected_error(case: &Value) -> Option<String> {
     let error = expect(case, "error").as_str()?;
     let unreadable = "failed to get version and release of installed bundle: ";
@@ -305,7 +305,7 @@ fn resolved(case: &Value, resolution: &Resolution<'_>) -> Outcome {
         })
 }
 
-/// What a catalog of the case says is deprecated.
+/// The deprecations in a catalog of the case.
 fn deprecation_in(case: &Value, name: &str) -> Value {
     list(case, "catalogs")
         .iter()
@@ -360,7 +360,7 @@ fn run_successors(case: &Value) -> Result<Outcome, String> {
         Err(refusal) => {
             let found = refusal.to_string();
             let expected = expect(case, "error").as_str().unwrap_or("(success)");
-            // The steps before the version is read have their own words.
+            // The texts of the steps before the version is read differ.
             Ok(
                 if found.ends_with(expected.rsplit(": ").next().unwrap_or_default()) {
                     Outcome::Pass
@@ -414,7 +414,7 @@ fn run_dependencies(case: &Value) -> Result<Outcome, String> {
     let package =
         Package::new([Blob::Bundle(bundle(object))], releases(case)).map_err(|error| error.to_string())?;
     let candidate = package.candidates().first().ok_or("no bundle")?;
-    // Ours evaluates what the reference refuses; both have to see that something is declared.
+    // Ours evaluates dependencies that the reference implementation refuses; both must find the declarations.
     Ok(Outcome::compare(
         "declares dependencies",
         &refuses_dependencies(case),

@@ -29,7 +29,8 @@ fn is_static(text: &str) -> bool {
     text.contains("not a dynamic executable") || text.contains("statically linked")
 }
 
-/// Lines are `name => path (address)`, `path (address)` for the loader, `name (address)` for what the kernel brings.
+/// Parses lines of the forms `name => path (address)`, `path (address)` for the loader, and `name (address)` for
+/// libraries of the kernel.
 fn parse(text: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

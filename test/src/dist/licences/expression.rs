@@ -14,7 +14,7 @@ pub(super) fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> Result
         .replace('(', " ( ")
         .replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
-    // Values and operators that wait for their right side; a bracket is an operator that waits for its end.
+    // Values, and operators that wait for their right side; a bracket is an operator that waits for its end.
     let (mut values, mut operators): (Vec<bool>, Vec<&str>) = (Vec::new(), Vec::new());
     while let Some(word) = words.next() {
         match word {
@@ -54,7 +54,7 @@ pub(super) fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> Result
     Ok(values == [true])
 }
 
-/// Replaces the last two values by what the last operator makes of them.
+/// Replaces the last two values by the result of the last operator.
 fn apply(values: &mut Vec<bool>, operators: &mut Vec<&str>) {
     let operator = operators.pop();
     if let (Some(right), Some(left)) = (values.pop(), values.pop()) {

@@ -1,4 +1,4 @@
-//! Which real bundles can be installed on a bare cluster.
+//! The selection of real bundles that can be installed on a bare cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) struct Package {
     pub(super) bundles: Vec<Bundle>,
 }
 
-/// What the rules admit, and how many bundles they leave out for which reason.
+/// The selected packages, and the number of bundles that are left out by reason.
 pub(super) struct Chosen {
     pub(super) packages: Vec<Package>,
     pub(super) left_out: BTreeMap<String, usize>,
@@ -104,14 +104,14 @@ pub(in crate::realdata) fn key(object: &Value) -> [String; 4] {
     ]
 }
 
-/// What is in a folder of bundles, whether it can be used or why not.
+/// The bundles in a folder, and the reasons why others are left out.
 pub(super) struct Candidates {
     packages: BTreeMap<String, Vec<Bundle>>,
     left_out: BTreeMap<String, usize>,
 }
 
-/// Renders every bundle below `dir/bundles`, or of these packages only when some are named; those that need nothing
-/// else come into question.
+/// Renders every bundle below `dir/bundles`, or only those of the given packages; bundles without further requirements
+/// are candidates.
 pub(super) fn candidates(dir: &Path, packages: &[String]) -> Result<Candidates> {
     let mut found = Candidates {
         packages: BTreeMap::new(),
@@ -266,7 +266,7 @@ pub(super) async fn choose(
     Ok(chosen)
 }
 
-/// Whether the check of CRD upgrades refuses to go from one bundle to the other.
+/// Whether the check of CRD upgrades refuses the change from one bundle to the other.
 pub(super) fn is_refused(before: &Bundle, bundle: &Bundle) -> bool {
     let policy = Policy::default();
     let found = check_all(&bundle.objects, &policy, |name| {
@@ -276,7 +276,7 @@ pub(super) fn is_refused(before: &Bundle, bundle: &Bundle) -> bool {
     !weigh(found, &policy).0.is_empty()
 }
 
-/// Whether a custom resource definition loses the version that objects are stored in: no API server takes that.
+/// Whether a custom resource definition loses its storage version, which every API server refuses.
 fn drops_stored_version(before: &Bundle, bundle: &Bundle) -> bool {
     let versions = |definition: &Value| -> Vec<Value> {
         let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
@@ -315,7 +315,7 @@ fn takes_node_ports(object: &Value) -> bool {
     }
 }
 
-/// Why a bundle that renders cannot be installed on this cluster, if so.
+/// The reason why a bundle that renders cannot be installed on this cluster, if any.
 fn unfit(
     world: &World,
     discovery: &Discovery,

@@ -1,4 +1,4 @@
-//! Calls of the API server: which change something, about what, as whom.
+//! Calls of the API server: their effect, their object and their user.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
-/// Groups in which a call asks a question and stores nothing.
+/// Groups whose calls ask a question and store nothing.
 const QUESTIONS: &[&str] = &["authentication.k8s.io", "authorization.k8s.io"];
 
-/// What a path of the API server names.
+/// The kind and object in a path of the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// The API group; empty for the core.
@@ -28,7 +28,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place that a path names; `None` for a path that names no kind.
+    /// The place in a path; `None` for a path without a kind.
     pub fn of(path: &str) -> Option<Self> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let group = match parts.next()? {
@@ -58,20 +58,20 @@ impl Place {
     }
 }
 
-/// A mutating call as it came, and what became of it.
+/// A mutating call and its result.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// When it came.
+    /// The time of its arrival.
     pub at: Instant,
     /// The method.
     pub method: Method,
     /// The path without the query.
     pub path: String,
-    /// What the path names.
+    /// The place in the path.
     pub place: Place,
     /// The user that the token names, `system:serviceaccount:NAMESPACE:NAME`; empty without a token.
     pub user: String,
-    /// Whether nothing is stored.
+    /// Whether it is a dry run, so that nothing is stored.
     pub dry_run: bool,
     /// Its number among the counted calls, from 1.
     pub number: Option<usize>,
@@ -82,8 +82,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The call that a request is; `None` for one that changes nothing that a test asks about: reads, questions, tokens, leases
-    /// and events.
+    /// The call in a request; `None` for requests that tests ignore: reads, reviews, tokens, leases and events.
     pub fn of(head: &Parts, body: &[u8]) -> Option<Self> {
         if !matches!(
             head.method,
@@ -113,17 +112,17 @@ impl Call {
         })
     }
 
-    /// Whether the path or the body has this name in it.
+    /// Whether the path or the body contains this name.
     pub fn is_about(&self, name: &str) -> bool {
         self.path.contains(name) || String::from_utf8_lossy(&self.body).contains(name)
     }
 
-    /// The body, `null` when it is no JSON.
+    /// The body; `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// One line about it.
+    /// The call as one line.
     pub fn line(&self) -> String {
         let number = self
             .number

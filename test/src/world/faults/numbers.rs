@@ -19,7 +19,7 @@ impl Numbers {
         self.0.checked_rem(limit).unwrap_or_default()
     }
 
-    /// One of them; `None` when there are none.
+    /// A random element; `None` if there are none.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let index = self.below(u64::try_from(all.len()).unwrap_or(u64::MAX));
         all.get(usize::try_from(index).unwrap_or(usize::MAX))

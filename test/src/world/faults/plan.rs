@@ -1,4 +1,4 @@
-//! What goes wrong, and where.
+//! The faults and their places.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::numbers::Numbers;
 
-/// What happens to one mutating call.
+/// The fault of one mutating call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The manager dies before the call arrives.
     CrashBefore,
-    /// The manager dies after the call took effect, before it has the answer.
+    /// The manager dies after the call took effect, before it gets the answer.
     CrashAfter,
     /// The call has no effect and gets this status code.
     Answer(u16),
@@ -53,14 +53,15 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What happens to every watch.
+/// The fault of every watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watches {
-    /// It ends after so many events.
+    /// The watch ends after a number of events.
     Close(usize),
-    /// It ends after so many events with the error that its resourceVersion is too old, so that the client lists again.
+    /// The watch ends after a number of events with the error that its resourceVersion is too old, so that the client
+    /// lists again.
     Expire(usize),
-    /// Its events come so much later: what the manager knows is old.
+    /// The events are delayed, so that the manager's state is old.
     Late(Duration),
 }
 
@@ -85,19 +86,19 @@ impl fmt::Display for Watches {
     }
 }
 
-/// What goes wrong, and where.
+/// The planned faults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Calls count when they are about this name.
     pub focus: String,
     /// The faults by the number of the call, from 1.
     pub at: BTreeMap<usize, Fault>,
-    /// What happens to every watch.
+    /// The fault of every watch.
     pub watches: Option<Watches>,
 }
 
 impl Plan {
-    /// Nothing goes wrong; calls about `focus` are counted.
+    /// No faults; calls about `focus` are counted.
     pub fn undisturbed(focus: &str) -> Self {
         Self {
             focus: focus.to_owned(),

@@ -36,9 +36,9 @@ type Body = UnsyncBoxBody<Bytes, Broken>;
 /// Sees a write of a status before it arrives. The write waits for it.
 pub type Observer = Arc<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A way to the API server on which calls go wrong. Dropping it ends it.
+/// A proxy to the API server with faults. Dropping it ends it.
 pub struct Proxy {
-    /// Where clients reach it.
+    /// The address for clients.
     url: String,
     state: Arc<State>,
     _stop: DropGuard,
@@ -57,11 +57,11 @@ struct State {
     client: reqwest::Client,
     observer: Observer,
     course: Mutex<Course>,
-    /// Whether the manager is to die: nothing passes any more.
+    /// Whether the manager must die: no call passes any more.
     crashed: watch::Sender<bool>,
 }
 
-/// What was planned and what happened.
+/// The plan and its progress.
 #[derive(Default)]
 struct Course {
     plan: Plan,
@@ -71,7 +71,7 @@ struct Course {
 }
 
 impl Proxy {
-    /// Starts a way to the API server of a cluster.
+    /// Starts a proxy to the API server of a cluster.
     ///
     /// # Errors
     /// When the kubeconfig cannot be read or no port is free.
@@ -110,7 +110,7 @@ impl Proxy {
         })
     }
 
-    /// Where clients reach it, `http://127.0.0.1:PORT`.
+    /// The address for clients, `http://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -121,7 +121,7 @@ impl Proxy {
         (course.plan, course.count, course.met) = (plan, 0, 0);
     }
 
-    /// How many calls were counted, and how many faults of the plan happened.
+    /// The number of counted calls, and of faults that happened.
     pub fn progress(&self) -> (usize, usize) {
         let course = self.state.course();
         (course.count, course.met)
@@ -138,7 +138,7 @@ impl Proxy {
             .collect()
     }
 
-    /// When the last mutating call about a name came; dry runs do not count.
+    /// The time of the last mutating call about a name, except dry runs.
     pub fn last_change(&self, name: &str) -> Option<Instant> {
         let course = self.state.course();
         let mut changes = course.calls.iter().rev().filter(|call| !call.dry_run);
@@ -150,7 +150,7 @@ impl Proxy {
         self.state.course().calls.retain(|call| !call.is_about(name));
     }
 
-    /// Whether the manager is to die.
+    /// Whether the manager must die.
     pub fn has_crashed(&self) -> bool {
         *self.state.crashed.borrow()
     }
@@ -162,7 +162,7 @@ impl Proxy {
         let _ = crashed.wait_for(|crashed| *crashed).await;
     }
 
-    /// Lets calls pass again: the manager is dead. What it had asked for before gets no answer.
+    /// Lets calls pass again after the manager is dead. Its earlier requests get no answer.
     pub fn recover(&self) {
         self.state.crashed.send_replace(false);
     }
@@ -271,7 +271,7 @@ impl State {
 }
 
 impl Course {
-    /// Keeps a call. Returns when it came, and what is to happen to it.
+    /// Records a call. Returns its time and its fault.
     fn enter(&mut self, mut call: Call) -> (Instant, Option<Fault>) {
         let mut fault = None;
         if !call.dry_run && !self.plan.focus.is_empty() && call.is_about(&self.plan.focus) {

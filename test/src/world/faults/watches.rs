@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 
 use super::plan::Watches;
 
-/// Why a stream broke.
+/// The reason why a stream broke.
 pub(super) type Broken = Box<dyn std::error::Error + Send + Sync>;
 /// The bytes of an answer as they come.
 pub(super) type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, Broken>> + Send>>;
@@ -19,7 +19,7 @@ const EXPIRED: &str = concat!(
     "\n"
 );
 
-/// Does to a watch, a line for each event, what was planned.
+/// Applies the planned fault to a watch, whose lines are events.
 pub(super) fn disturb(chunks: Chunks, watches: Watches) -> Chunks {
     match watches {
         Watches::Close(count) => Box::pin(first(chunks, count)),

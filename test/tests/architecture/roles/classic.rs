@@ -1,9 +1,9 @@
-//! What the programs of OLM classic may do by themselves.
+//! The rights of the programs of OLM classic themselves.
 
 use super::{Secrets, Write, check, rendered, text};
 
 const ACCOUNTS: &[&str] = &["olm-operator", "catalog-operator", "packageserver"];
-/// The account under which content is written where no OperatorGroup names one. It may do everything.
+/// The account that writes content if no OperatorGroup names one. It has all rights.
 const INSTALLER: &str = "classic-installer";
 
 /// Every write that a program may make by itself.
@@ -218,7 +218,7 @@ fn the_programs_of_olm_classic_write_nothing_but_their_own_kinds() {
     check("classic", &objects, ACCOUNTS, Secrets::Read, WRITES.iter());
 }
 
-/// Whoever takes the account away has no other object to look for.
+/// An administrator who removes the account needs to look for no other object.
 #[test]
 fn the_account_that_may_do_everything_is_bound_once() {
     let objects = rendered("classic");

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{CLUSTER, annotate, await_event, definition, file, greeting, install};
 
-/// How long it may take.
+/// The time limit.
 const LONGEST: Duration = Duration::from_mins(2);
 
 /// Deletes all that the file has by one command; `kubectl` would wait for all of it.
@@ -63,7 +63,7 @@ fn a_namespace_with_account_and_extension_is_deleted_by_one_command() -> Result<
         let reversed = delete(world, &path)?;
         let kept = delete(world, &file(world, "all-but-crds", "1.0.0")?)?;
         let all = delete(world, &file(world, "all-at-once", "1.0.0")?)?;
-        // Meanwhile the status says what happens to the remaining objects.
+        // Meanwhile the status reports the treatment of the remaining objects.
         let expected = "garbage collection removes the rest";
         await_progressing(world, "all-at-once", reason::RETRYING, expected).await?;
         await_end(world, "all-at-once", all).await?;

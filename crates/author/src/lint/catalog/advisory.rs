@@ -8,7 +8,7 @@ use olm_version::quoted;
 
 use crate::template::kind::Kind;
 
-/// The schemas that mean something in a catalog.
+/// The schemas with a meaning in a catalog.
 const SCHEMAS: [&str; 4] = [SCHEMA_PACKAGE, SCHEMA_CHANNEL, SCHEMA_BUNDLE, SCHEMA_DEPRECATIONS];
 
 /// A field that is read, and those within it that are.
@@ -59,7 +59,7 @@ const DEPRECATIONS: &[Field] = &[
     ),
 ];
 
-/// What is probably misspelled in a blob: the rule and the message of each finding.
+/// The probable misspellings in a blob: the rule and the message of each finding.
 pub(super) fn advisories(meta: &Meta) -> Vec<(Rule, String)> {
     let mut found = Vec::new();
     if let Some(key) = &meta.repeated {
@@ -81,7 +81,7 @@ pub(super) fn advisories(meta: &Meta) -> Vec<(Rule, String)> {
     found
 }
 
-/// What is wrong with a schema that no tool knows, where it looks like one that tools know.
+/// The fault of an unknown schema that resembles a known one.
 fn schema(schema: &str) -> Option<String> {
     if Kind::ALL.iter().any(|kind| kind.schema() == schema) {
         return Some(format!(
@@ -100,7 +100,7 @@ fn schema(schema: &str) -> Option<String> {
     Some(format!("unknown schema {}{advice}", quoted(schema)))
 }
 
-/// A message for each field of a blob that nothing reads.
+/// A message for each unused field of a blob.
 fn unknown_fields(json: &str, fields: &'static [Field]) -> Vec<String> {
     let mut messages = Vec::new();
     let mut todo = vec![(String::new(), json, fields)];

@@ -1,5 +1,5 @@
-//! What the API server refuses of the specification of a Deployment although each field has its type: what authors get wrong,
-//! not all that it checks.
+//! Values in the specification of a Deployment that the API server rejects although each field has its type. Covers
+//! common mistakes of authors, not all checks of the server.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use olm_fbc::check::label::is_label;
 use olm_version::quoted;
 use serde_json::Value;
 
-/// Whole numbers of the specification that are never below zero. `revisionHistoryLimit` is always ours.
+/// Whole numbers of the specification that must not be negative. OLM always sets `revisionHistoryLimit` itself.
 const COUNTS: [&str; 2] = ["replicas", "minReadySeconds"];
-/// In seconds, where nothing is given.
+/// The default, in seconds.
 const PROGRESS_DEADLINE: i64 = 600;
 /// The longest name of a container.
 const MAX_NAME: usize = 63;
 /// The largest number of findings about one Deployment.
 const MOST: usize = 50;
 
-/// What is refused so far.
+/// The refused values so far.
 struct Refused(Vec<String>);
 
 impl Refused {
@@ -31,7 +31,8 @@ impl Refused {
     }
 }
 
-/// Each refused value of a specification whose fields have their types: its place, what is there, and what has to be.
+/// The refused values of a specification whose fields have their types: each with its place, the value, and the
+/// expected value.
 pub(super) fn refused(spec: &Value) -> Vec<String> {
     let mut found = Refused(Vec::new());
     let number = |field: &str| spec.get(field).and_then(Value::as_i64);
@@ -93,8 +94,8 @@ struct Volumes<'v> {
     replaced: BTreeSet<&'v str>,
 }
 
-/// Those that give way to certificates, with their mounts, where the API server calls the Deployment: by name, or because they
-/// are mounted in their place.
+/// The volumes that OLM replaces by certificates, with their mounts, if the API server calls the Deployment: the
+/// volumes with these names, and those mounted at these paths.
 fn replaced(pod: &Value) -> BTreeSet<&str> {
     let certificates = [WEBHOOK_VOLUME, APISERVER_VOLUME];
     let containers = ["/initContainers", "/containers"]
@@ -179,7 +180,7 @@ fn is_negative(amount: &Value) -> bool {
         Value::String(amount) => {
             let is_counted = |one: char| ('1'..='9').contains(&one);
             let amount = amount.trim().strip_prefix('-');
-            // The digits of an exponent count for nothing.
+            // The digits of the exponent are ignored.
             let mantissa = amount.and_then(|amount| amount.split(['e', 'E']).next());
             mantissa.is_some_and(|mantissa| mantissa.contains(is_counted))
         }

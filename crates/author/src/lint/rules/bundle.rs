@@ -1,4 +1,4 @@
-//! What the objects of a bundle say of each other.
+//! The references between the objects of a bundle.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
     for (at, definition) in of_kind(manifests, "CustomResourceDefinition") {
         let versions = list(definition, "/spec/versions").iter();
         let mut versions: Vec<&str> = versions.map(|version| text(version, "/name")).collect();
-        // Only definitions of v1beta1 have a version of their own.
+        // Only definitions of v1beta1 have their own version field.
         if versions.is_empty() && text(definition, "/apiVersion").ends_with("/v1beta1") {
             versions.push(text(definition, "/spec/version"));
         }

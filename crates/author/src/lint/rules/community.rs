@@ -13,7 +13,7 @@ use crate::lint::problem::{Options, Problem};
 const PROPERTIES: &str = "olm.properties";
 const MAXIMUM: &str = "olm.maxOpenShiftVersion";
 const LABEL: &str = "com.redhat.openshift.versions";
-/// What is said of the APIs in question.
+/// The message about removed APIs.
 const REMOVED: &str = "APIs which were deprecated and removed in v1.22. More info: \
                        https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-22";
 
@@ -53,7 +53,7 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
     problems
 }
 
-/// What is wrong with the newest version of OpenShift that the operator says it is for.
+/// The fault of the newest version of OpenShift in the ClusterServiceVersion.
 fn maximum(csv: &Value, apis: &str) -> Option<(Severity, String)> {
     let error = |detail: String| Some((Severity::Error, detail));
     let properties = text(csv, "/metadata/annotations/olm.properties");
@@ -112,7 +112,7 @@ fn maximum(csv: &Value, apis: &str) -> Option<(Severity, String)> {
     None
 }
 
-/// What is wrong with the versions of OpenShift that the Dockerfile says the image is for.
+/// The fault of the versions of OpenShift in the label of the Dockerfile.
 fn label(dockerfile: &str, apis: &str) -> Option<String> {
     let Some(line) = dockerfile.lines().find(|line| line.contains(LABEL)) else {
         return Some(format!(

@@ -57,7 +57,7 @@ fn check(csv: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Whether a minimum version is given, and is one.
+/// Checks that a minimum version is present and valid.
 pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
     let name = object_name(csv);
     let minimum = match csv.pointer("/spec/minKubeVersion") {
@@ -179,7 +179,7 @@ fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Box<Problem>> {
     examples.iter().map(api).collect()
 }
 
-/// How many bytes of the text there are up to a line and column, both counted from 1, the last one included.
+/// The number of bytes of the text up to and including a line and column, both counted from 1.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text
         .split_inclusive('\n')
@@ -254,7 +254,7 @@ fn install_modes(csv: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Fields that are not optional and say nothing.
+/// Required fields without a value.
 fn required_fields(csv: &Value) -> Vec<Problem> {
     let missing = |field: &str, what: &str| Problem {
         field: Some(field.to_owned()),
@@ -297,7 +297,7 @@ fn required_fields(csv: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Whether a value is the one that an absent field has. Lists are there even when they are empty.
+/// Whether a value equals that of an absent field. Lists count as present even if they are empty.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -31,7 +31,7 @@ impl Faults {
         });
     }
 
-    /// Hints at what to do about the last one.
+    /// Adds a hint to the last fault.
     fn hint(&mut self, hint: &'static str) {
         if let Some(last) = self.0.last_mut() {
             last.hint = Some(hint);
@@ -70,7 +70,7 @@ impl Faults {
         );
     }
 
-    /// One of the texts, which has to be given.
+    /// Requires a text that is one of the known ones.
     fn one_of(&mut self, field: &str, value: &str, known: &[&str]) {
         if value.is_empty() {
             self.required(field, "");
@@ -106,7 +106,7 @@ fn check(definition: &Value) -> Vec<Problem> {
     faults.one_of("spec.scope", scope, &["Cluster", "Namespaced"]);
     versions(definition, is_beta, &mut faults);
     names(definition, &mut faults);
-    // Where the older version does not say, fields are kept; the newer one has no such field.
+    // If the older version does not specify it, fields are kept; the newer version has no such field.
     let keeps = is_beta
         && definition
             .pointer("/spec/preserveUnknownFields")
@@ -222,7 +222,7 @@ fn versions(definition: &Value, is_beta: bool, faults: &mut Faults) {
     }
 }
 
-/// What readers of a version are warned of is said of a deprecated one only.
+/// A deprecation warning is only allowed for a deprecated version.
 fn deprecation(field: &str, version: &Value, faults: &mut Faults) {
     let Some(warning) = version
         .get("deprecationWarning")
@@ -250,7 +250,7 @@ fn faults_of_own_version(own: &str, versions: &[Value], faults: &mut Faults) {
     }
 }
 
-/// What the older version lets stand either at the top or with each version.
+/// Fields that the older version allows either at the top level or for each version.
 fn exclusive(definition: &Value, versions: &[Value], faults: &mut Faults) {
     for (top, of_version, what) in [
         ("validation", "schema", "schemas"),

@@ -1,4 +1,4 @@
-//! What places that list operators ask for.
+//! Requirements of operator hubs.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ const CATEGORIES: [&str; 16] = [
 
 const ICONS: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
 
-/// Runs the checks on the ClusterServiceVersion and gives each fault its place.
+/// Runs the checks on the ClusterServiceVersion and adds the place to each problem.
 fn on_csv(manifests: &Manifests, check: impl Fn(&Value) -> Vec<Problem>) -> Vec<Problem> {
     csvs(manifests)
         .take(1)

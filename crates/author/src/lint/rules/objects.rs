@@ -112,7 +112,8 @@ fn check(value: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Whether a share such as `25%` lets anything be unavailable. The reference takes every share for none.
+/// Whether a percentage such as `25%` allows any Pod to be unavailable. The reference implementation treats every
+/// percentage as zero.
 fn is_count(text: &str) -> bool {
     text.trim_end_matches('%')
         .parse::<u32>()

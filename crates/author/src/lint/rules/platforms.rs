@@ -1,8 +1,8 @@
-//! Whether the images of an operator run where its labels say that it runs.
+//! Whether the images of an operator support the platforms in its labels.
 //!
-//! The labels `operatorframework.io/os.NAME` and `operatorframework.io/arch.NAME` of a ClusterServiceVersion with the value
-//! `supported` say on which platforms the operator is offered; without any it is Linux on amd64. The platforms of the
-//! images are an argument: this looks nothing up.
+//! The labels `operatorframework.io/os.NAME` and `operatorframework.io/arch.NAME` of a ClusterServiceVersion with the
+//! value `supported` list the platforms of the operator; without any it is Linux on amd64. The platforms of the images
+//! are an argument.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::lint::problem::{Options, Problem};
 
 const OS: &str = "operatorframework.io/os.";
 const ARCHITECTURE: &str = "operatorframework.io/arch.";
-/// What a label has to say.
+/// The value of a label for a supported platform.
 const SUPPORTED: &str = "supported";
 
 /// The images that the operators of a bundle consist of, and those that they bring along.

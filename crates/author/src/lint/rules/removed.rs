@@ -15,7 +15,7 @@ use crate::lint::problem::{Options, Problem};
 /// Kinds with the names of the objects of each.
 pub(super) type Found = BTreeMap<String, Vec<String>>;
 
-/// What Kubernetes 1.22 no longer serves, custom resource definitions aside.
+/// The APIs that Kubernetes 1.22 no longer serves, except custom resource definitions.
 const REMOVED_IN_22: &[(&str, &[&str])] = &[
     ("scheduling.k8s.io/v1beta1", &["PriorityClass"]),
     (
@@ -46,7 +46,7 @@ const REMOVED_IN_22: &[(&str, &[&str])] = &[
     ("certificates.k8s.io/v1beta1", &["CertificateSigningRequest"]),
 ];
 
-/// What Kubernetes 1.25 no longer serves.
+/// The APIs that Kubernetes 1.25 no longer serves.
 const REMOVED_IN_25: &[(&str, &[&str])] = &[
     ("batch/v1beta1", &["CronJob"]),
     ("discovery.k8s.io/v1beta1", &["EndpointSlice"]),
@@ -56,7 +56,7 @@ const REMOVED_IN_25: &[(&str, &[&str])] = &[
     ("node.k8s.io/v1beta1", &["RuntimeClass"]),
 ];
 
-/// What Kubernetes 1.26 no longer serves.
+/// The APIs that Kubernetes 1.26 no longer serves.
 const REMOVED_IN_26: &[(&str, &[&str])] = &[("autoscaling/v2beta2", &["HorizontalPodAutoscaler"])];
 
 pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
@@ -119,7 +119,7 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
     problems
 }
 
-/// What helps where objects are of a version that newer clusters do not serve.
+/// The remedy for objects of a version that newer clusters do not serve.
 pub(super) const MIGRATE: &str = "publish the objects in the version that newer clusters serve";
 
 fn message(minor: u64, found: &Found) -> String {
@@ -157,7 +157,7 @@ fn is_in(table: &[(&str, &[&str])], version: &str, kind: &str) -> bool {
         .any(|(removed, kinds)| *removed == version && kinds.contains(&kind))
 }
 
-/// What Kubernetes 1.22 no longer serves.
+/// The objects that Kubernetes 1.22 no longer serves.
 pub(super) fn in_22(manifests: &Manifests) -> Found {
     let mut found = by_table(manifests, REMOVED_IN_22);
     let definitions: Vec<String> = of_kind(manifests, "CustomResourceDefinition")
@@ -170,8 +170,8 @@ pub(super) fn in_22(manifests: &Manifests) -> Found {
     found
 }
 
-/// What Kubernetes 1.25 no longer serves: objects and resources that the ClusterServiceVersion names, and rights from which
-/// their use is inferred.
+/// The APIs that Kubernetes 1.25 no longer serves: in objects, in resources that the ClusterServiceVersion names, and
+/// in rights that imply their use.
 fn in_25(manifests: &Manifests, csv: &Value) -> (Found, Found) {
     let mut found = by_table(manifests, REMOVED_IN_25);
     let mut named: BTreeSet<String> = BTreeSet::new();

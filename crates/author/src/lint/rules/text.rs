@@ -13,7 +13,7 @@ pub(super) fn quoted_list(texts: &[String]) -> String {
     format!("[{}]", quoted.join(" "))
 }
 
-/// What keeps a text from being a DNS-1035 label; empty when it is one.
+/// The faults of a text as a DNS-1035 label; empty if it is valid.
 pub(super) fn label_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if text.len() > 63 {
@@ -33,7 +33,7 @@ pub(super) fn label_faults(text: &str) -> Vec<&'static str> {
     faults
 }
 
-/// What keeps a text from being the value of a label; empty when it can be one.
+/// The faults of a text as the value of a label; empty if it is valid.
 pub(super) fn label_value_faults(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if text.len() > 63 {
@@ -51,7 +51,7 @@ pub(super) fn label_value_faults(text: &str) -> Vec<&'static str> {
     faults
 }
 
-/// What keeps a text from being one mail address, with or without a name before it.
+/// The fault of a text as one mail address, with or without a name before it.
 pub(super) fn address_fault(text: &str) -> Option<&'static str> {
     let text = text.trim();
     let address = match text.rsplit_once('<') {
@@ -82,7 +82,7 @@ pub(super) fn address_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// What keeps a text from being the address of a page: an absolute one, or a path from the root.
+/// The fault of a text as the address of a page: an absolute one, or a path from the root.
 pub(super) fn uri_fault(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         return Some("empty url");

@@ -10,7 +10,7 @@ use crate::cel::time;
 use crate::cel::value::{Value, double_text};
 use crate::pattern::Pattern;
 
-/// What compiling a pattern costs, beside its length.
+/// The cost of compiling a pattern, in addition to its length.
 const PATTERN_STEPS: usize = 5_000;
 
 const OVERFLOW: &str = "integer overflow";
@@ -114,7 +114,7 @@ impl Machine<'_> {
         }
         match left.compare(right) {
             Some(order) => Ok(Value::Bool(is_so(order))),
-            // Nothing is before or after what is not a number.
+            // NaN has no order.
             None if is_number(left) && is_number(right) => Ok(Value::Bool(false)),
             None => Err(no_overload()),
         }
@@ -209,7 +209,7 @@ impl Machine<'_> {
         ))
     }
 
-    /// Texts of any kind count, and versions that lack parts or have a `v` in front.
+    /// Texts of any kind are compared, including versions that lack parts or have a leading `v`.
     fn compare_versions(&mut self, left: &Value, right: &Value) -> Outcome {
         let mut read = |value: &Value| {
             let text = value.plain_text().unwrap_or_default();
@@ -224,7 +224,7 @@ impl Machine<'_> {
         }))
     }
 
-    /// A conversion to the type of that name; `None` when it is no type.
+    /// A conversion to the type with this name; `None` if it is not a type.
     fn convert(&mut self, name: &str, value: &Value) -> Result<Option<Value>, EvalError> {
         if let Value::String(text) = value {
             self.pay(text.len() / 4)?;
@@ -372,7 +372,7 @@ fn arithmetic(name: &str, left: &Value, right: &Value) -> Outcome {
     }
 }
 
-/// A part of a timestamp, so many seconds east of Greenwich, or the whole of a span in a unit.
+/// A part of a timestamp `offset` seconds east of Greenwich, or a duration in a unit.
 fn part(name: &str, value: &Value, offset: i64) -> Outcome {
     let number = match value {
         Value::Timestamp(at) => {

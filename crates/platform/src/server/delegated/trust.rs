@@ -1,4 +1,4 @@
-//! Whom the API server trusts: its front proxy, and those who have a certificate of the cluster.
+//! The clients that the API server trusts: its front proxy, and clients with a certificate of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 
 use crate::tls::client::{ClientAuthorities, ClientCertificates};
 
-/// What the ConfigMap `extension-apiserver-authentication` says.
+/// The content of the ConfigMap `extension-apiserver-authentication`.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
     /// Whether it was read.
@@ -23,7 +23,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Reads the data of the ConfigMap. What is missing or malformed is trusted to nobody.
+    /// Reads the data of the ConfigMap. A missing or malformed entry trusts no client.
     pub(super) fn read(data: &BTreeMap<String, String>) -> Self {
         let list = |key: &str| -> Vec<String> {
             let text = data.get(key).map_or("[]", String::as_str);
@@ -37,7 +37,7 @@ impl Trust {
         let names = names.map(|names| serde_json::from_str::<Vec<String>>(names));
         Self {
             is_known: false,
-            // Without a readable list of names no name is allowed, rather than every name.
+            // If the list of names is unreadable, no name is allowed.
             proxies: authorities("requestheader-client-ca-file").filter(|_| !matches!(names, Some(Err(_)))),
             proxy_names: names.and_then(Result::ok).unwrap_or_default(),
             user_headers: list("requestheader-username-headers"),
@@ -48,7 +48,7 @@ impl Trust {
         }
     }
 
-    /// Whom the front proxy names in these headers, else the owner of the certificate.
+    /// The user whom the front proxy names in these headers, otherwise the owner of the certificate.
     pub(super) fn user(&self, headers: &HeaderMap, shown: &ClientCertificates) -> Option<UserInfo> {
         let proxy = self.proxies.as_ref().and_then(|proxies| proxies.subject(shown));
         let is_allowed = |name: &String| self.proxy_names.is_empty() || self.proxy_names.contains(name);
@@ -93,7 +93,7 @@ impl Trust {
     }
 }
 
-/// A key with its percent escapes decoded; one with a malformed escape as it is.
+/// A key with its percent escapes decoded. A key with a malformed escape stays as it is.
 fn decoded(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();

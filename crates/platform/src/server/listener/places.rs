@@ -1,8 +1,8 @@
-//! Slots for connections: as many as a listener has, and no more than a peer may take.
+//! Slots for connections. A listener has a limited number, and so has each peer.
 //!
-//! No connection waits for a slot. Where there is none, the idlest connection of the peer that holds the most gives its slot up,
-//! so that one peer cannot lock the others out, whatever it does with its connections. Where all hold few, the idlest
-//! connection of all without an answer under way does, so that many peers cannot either by holding idle ones.
+//! No connection waits for a slot. If none is free, the idlest connection of the peer with the most connections is
+//! closed, so that one peer cannot lock the others out. If all peers have few, the idlest connection of all without an
+//! answer in progress is closed, so that many peers with idle connections cannot either.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The places of a listener.
+/// The slots of a listener.
 #[derive(Debug, Clone)]
 pub(super) struct Slots(Arc<Mutex<State>>);
 
@@ -28,15 +28,15 @@ struct State {
 #[derive(Debug)]
 struct Connection {
     peer: IpAddr,
-    /// Answers under way.
+    /// Answers in progress.
     answers: usize,
-    /// When it was accepted, or when its last answer began or ended.
+    /// The time at which it was accepted, or at which its last answer began or ended.
     active: Instant,
     evicted: CancellationToken,
 }
 
 impl Slots {
-    /// `total` places, of which a peer takes `per_peer` at most.
+    /// `total` slots, of which one peer gets at most `per_peer`.
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             total: total.max(1),
@@ -51,8 +51,8 @@ impl Slots {
         self.0.lock()
     }
 
-    /// A place for a new connection of `peer`. Nothing when that peer holds all it may have and each has an answer under way,
-    /// or when no peer holds more than it would and all have.
+    /// A slot for a new connection of `peer`. `None` if that peer has reached its limit and each of its connections has
+    /// an answer in progress, or if all slots are taken and no peer has more connections than it would have.
     pub(super) fn take(&self, peer: IpAddr) -> Option<Slot> {
         let peer = peer.to_canonical();
         let mut state = self.lock();
@@ -78,11 +78,11 @@ impl Slots {
 }
 
 impl State {
-    /// Whether there is a place for one more connection of this peer, if need be after one is evicted.
+    /// Whether there is a slot for one more connection of this peer, possibly after one is evicted.
     fn make_room(&mut self, newcomer: IpAddr) -> bool {
         let held = self.peers.get(&newcomer).copied().unwrap_or_default();
         if held >= self.per_peer {
-            // Its own answers under way are worth more than one more connection.
+            // The peer's answers in progress have precedence over one more connection.
             return self.evict(Busy::Spared, |peer| peer == newcomer);
         }
         if self.taken.len() < self.total {
@@ -104,7 +104,8 @@ impl State {
         }
     }
 
-    /// Ends the idlest connection of some peers: one without an answer under way, else the one that moved longest ago.
+    /// Closes the idlest connection of some peers: one without an answer in progress, otherwise the one with the oldest
+    /// activity.
     fn evict(&mut self, busy: Busy, is_of: impl Fn(IpAddr) -> bool) -> bool {
         let of_peers = self.taken.iter().filter(|(_, connection)| is_of(connection.peer));
         let candidates = of_peers.filter(|(_, connection)| busy == Busy::Evicted || connection.answers == 0);
@@ -138,14 +139,14 @@ impl State {
     }
 }
 
-/// What becomes of connections with an answer under way.
+/// The treatment of connections with an answer in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
     Spared,
     Evicted,
 }
 
-/// The place of one connection, until it is dropped.
+/// The slot of one connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     places: Slots,
@@ -177,7 +178,7 @@ impl Drop for Slot {
     }
 }
 
-/// An answer under way.
+/// An answer in progress.
 #[derive(Debug)]
 pub(super) struct Answering {
     places: Slots,
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(greedy.iter().filter(|place| is_evicted(place)).count(), 2);
         assert!(others.iter().all(|place| !is_evicted(place)));
         assert_eq!(places.lock().taken.len(), 8);
-        // An evicted connection that ends frees no place twice.
+        // An evicted connection that ends does not free its slot twice.
         drop(answering);
         drop(greedy);
         assert_eq!(places.lock().taken.len(), 4);

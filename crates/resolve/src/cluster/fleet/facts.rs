@@ -99,7 +99,7 @@ impl Mentions {
     }
 }
 
-/// The requirements of the bundles of a package, and what they provide.
+/// The requirements of the bundles of a package, and the APIs that they provide.
 #[derive(Default)]
 pub(super) struct About {
     pub(super) questions: Questions,

@@ -113,10 +113,10 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Why a document is not the record of a cluster.
+/// The reason why a document is not the record of a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It has another `apiVersion` or `kind`.
+    /// The document has another `apiVersion` or `kind`.
     #[error(
         "apiVersion {api_version:?} and kind {kind:?} are not those of a {CLUSTER_INVENTORY} of {INVENTORY_API_VERSION}"
     )]
@@ -126,7 +126,7 @@ pub enum RecordError {
         /// Its `kind`.
         kind: String,
     },
-    /// It does not name the cluster.
+    /// The document does not name the cluster.
     #[error("the field cluster is empty")]
     NoName,
     /// Its fields have other types.
@@ -138,7 +138,7 @@ impl ClusterRecord {
     /// The record in a document.
     ///
     /// # Errors
-    /// The document is something else.
+    /// The document is not a valid record.
     pub fn read(document: Value) -> Result<Self, RecordError> {
         let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
         if text("apiVersion") != INVENTORY_API_VERSION || text("kind") != CLUSTER_INVENTORY {
@@ -221,7 +221,7 @@ impl ExtensionRecord {
         }))
     }
 
-    /// The extension as others see it; `None` if nothing is installed.
+    /// The extension in the view of other extensions; `None` if nothing is installed.
     pub(super) fn neighbour(&self) -> Option<Neighbour> {
         let installed = self.installed.as_ref()?;
         let properties = installed.properties.iter();

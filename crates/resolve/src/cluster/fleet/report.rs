@@ -38,10 +38,10 @@ pub struct ExtensionPlan {
     /// The class of the reason that holds the newest bundle back, one of [`held_back`]'s constants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<&'static str>,
-    /// Why it gets no bundle, or not the newest one.
+    /// The reasons why the extension gets no bundle, or not the newest one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Catalogs that it admits and whose content is unknown.
+    /// Catalogs that the extension admits and whose content is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_catalogs: Vec<String>,
 }
@@ -49,15 +49,15 @@ pub struct ExtensionPlan {
 /// The change of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Change {
-    /// It would be installed.
+    /// The extension would be installed.
     Install,
-    /// It would get another version.
+    /// The extension would get another version.
     Update,
-    /// It would stay at its version.
+    /// The extension would stay at its version.
     Stay,
     /// No bundle would fit any more; the installed one stays.
     NoBundle,
-    /// It admits only other catalogs.
+    /// The extension admits only other catalogs.
     OtherCatalog,
 }
 

@@ -1,4 +1,4 @@
-//! Which bundles a refusal proposes.
+//! The bundles that a refusal proposes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a bundle requires.
+//! The requirements of a bundle.
 
 use super::*;
 
@@ -133,9 +133,9 @@ fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
     let (needy, older, newest) = (needy(), plain("1.0.0"), plain("3.0.0"));
     check((&needy, 0), (&older, 0), "red.v1.0.0", held);
     check((&needy, 1), (&older, 0), "red.v1.0.0", held);
-    // It would have precedence, whatever its version.
+    // The bundle would have precedence, whatever its version.
     check((&needy, 1), (&newest, 0), "red.v3.0.0", held);
-    // It would not be chosen anyway.
+    // The bundle would not be chosen anyway.
     check((&needy, 0), (&newest, 0), "red.v3.0.0", None);
     check((&needy, -1), (&older, 0), "red.v1.0.0", None);
 }
@@ -250,7 +250,7 @@ fn the_newest_bundle_says_everything_that_stands_in_its_way() {
         .bundle("1.1.0", &[])
         .channel("stable", &["1.1.0", "1.0.0"])
         .package();
-    // What is chosen is the newest.
+    // The chosen bundle is the newest.
     check(&[catalog("one", &plain, 0)], None, &[], Some("red.v1.1.0"), &[]);
     let newer = book("red")
         .bundle("1.2.0", &[])

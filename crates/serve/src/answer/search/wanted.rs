@@ -1,4 +1,4 @@
-//! What a search looks for, and how good a find is.
+//! The query of a search, and the rank of its results.
 
 use olm_fbc::similar::distance;
 
@@ -8,21 +8,22 @@ use crate::search_page::Facet;
 
 /// The most packages of a page.
 const MAX_PAGE: usize = 200;
-/// How far pages go.
+/// The greatest offset of a page.
 pub(crate) const MAX_OFFSET: usize = 10_000;
-/// Words that are looked for at once.
+/// The maximum number of words in a query.
 const MAX_WORDS: usize = 16;
-/// Words that are compared with names where nothing is found.
+/// The number of words that are compared with names if nothing is found.
 const COMPARED_WORDS: usize = 3;
 
-/// What is looked for; everything given has to hold. Letter case does not matter but in the catalog's name.
+/// The query of a search; all given parts must match. Letter case matters only in the catalog's name.
 #[derive(Debug, Default)]
 pub(crate) struct SearchQuery {
-    /// Words that each occur in the name, display name, summary, provider, a keyword, a category or a provided API.
+    /// Words that must each occur in the name, display name, summary, provider, a keyword, a category or a provided
+    /// API.
     words: Vec<String>,
     /// A part of the package's name.
     name: String,
-    /// A keyword, wholly.
+    /// A keyword, which must match as a whole.
     keyword: String,
     /// A provided API: its kind or group, or both as `KIND.GROUP` or `KIND.VERSION.GROUP`.
     api: String,
@@ -59,7 +60,7 @@ pub(crate) const PARAMETERS: [&str; 11] = [
 const OTHER: u8 = 128;
 
 impl SearchQuery {
-    /// Reads what is looked for out of a query; a page holds `unasked` packages unless it says otherwise.
+    /// Parses a query. A page contains `unasked` packages unless the query sets a limit.
     pub(crate) fn parse(query: Option<&str>, unasked: usize) -> Result<Self, BadQuery> {
         let [
             words,
@@ -136,7 +137,7 @@ impl SearchQuery {
         .fold(0, |missed, (bit, _)| missed | bit)
     }
 
-    /// How much a name is like a word that is looked for, if it is; less is better.
+    /// The distance between a name and a searched word, if they are similar; less is better.
     pub(crate) fn distance(&self, facts: &PackageSummary) -> Option<usize> {
         let names = || std::iter::once(facts.name.as_str()).chain(facts.name.split('-'));
         let words = self.words.iter().take(COMPARED_WORDS);
@@ -145,7 +146,7 @@ impl SearchQuery {
             .min()
     }
 
-    /// How good a find is; less is better.
+    /// The rank of a result; less is better.
     pub(crate) fn rank(&self, facts: &PackageSummary) -> u32 {
         let name = Some(self.name.as_str()).filter(|name| !name.is_empty());
         let asked = self.words.iter().map(String::as_str).chain(name);
@@ -153,7 +154,7 @@ impl SearchQuery {
     }
 }
 
-/// Whether that is how the API is called, in small letters.
+/// Whether the API has this name, in lower case.
 fn is_called(api: &Api, wanted: &str) -> bool {
     let [group, version, kind] = [&api.group, &api.version, &api.kind].map(|text| text.to_lowercase());
     [

@@ -1,4 +1,4 @@
-//! Why Pods of an extension fail, as the user may see them.
+//! The causes of failing Pods of an extension, as far as the user may read them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_rollout::cause::{Facts, Pods, selector, sentence};
 use serde_json::Value;
 
-/// How many Pods of a workload are looked at.
+/// The number of checked Pods of a workload.
 const MAX_PODS: u32 = 50;
 
 /// A sentence for each workload in the install namespace that belongs to the extension and whose Pods are not all available.

@@ -7,7 +7,7 @@ use olm_api::updates::held_back;
 use super::Explanation;
 use crate::output::table::table;
 
-/// Candidates that are shown besides the chosen one.
+/// The number of candidates besides the chosen one.
 const MAX_ROWS: usize = 10;
 
 /// Lines of the message of `Ready` that are shown: the roles that it may hold come last.
@@ -58,7 +58,7 @@ fn head(explanation: &Explanation) -> String {
     text
 }
 
-/// The message of `Ready`, and what holds back the newest version where it says more.
+/// The message of `Ready`, and the reason for holding back the newest version if that adds information.
 fn why(explanation: &Explanation, text: &mut String) {
     let updates = explanation.updates.as_ref();
     let held = updates.and_then(|updates| updates.held_back_by.as_deref());
@@ -86,7 +86,7 @@ fn why(explanation: &Explanation, text: &mut String) {
     }
 }
 
-/// Whether a text, which may be cut, begins like the other.
+/// Whether a text, which may be truncated, begins like the other one.
 fn is_repeated(text: &str, other: &str) -> bool {
     let line = text.lines().next().unwrap_or_default();
     other.starts_with(line.trim_end_matches('…'))

@@ -1,4 +1,4 @@
-//! What keeps an operator from going back to OLM classic. Pure.
+//! The blockers of a return to OLM classic. Pure.
 
 use olm_api::names::{migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
@@ -12,14 +12,14 @@ use super::super::record::content;
 /// The version that a Subscription has installed.
 pub(crate) const INSTALLED: &str = "/status/installedCSV";
 
-/// Whether OLM classic has installed another version since its Subscription is back: only the ClusterExtension is left to
-/// delete.
+/// Whether OLM classic has installed another version since its Subscription was restored: then only the
+/// ClusterExtension remains to be deleted.
 pub(crate) fn has_gone_on(record: &Record, live: Option<&Value>) -> bool {
     let installed = live.map_or("", |live| text(live, INSTALLED));
     !installed.is_empty() && installed != text(&record.subscription, INSTALLED)
 }
 
-/// All findings that block the way back, each with its fix; nothing where the operator can go back.
+/// All findings that block the return, each with its fix; empty if the operator can return.
 pub(crate) fn findings(
     record: &Record,
     facts: &Facts,
@@ -60,7 +60,7 @@ fn deleted(extension: &ClusterExtension) -> Option<String> {
     })
 }
 
-/// Only the revision that the move made consists of what OLM classic installed.
+/// Only the revision of the move consists of the objects that OLM classic installed.
 pub(crate) fn upgraded(extension: &ClusterExtension, sets: &[ClusterObjectSet]) -> Option<String> {
     let other = sets
         .iter()

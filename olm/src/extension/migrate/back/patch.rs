@@ -1,4 +1,4 @@
-//! One object on its way back: a change of its metadata alone. Pure.
+//! One object during the return: a change of its metadata only. Pure.
 
 use olm_api::names::{field_manager, label};
 use olm_classic::names::{CSV_API_VERSION, CSV_KIND, OWNER_LABEL};
@@ -8,19 +8,19 @@ use super::super::backup::Kept;
 use super::super::facts::{list, name, text};
 use super::super::reduce::is_ours;
 
-/// Who owns the objects of an operator before and after its way back.
+/// The owners of the objects of an operator before and after the return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owners<'a> {
     /// The name of the ClusterExtension.
     pub(crate) extension: &'a str,
-    /// The UID of its revision; nothing where there is none.
+    /// The UID of its revision, if any.
     pub(crate) revision: Option<&'a str>,
     /// The ClusterServiceVersion.
     pub(crate) version: &'a Value,
 }
 
-/// Whether the ClusterExtension or the ClusterServiceVersion has an object, by its owners or its labels. Somebody may have
-/// deleted it and made another of its name.
+/// Whether an object belongs to the ClusterExtension or the ClusterServiceVersion, by its owners or its labels. A user
+/// may have deleted it and created another one with its name.
 pub(crate) fn is_of_operator(live: &Value, owners: Owners<'_>) -> bool {
     let uids = [owners.revision, Some(text(owners.version, "/metadata/uid"))];
     let mut present = list(live, "/metadata/ownerReferences").iter();
@@ -30,8 +30,8 @@ pub(crate) fn is_of_operator(live: &Value, owners: Owners<'_>) -> bool {
         || label_of(OWNER_LABEL) == Some(name(owners.version))
 }
 
-/// A merge patch that gives an object back to OLM classic: its labels and annotations, the ClusterServiceVersion as owner, our
-/// fields to its manager; nothing where it has all of them. The patch insists on the object that was seen.
+/// A merge patch that returns an object to OLM classic: its labels and annotations, the ClusterServiceVersion as owner,
+/// our fields to its manager; `None` if nothing differs. The patch requires the object that was read.
 pub(crate) fn patch(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
     let mut metadata = Map::new();
     for (key, wanted) in [("labels", &kept.labels), ("annotations", &kept.annotations)] {
@@ -64,7 +64,7 @@ pub(crate) fn patch(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Val
     Some(json!({ "metadata": metadata }))
 }
 
-/// The owners without our revision and with the ClusterServiceVersion; nothing where they are so.
+/// The owners without our revision and with the ClusterServiceVersion; `None` if they are unchanged.
 fn after(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
     let Owners {
         revision, version, ..
@@ -85,7 +85,7 @@ fn after(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
     (owners != present).then(|| json!(owners))
 }
 
-/// The fields that we applied, as if OLM classic had written them; nothing where there are none.
+/// The fields that we applied, as if OLM classic had written them; `None` if there are none.
 fn fields(live: &Value, kept: &Kept) -> Option<Value> {
     let is_applied = |entry: &Value| {
         text(entry, "/manager") == field_manager::OBJECTS && text(entry, "/subresource").is_empty()

@@ -4,7 +4,7 @@ use super::*;
 use crate::extension::migrate::facts::Facts;
 use crate::extension::migrate::facts::tests::facts;
 
-/// The blocked checks and those to acknowledge after a change of what was read.
+/// The blocked checks and those to acknowledge after a change of the facts.
 fn found(choices: &Choices, change: impl FnOnce(&mut Facts)) -> Vec<(&'static str, Severity)> {
     let mut facts = facts();
     change(&mut facts);

@@ -1,4 +1,4 @@
-//! What the suites about catalogs have in common: files in the order of the walk, and texts worth comparing.
+//! The common parts of the suites about catalogs: files in the order of the walk, and comparable texts.
 
 use olm_fbc::{Ignore, ignore, walk_order};
 use serde_json::Value;
@@ -25,8 +25,8 @@ pub fn read(files: Option<&Value>) -> Vec<(String, String)> {
     files
 }
 
-/// Compares an error with the recorded one as far as its words are part of the contract: what a parser of the
-/// reference says about a text is not.
+/// Compares an error with the recorded one as far as the text is part of the contract. Texts of the reference
+/// implementation's parsers are not.
 pub fn compare_text(expected: Option<&str>, found: Option<&str>) -> Outcome {
     let (Some(expected), Some(found)) = (expected, found) else {
         return Outcome::Pass;
@@ -39,7 +39,7 @@ pub fn compare_text(expected: Option<&str>, found: Option<&str>) -> Outcome {
     }
 }
 
-/// The part of a recorded error that is not the words of a library or the name of a type.
+/// The part of a recorded error that is not the text of a library or the name of a type.
 pub fn contract(text: &str) -> &str {
     const FOREIGN: &[&str] = &[
         "error converting YAML to JSON",
