@@ -256,15 +256,10 @@ impl ClusterServiceVersion {
         })
     }
 
-    /// Whether it is the copy of one in another namespace.
+    /// Whether it is the copy of one in another namespace. An annotation that names another namespace makes no copy: bundles and
+    /// exports carry such annotations.
     pub fn is_copy(&self) -> bool {
-        let operator_namespace = self
-            .metadata
-            .annotations
-            .get(names::OPERATOR_NAMESPACE_ANNOTATION);
-        self.status.reason == COPIED
-            || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
-            || operator_namespace.is_some_and(|namespace| *namespace != self.metadata.namespace)
+        self.status.reason == COPIED || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
     }
 }
 

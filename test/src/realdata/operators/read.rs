@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use olm_classic::cluster::{items, text};
 use olm_classic::install_plan::{BundleContent, is_supported, read_bundle};
 use olm_version::{BuildMetadata, Version, VersionRelease};
@@ -114,6 +116,12 @@ fn bundle(content: BundleContent) -> Result<Bundle, String> {
         if let Some(reason) = refusal(api_version, kind) {
             return Err(reason);
         }
+        // The API server refuses the change to it, as it does in an upgrade by hand.
+        let authority = text(&object, "/spec/conversion/webhook/clientConfig/caBundle");
+        let authority = STANDARD.decode(authority).unwrap_or_default();
+        if !authority.is_empty() && !String::from_utf8_lossy(&authority).contains("CERTIFICATE") {
+            return Err("holds a conversion with a caBundle that is no certificate".to_owned());
+        }
     }
     let modes: BTreeSet<Mode> = Mode::ALL
         .into_iter()
@@ -181,7 +189,9 @@ fn names(bundle: &Bundle) -> BTreeSet<String> {
         .filter(|object| !NAMESPACED.contains(&text(object, "/kind")))
         .map(|object| format!("{}/{}", text(&object, "/kind"), text(&object, "/metadata/name")));
     let apis = apis(&bundle.csv).map(|api| format!("CustomResourceDefinition/{}", text(api, "/name")));
-    brought.chain(apis).collect()
+    let natives = items(&bundle.csv, "/spec/nativeAPIs")
+        .map(|api| format!("{}/{}", text(api, "/group"), text(api, "/kind")));
+    brought.chain(apis).chain(natives).collect()
 }
 
 /// The kinds that a ClusterServiceVersion owns and requires.

@@ -48,8 +48,22 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Installs the first version, upgrades to each of the others, and deletes the last.
+    /// Installs the first version, upgrades to each of the others, and deletes the last. Clears up in any case.
     pub(super) async fn run(&mut self, versions: &[&Bundle]) -> Result<()> {
+        let outcome = self.live(versions).await;
+        if outcome.is_err() {
+            for version in versions {
+                let csv = named(OLM, "ClusterServiceVersion", &self.namespace, &version.name);
+                let csvs = api(&self.lab.client, &csv);
+                // What it says of this is no news beside the outcome.
+                let _ = csvs.delete(&version.name, &DeleteParams::default()).await;
+            }
+        }
+        let cleared = self.clear(versions).await;
+        outcome.and(cleared)
+    }
+
+    async fn live(&mut self, versions: &[&Bundle]) -> Result<()> {
         self.prepare(versions)?;
         let mut before: Option<&Bundle> = None;
         for version in versions {
@@ -58,12 +72,13 @@ impl<'a> Story<'a> {
                 .with_context(|| format!("{} in {}", version.name, self.namespace))?;
             before = Some(version);
         }
-        if let Some(last) = before {
-            self.delete(last)
+        match before {
+            Some(last) => self
+                .delete(last)
                 .await
-                .with_context(|| format!("the end of {}", last.name))?;
+                .with_context(|| format!("the end of {}", last.name)),
+            None => Ok(()),
         }
-        self.clear(versions).await
     }
 
     fn prepare(&self, versions: &[&Bundle]) -> Result<()> {
@@ -102,6 +117,7 @@ impl<'a> Story<'a> {
             ));
         }
         objects.extend(priorities(versions));
+        objects.extend(natives(versions));
         self.lab.apply(&objects)
     }
 
@@ -394,8 +410,8 @@ impl<'a> Story<'a> {
                 let is_definition = text(&object, "/kind") == "CustomResourceDefinition";
                 is_definition.then(|| named_definition(text(&object, "/metadata/name")))
             });
-        let priorities = priorities(versions).into_iter();
-        let objects: Vec<Value> = apis.chain(brought).chain(namespaces).chain(priorities).collect();
+        let others = priorities(versions).into_iter().chain(natives(versions));
+        let objects: Vec<Value> = apis.chain(brought).chain(namespaces).chain(others).collect();
         for object in &objects {
             let name = text(object, "/metadata/name");
             match api(&self.lab.client, object)
@@ -435,6 +451,26 @@ impl<'a> Story<'a> {
         .await;
         gone.with_context(|| shown(&last))
     }
+}
+
+/// The kinds of other platforms that the bundles need.
+fn natives(versions: &[&Bundle]) -> Vec<Value> {
+    let apis = versions
+        .iter()
+        .flat_map(|version| items(&version.csv, "/spec/nativeAPIs"));
+    let foreign = apis.filter(|api| {
+        let group = text(api, "/group");
+        group.contains('.') && !group.ends_with(".k8s.io")
+    });
+    let known: BTreeMap<String, Value> = foreign
+        .map(|api| {
+            let (group, kind) = (text(api, "/group"), text(api, "/kind"));
+            let plural = format!("{}s", kind.to_lowercase());
+            let definition = definition(group, &plural, kind, text(api, "/version"), "Namespaced");
+            (format!("{plural}.{group}"), definition)
+        })
+        .collect();
+    known.into_values().collect()
 }
 
 /// The priorities of Pods that no bundle of the package brings.
