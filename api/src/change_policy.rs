@@ -8,7 +8,7 @@ crate::kind::kind! {
     ChangePolicy, "changepolicies", ChangePolicySpec, ChangePolicyStatus
 }
 
-/// The rules. Where several policies select an extension, all of them hold.
+/// The rules. If several policies select an extension, all of them apply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChangePolicySpec {

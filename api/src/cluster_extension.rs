@@ -1,4 +1,4 @@
-//! ClusterExtension: one package of a catalog, installed and kept at the version its owner asked for.
+//! ClusterExtension: one package of a catalog, installed and kept at the requested version.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta, OwnerReference};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ crate::kind::kind! {
 }
 
 impl ClusterExtension {
-    /// The reference that makes an object belong to the extension: it is deleted with it.
+    /// The owner reference to the extension: an object with it is deleted with the extension.
     #[must_use]
     pub fn controller_reference(&self) -> OwnerReference {
         OwnerReference {
@@ -91,7 +91,7 @@ pub struct CatalogFilter {
     /// The channels that supply candidates and edges; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<String>,
-    /// The catalogs to look in, by label; absent or empty: all.
+    /// The selector of catalogs by label; absent or empty: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Whether updates must follow the catalog's edges.
@@ -173,7 +173,7 @@ pub struct ClusterExtensionStatus {
     /// See [`crate::conditions`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The bundle that is applied and complete; absent while there is none.
+    /// The applied and complete bundle; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallStatus>,
     /// The installed revision and those that roll out, ascending.
@@ -207,9 +207,9 @@ pub struct InstallStatus {
 pub struct BundleMetadata {
     /// The bundle's name in the catalog.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
+    /// The release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
 }
@@ -220,7 +220,7 @@ pub struct BundleMetadata {
 pub struct RevisionStatus {
     /// The ClusterObjectSet's name.
     pub name: String,
-    /// Its conditions `Available` and `Progressing`, while it rolls out.
+    /// The conditions `Available` and `Progressing`, while it rolls out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -17,7 +17,7 @@ pub struct ClusterObjectSetSpec {
     pub lifecycle_state: LifecycleState,
     /// The revision's number, from 1; among revisions of one owner the higher is the newer.
     pub revision: i64,
-    /// The phases in order; immutable once there are any.
+    /// The phases in order; immutable once they are set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
     /// Minutes after which a rollout that is not complete is reported as failed; absent: never.
@@ -52,7 +52,7 @@ pub enum CollisionProtection {
     None,
 }
 
-/// Objects that are applied together once the phases before are complete.
+/// Objects that are applied together after the phases before are complete.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Phase {
@@ -80,7 +80,7 @@ pub struct PhaseObject {
     pub collision_protection: Option<CollisionProtection>,
 }
 
-/// A key of an immutable Secret that holds an object as JSON, possibly gzipped.
+/// A key of an immutable Secret that contains an object as JSON, possibly gzipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ObjectReference {
@@ -106,10 +106,10 @@ pub struct ProgressionProbe {
 /// The ways to select objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SelectorType {
-    /// By API group and kind.
+    /// Selection by API group and kind.
     #[default]
     GroupKind,
-    /// By labels.
+    /// Selection by labels.
     Label,
 }
 

@@ -26,7 +26,7 @@ impl<'a> Annotated<'a> {
     }
 }
 
-/// The command that gives an annotation a value, or takes it off when there is none.
+/// The command that sets an annotation, or removes it if there is no value.
 pub fn annotate(annotated: Annotated<'_>, key: &str, value: Option<&str>) -> String {
     let (resource, name) = match annotated {
         Annotated::Extension(name) => ("clusterextension", name),

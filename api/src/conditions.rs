@@ -43,7 +43,7 @@ pub mod reason {
     pub const AWAITING_APPROVAL: &str = "AwaitingApproval";
     /// A change waits until a window opens.
     pub const AWAITING_WINDOW: &str = "AwaitingWindow";
-    /// A policy lets no change begin.
+    /// A policy allows no changes.
     pub const FROZEN: &str = "Frozen";
     /// A user rejected the change.
     pub const REJECTED: &str = "Rejected";
@@ -61,11 +61,11 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     /// A revision took longer than allowed.
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-    /// The objects of a revision that is deleted go as they should, which takes its time.
+    /// The objects of a deleted revision are being removed as expected, which takes some time.
     pub const REMOVING: &str = "Removing";
     /// A revision is taken down.
     pub const ARCHIVED: &str = "Archived";
-    /// A revision was made from a release of the Helm runtime.
+    /// A revision was created from a release of the Helm runtime.
     pub const MIGRATED: &str = "Migrated";
     /// No bundle is installed or rolls out, or the installed bundle could not be determined.
     pub const FAILED: &str = "Failed";
@@ -89,7 +89,7 @@ pub mod reason {
     pub const AVAILABLE: &str = "Available";
     /// The catalog is not served.
     pub const UNAVAILABLE: &str = "Unavailable";
-    /// The catalog is not served because its spec says so.
+    /// The catalog is not served because its spec disables it.
     pub const USER_SPECIFIED_UNAVAILABLE: &str = "UserSpecifiedUnavailable";
     /// The whole-catalog check has no findings.
     pub const NO_FINDINGS: &str = "NoFindings";
@@ -102,7 +102,7 @@ pub mod reason {
     /// Every installed bundle supports the cluster's next minor version.
     pub const AS_EXPECTED: &str = "AsExpected";
 
-    /// All of them.
+    /// All reasons.
     pub const ALL: &[&str] = &[
         HEALTHY,
         PAUSED,
@@ -179,9 +179,9 @@ pub enum Change {
 pub struct Report<'a> {
     /// The condition's type, one of this module's constants.
     pub condition_type: &'a str,
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// Its reason, one of [`reason`]'s constants.
+    /// The reason, one of [`reason`]'s constants.
     pub reason: &'a str,
     /// The message for users.
     pub message: &'a str,

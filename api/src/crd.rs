@@ -36,9 +36,9 @@ const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9
 /// A generated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name, without a folder.
+    /// The name, without a folder.
     pub name: &'static str,
-    /// Its text.
+    /// The text.
     pub yaml: String,
 }
 

@@ -8,7 +8,7 @@ pub const MAX_CATALOG_NAME: u32 = 63;
 pub const GROUP: &str = "olm.operatorframework.io";
 /// The API version in the group.
 pub const VERSION: &str = "v1";
-/// Group and version as `apiVersion` wants them.
+/// Group and version in the form of `apiVersion`.
 pub const API_VERSION: &str = "olm.operatorframework.io/v1";
 /// Kind of ClusterExtension, also the value of [`label::OWNER_KIND`].
 pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
@@ -16,7 +16,7 @@ pub const CLUSTER_EXTENSION: &str = "ClusterExtension";
 pub const CLUSTER_CATALOG: &str = "ClusterCatalog";
 /// Plural of ClusterCatalog.
 pub const CLUSTER_CATALOGS: &str = "clustercatalogs";
-/// The subresource in RBAC rules that stands for the served content of a ClusterCatalog.
+/// The subresource in RBAC rules for the served content of a ClusterCatalog.
 pub const CONTENT: &str = "content";
 /// Kind of ClusterObjectSet.
 pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
@@ -24,7 +24,7 @@ pub const CLUSTER_OBJECT_SET: &str = "ClusterObjectSet";
 pub const CHANGE_POLICY: &str = "ChangePolicy";
 /// Kind of PendingChange.
 pub const PENDING_CHANGE: &str = "PendingChange";
-/// Kind of a cluster's inventory: a document for planning a fleet that is no object of a cluster.
+/// Kind of a cluster's inventory: a document for planning a fleet, not an object of a cluster.
 pub const CLUSTER_INVENTORY: &str = "ClusterInventory";
 /// The `apiVersion` of a [`CLUSTER_INVENTORY`].
 pub const INVENTORY_API_VERSION: &str = "inventory.olm.operatorframework.io/v1";
@@ -34,7 +34,7 @@ pub const SYSTEM_NAMESPACE: &str = "olmv1-system";
 pub const CATALOGD_AUDIENCE: &str = "catalogd.olm.operatorframework.io";
 /// The Service of catalogd.
 pub const CATALOGD_SERVICE: &str = "catalogd-service";
-/// Type of the immutable Secrets that hold objects of a revision.
+/// Type of the immutable Secrets with objects of a revision.
 pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data";
 /// The `ClusterOperator` whose condition [`crate::conditions::UPGRADEABLE`] allows or blocks updates of OpenShift.
 pub const CLUSTER_OPERATOR: &str = "olm";
@@ -64,7 +64,7 @@ pub mod label {
     pub const OWNER_NAME: &str = "olm.operatorframework.io/owner-name";
     /// Name of the revision that a Secret belongs to.
     pub const REVISION_NAME: &str = "olm.operatorframework.io/revision-name";
-    /// `true` on revisions made from a release of the Helm runtime.
+    /// `true` on revisions that were created from a release of the Helm runtime.
     pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
     /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
     pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
@@ -104,7 +104,7 @@ pub mod annotation {
     pub const OWNER_UID: &str = "olm.operatorframework.io/owner-uid";
     /// `NAMESPACE/NAME` of the account that a revision is applied and taken down under.
     pub const SERVICE_ACCOUNT: &str = "olm.operatorframework.io/service-account";
-    /// The bundle after which the roles of a later one are named, so that rights to them by name go on holding. On
+    /// The bundle after which the roles of a later one are named, so that rights to them by name remain valid. On
     /// revisions.
     pub const ROLES_NAMED_AFTER: &str = "olm.operatorframework.io/roles-named-after";
     /// The provider of the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
@@ -119,14 +119,15 @@ pub mod annotation {
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
     /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
-    /// `true` on a revision whose content was there before under its name: restored from a backup, or left behind. It takes
-    /// objects back that it applied before and that have no controller. On revisions.
+    /// `true` on a revision whose content existed before under its name: restored from a backup, or left behind. It
+    /// takes back objects that it applied before and that have no controller. On revisions.
     pub const RESTORED: &str = "olm.operatorframework.io/restored";
-    /// Digest of the plan of the change that created the revision, where a ChangePolicy selects the extension. On revisions.
+    /// Digest of the plan of the change that created the revision, if a ChangePolicy selects the extension. On
+    /// revisions.
     pub const CHANGE_DIGEST: &str = "olm.operatorframework.io/change-digest";
-    /// UID of the PendingChange by which that change was approved, where it needed an approval. On revisions.
+    /// UID of the PendingChange with the approval of that change, if it needed one. On revisions.
     pub const PENDING_CHANGE: &str = "olm.operatorframework.io/pending-change";
-    /// Digest of `spec.config` of the extension, where it has any. On revisions.
+    /// Digest of `spec.config` of the extension, if it has any. On revisions.
     pub const CONFIG_DIGEST: &str = "olm.operatorframework.io/config-digest";
     /// The approver of that change, if it needed an approval. On revisions.
     pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
@@ -147,17 +148,17 @@ pub mod annotation {
 
 /// Annotations that users set. An unknown value is an error in a condition, never ignored.
 pub mod user {
-    /// On ClusterExtension: what deletion leaves behind. `delete` (default), `orphan`, `keep-crds`.
+    /// On ClusterExtension: the objects that deletion keeps. `delete` (default), `orphan`, `keep-crds`.
     pub const UNINSTALL: &str = "olm.operatorframework.io/uninstall";
-    /// On ClusterExtension: how to treat objects of kinds that the cluster lacks. `wait` (default), `skip`.
+    /// On ClusterExtension: the treatment of objects of kinds that the cluster lacks. `wait` (default), `skip`.
     pub const MISSING_KINDS: &str = "olm.operatorframework.io/missing-kinds";
     /// On ClusterExtension: the CRD checks one by one, `CHECK=Error|Warn|Off` separated by commas.
     pub const CRD_POLICY: &str = "olm.operatorframework.io/crd-policy";
-    /// On ClusterExtension: which existing objects may be taken over. `never` (default), `unowned`, `all`.
+    /// On ClusterExtension: the existing objects that may be taken over. `never` (default), `unowned`, `all`.
     pub const ADOPT: &str = "olm.operatorframework.io/adopt";
     /// On ClusterExtension: `true` upgrades although the operator reports Upgradeable=False. Default `false`.
     pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
-    /// On ClusterExtension: `true` changes or removes what other extensions depend on. Default `false`.
+    /// On ClusterExtension: `true` changes or removes dependencies of other extensions. Default `false`.
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
     /// On ClusterExtension: `true` installs a bundle although its workloads run as the installing account. Default `false`.
     pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";
@@ -201,7 +202,7 @@ pub mod field_manager {
     pub const CLASSIC_CONVERSIONS: &str = "olm.operatorframework.io/classic-conversion";
 }
 
-/// Leases, named as in the reference, so that both never lead at once.
+/// Leases with the names of the reference implementation, so that both never lead at the same time.
 pub mod lease {
     /// Lease of operator-controller.
     pub const OPERATOR_CONTROLLER: &str = "9c4404e7.operatorframework.io";
@@ -277,7 +278,7 @@ pub mod release {
 
 /// The migration of an operator from OLM classic: annotations that its tools share.
 pub mod migration {
-    /// `NAMESPACE/NAME` of the Subscription that an extension was made from. On ClusterExtensions and revisions.
+    /// `NAMESPACE/NAME` of the Subscription from which an extension was created. On ClusterExtensions and revisions.
     pub const SUBSCRIPTION: &str = "olm.operatorframework.io/migrated-from-subscription";
     /// The `spec` of that Subscription, as JSON. On ClusterExtensions.
     pub const SUBSCRIPTION_BACKUP: &str = "olm.operatorframework.io/migration-subscription-backup";
@@ -286,7 +287,7 @@ pub mod migration {
     /// Digest of the packed record of the objects of OLM classic before the migration, `sha256:HEX`. On
     /// ClusterExtensions.
     pub const RECORD_DIGEST: &str = "olm.operatorframework.io/migration-record-digest";
-    /// `NAMESPACE/NAME` of the CatalogSource that a catalog was made from. On ClusterCatalogs.
+    /// `NAMESPACE/NAME` of the CatalogSource from which a catalog was created. On ClusterCatalogs.
     pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
     /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
     /// `true`. On Subscriptions, and on the ClusterExtensions created from them.

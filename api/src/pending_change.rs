@@ -24,19 +24,19 @@ pub fn name(extension: &str, digest: &str) -> String {
 pub struct PendingChangeSpec {
     /// The name of the ClusterExtension.
     pub extension: String,
-    /// Its UID: another one of its name needs an approval of its own.
+    /// The UID: another one of its name needs an approval of its own.
     #[serde(rename = "extensionUID")]
     pub extension_uid: String,
     /// The digest of the plan to approve, as `olm plan` prints it.
     pub digest: String,
-    /// The version of the newest revision; none before there is one.
+    /// The version of the newest revision, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The version to install.
     pub to: String,
     /// The bundle to install.
     pub bundle: String,
-    /// Its image, by digest.
+    /// The image, by digest.
     pub image: String,
     /// The account that applies it, `NAMESPACE/NAME`.
     pub account: String,
@@ -61,7 +61,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The user who decided, as the API server knows them.
     pub approver: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -69,7 +69,7 @@ pub struct Decision {
 /// The outcome of a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The change may be made.
+    /// The change may begin.
     Approved,
     /// The change may not begin.
     #[default]
@@ -88,7 +88,7 @@ pub struct PendingChangeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The condition of a PendingChange: whether the change is made.
+/// The condition of a PendingChange: whether the change has been applied.
 pub const APPLIED: &str = "Applied";
 
 impl PendingChange {

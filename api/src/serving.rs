@@ -1,6 +1,6 @@
 //! The addresses at which catalogd serves a catalog: written by the server, read by its clients.
 
-/// The path below which all catalogs lie.
+/// The prefix of the paths of all catalogs.
 pub const CATALOGS_PATH: &str = "/catalogs/";
 /// The media type of `all` and `metas`: one JSON object a line.
 pub const JSON_LINES: &str = "application/jsonl";
@@ -17,7 +17,7 @@ pub const DIGEST_HEADER: &str = "olm-catalog-digest";
 /// The header that names the image that the content comes from, by its digest: replicas change over one after another,
 /// and a client that waits for one image has to know which one answered.
 pub const IMAGE_HEADER: &str = "olm-catalog-image";
-/// The query parameters that `metas` knows; values are compared exactly and all must hold.
+/// The query parameters of `metas`; values are compared exactly and all must match.
 pub const METAS_PARAMETERS: [&str; 3] = ["schema", "package", "name"];
 
 /// The endpoints of a catalog.
@@ -50,7 +50,7 @@ impl Endpoint {
     }
 }
 
-/// The base address of a catalog, as it stands in `status.urls.base`.
+/// The base address of a catalog, as in `status.urls.base`.
 ///
 /// `origin` is scheme and authority, such as `https://catalogd-service.olmv1-system.svc`.
 pub fn base_url(origin: &str, catalog: &str) -> String {
@@ -66,14 +66,14 @@ pub fn parse_path(path: &str) -> Option<(&str, Endpoint)> {
     (!catalog.is_empty()).then_some((catalog, endpoint))
 }
 
-/// A question to `metas`. An absent member does not restrict; all absent: the whole catalog.
+/// A query of `metas`. An absent member does not restrict the result; without members it is the whole catalog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct MetasQuery<'a> {
     /// The blob's schema.
     pub schema: Option<&'a str>,
-    /// The package it belongs to. An `olm.package` blob belongs to none: ask for it by schema and name.
+    /// The package of the blob. An `olm.package` blob has none: query it by schema and name.
     pub package: Option<&'a str>,
-    /// Its name.
+    /// The name.
     pub name: Option<&'a str>,
 }
 
@@ -96,7 +96,7 @@ impl MetasQuery<'_> {
     }
 }
 
-/// The text as it stands in the query of an address.
+/// The text in the form for the query of an address.
 pub fn percent_encode(text: &str) -> String {
     const HEX: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',

@@ -12,7 +12,7 @@ use regex::Regex;
 /// The schema's `maxLength` of the field.
 const MAX_LENGTH: usize = 64;
 
-/// The pattern as the API server evaluates it: RE2's classes are ASCII, and a vertical tab is no blank in them.
+/// The pattern as the API server evaluates it: RE2's classes are ASCII, and do not contain the vertical tab.
 struct Admission {
     accepted: Regex,
     refused: Regex,

@@ -1,4 +1,4 @@
-//! From an image reference to stored content.
+//! Resolves an image reference and stores the content.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// A failure to fetch or store content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContentError {
-    /// The reference is no fully qualified image reference.
+    /// The reference is not a fully qualified image reference.
     #[error("error parsing image reference {reference:?}")]
     Reference {
         reference: String,
@@ -32,7 +32,7 @@ pub(crate) enum ContentError {
     /// The configuration of registries or signatures cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The image cannot be pulled, is no catalog, or is not stored.
+    /// The image cannot be pulled, is not a catalog, or cannot be stored.
     #[error(transparent)]
     Unpack(UnpackError),
     /// A newer generation of the object cancelled the work.

@@ -112,7 +112,7 @@ pub(crate) struct UnreadableCatalogs(Mutex<UnreadableNames>);
 #[derive(Debug, Default)]
 struct UnreadableNames {
     all: BTreeSet<String>,
-    /// Those of the list that is arriving.
+    /// The names in the current list response.
     listed: BTreeSet<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Authentication and authorisation of requests for catalogs, where enabled.
+//! Authentication and authorization of requests for catalogs, if enabled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

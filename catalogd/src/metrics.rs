@@ -62,14 +62,14 @@ type Histograms = Family<Code, Histogram, fn() -> Histogram>;
 /// The counters of catalogd; clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogMetrics {
-    /// Under the name, label and buckets of the reference implementation.
+    /// The histogram with the name, label and buckets of the reference implementation.
     duration: Histograms,
     latency: Family<Endpoint, Histogram, fn() -> Histogram>,
     requests: Family<RequestLabels, Counter>,
     sent: Family<RequestLabels, Counter>,
     ready: Family<CatalogLabels, Gauge>,
     content: Family<CatalogContent, Gauge>,
-    /// The labels under which each catalog's content is reported, to take them back.
+    /// The labels of each catalog's reported content, for their removal.
     reported: Arc<Mutex<HashMap<String, CatalogContent>>>,
     pull_seconds: Family<CatalogLabels, Seconds>,
     unpack_seconds: Family<CatalogLabels, Seconds>,
@@ -89,7 +89,7 @@ fn buckets() -> Histogram {
     ])
 }
 
-/// Most answers take less than the smallest of those.
+/// Most answers are faster than the smallest of those.
 fn fine_buckets() -> Histogram {
     Histogram::new([
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,

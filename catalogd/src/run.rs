@@ -40,10 +40,11 @@ const GATES: &[(&str, bool)] = &[("APIV1MetasHandler", true), ("GraphQLCatalogQu
 const METRICS_ADDRESS: &str = ":7443";
 /// The copy of the serving certificate in the cache directory.
 const CERTIFICATE_COPY: &str = "serving-certificate.json";
-/// Catalogs worked on at once: far more than a cluster has, since most of them only wait for a registry.
+/// The number of catalogs that are reconciled at the same time: far more than a cluster has, since most of them only
+/// wait for a registry.
 const CATALOGS_AT_ONCE: usize = 256;
 
-/// Runs catalogd until a signal says otherwise.
+/// Runs catalogd until a signal stops it.
 ///
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.
@@ -52,7 +53,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     run_until(args, Shutdown::on_signals()?).await
 }
 
-/// Runs catalogd until `shutdown` says otherwise.
+/// Runs catalogd until `shutdown`.
 ///
 /// # Errors
 /// When it cannot start, or has lost the lease that allowed it to write.

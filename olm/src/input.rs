@@ -24,7 +24,7 @@ pub(crate) const MAX_BUNDLE_FILE: u64 = 64 << 20;
 /// The largest `.indexignore` that is read, in bytes.
 const MAX_IGNORE_FILE: u64 = 1 << 20;
 
-/// A file with its path relative to where the search began, `/` between the parts.
+/// A file with its path relative to the root of the search, with `/` between the parts.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct SourceFile {
 /// A directory entry that a reader cannot use as a file.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// Its path below the directory.
+    /// The path below the directory.
     pub(crate) name: String,
     /// The error message.
     pub(crate) message: String,

@@ -116,7 +116,7 @@ impl RegistryArguments {
         })
     }
 
-    /// The platforms of images, as `linux/amd64`, or why they are not known.
+    /// The platforms of images, as `linux/amd64`, or the reason why they are unknown.
     pub(crate) fn platforms(
         &self,
         images: BTreeSet<String>,

@@ -124,7 +124,7 @@ impl Source {
         }
     }
 
-    /// The catalog as resolution takes it.
+    /// The catalog in the form for resolution.
     pub(crate) fn view(&self) -> Catalog<'_> {
         Catalog {
             name: &self.name,

@@ -21,7 +21,7 @@ use crate::input::{self, CatalogFiles, Unreadable, bundle_files};
 use crate::output::note;
 use crate::registry::{RegistryArguments, bundle_selection, is_short};
 
-/// The label that says where in an image its catalog is.
+/// The label with the path of the catalog in an image.
 pub(crate) const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
 /// The label of images with a database instead of a catalog.
 const DATABASE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
@@ -194,9 +194,9 @@ pub(crate) fn load(
 /// The treatment of objects that do not match their schema. Catalog servers serve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unshaped {
-    /// They are skipped with a warning.
+    /// Skip them with a warning.
     LeftOut,
-    /// They are an error, because the output would lack them.
+    /// Fail, because the output would lack them.
     Refused,
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn load_catalog(
     Ok(catalog)
 }
 
-/// Like [`load_catalog`], of files that are there already; `reference` says where they come from.
+/// Like [`load_catalog`], for existing files; `reference` names their origin.
 pub(crate) fn read_catalog(files: &CatalogFiles, reference: &str) -> anyhow::Result<Catalog> {
     let mut catalog = Catalog::default();
     load_files(files, reference, Unshaped::LeftOut, &mut catalog)
@@ -346,7 +346,7 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
             return Err(ParseError::MediaType(other)).with_context(|| format!("cannot use {reference:?}"));
         }
     }
-    // The package may stand in the files alone.
+    // The package may be named in the files alone.
     if [annotation_keys::PACKAGE, annotation_keys::MEDIA_TYPE]
         .iter()
         .any(|key| labels.contains_key(*key))

@@ -128,7 +128,7 @@ impl Args {
         }
     }
 
-    /// How many images are pulled at once.
+    /// The limits for concurrent pulls of images.
     pub fn pull_bounds(&self) -> Bounds {
         Bounds {
             total: self.pulls,

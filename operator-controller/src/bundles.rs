@@ -46,7 +46,7 @@ pub enum FetchError {
     Pending {
         /// The image.
         reference: String,
-        /// Its registry.
+        /// The registry.
         registry: String,
         /// The state of the request.
         state: Pending,

@@ -27,7 +27,7 @@ pub mod worst;
 pub enum Catalogs {
     /// The one in this file, lines of JSON.
     Given(PathBuf),
-    /// Generated ones of the shape of a big real one, of so many megabytes.
+    /// Generated catalogs in the shape of a large real one, with this many megabytes.
     Generated(Vec<u64>),
 }
 
@@ -126,7 +126,7 @@ fn print_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A catalog that is served, and a package of it that is asked for.
+/// A served catalog, and the package of it to request.
 struct Asked {
     catalog: String,
     package: String,

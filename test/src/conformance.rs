@@ -256,7 +256,7 @@ pub struct Tally {
 }
 
 /// Runs the suites in `dir`: the files named, or every suite that is done. The cases' `bundle_ref`s are
-/// resolved against `dir`'s parent, where the large bundles lie.
+/// resolved against `dir`'s parent, which contains the large bundles.
 ///
 /// # Errors
 /// When a file or the list of deviations cannot be read.

@@ -86,7 +86,7 @@ pub struct Release {
     /// The folder with `TARGET/release/PROGRAM` for each target that is built.
     #[arg(long, default_value = "target/dist")]
     pub builds: PathBuf,
-    /// The folder with the managers for this machine's images; where this program lies when not given.
+    /// The folder with the managers for this machine's images; by default that of this program.
     #[arg(long)]
     pub programs: Option<PathBuf>,
     /// The base URL of the release's files, for the manifest of krew.
@@ -213,7 +213,7 @@ fn archives(release: &Release, licences: &str) -> Result<Vec<(System, String)>> 
     Ok(written)
 }
 
-/// Writes the images of the managers: those of this machine, and those for other processors where they are built.
+/// Writes the images of the managers: those of this machine, and those for other processors if they are built.
 fn managers(release: &Release) -> Result<Vec<String>> {
     let source = |programs: Option<PathBuf>| images::Source {
         programs,

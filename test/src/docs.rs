@@ -12,9 +12,9 @@ const MARKER: &str = "<!-- The rest is generated from --help by `make crds`. -->
 
 /// A Markdown file of the repository.
 pub struct Page {
-    /// Its path in the repository.
+    /// The path in the repository.
     pub path: PathBuf,
-    /// Its content.
+    /// The content.
     pub text: String,
 }
 

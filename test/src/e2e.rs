@@ -52,7 +52,7 @@ const CLASSIC_STEPS: &[&str] = &[
 /// The steps to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steps {
-    /// Those of OLM v1.
+    /// The steps of OLM v1.
     V1,
     /// These, then those of OLM classic.
     WithClassic,
@@ -193,7 +193,7 @@ impl Story {
             bail!("status is {}", serde_json::to_string(&catalog.status)?)
         })
         .await?;
-        // Namespace, account and rights stay when the extension goes, so they are there before the list is taken.
+        // Namespace, account and rights outlive the extension, so they are created before the list is taken.
         self.lab
             .apply_without_extension("manifests/samples/greeter.yaml")?;
         self.before = everything_before(&self.lab).await?;
@@ -294,7 +294,7 @@ impl Story {
             Ok((!left).then_some(()))
         })
         .await?;
-        // The new operator works: a deleted object comes back.
+        // The new operator works: it creates a deleted object again.
         let deployments = Api::<Deployment>::namespaced(self.lab.client.clone(), "greeter");
         deployments
             .delete("greeter-operator", &DeleteParams::default())

@@ -76,7 +76,7 @@ pub async fn content(client: &Client, set: &ClusterObjectSet) -> Result<Vec<Valu
     Ok(objects.map(|object| object.object).collect())
 }
 
-/// The version that the status says is installed.
+/// The installed version in the status.
 pub fn installed_version(extension: &ClusterExtension) -> Option<&str> {
     Some(
         extension

@@ -27,7 +27,7 @@ use olm_yaml::ErrorKind;
 /// A reader under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, also that of its folder of seeds.
+    /// The name, also that of its folder of seeds.
     pub name: &'static str,
     /// The parser; its result does not matter.
     pub run: fn(&[u8]),
@@ -465,7 +465,7 @@ fn markdown(bytes: &[u8]) {
     }
 }
 
-/// The findings for authors of a bundle, and how a catalog shows it.
+/// The findings for authors of a bundle, and its form in a catalog.
 fn validators(bytes: &[u8]) {
     let files = bundle_files(bytes);
     drop(lint::layout(&files));

@@ -16,7 +16,7 @@ use crate::world::repository;
 pub struct Said {
     /// The status of kstatus.
     pub kstatus: String,
-    /// Its message.
+    /// The message.
     pub message: String,
     /// The health of Argo CD.
     pub argo: ArgoHealth,
@@ -29,7 +29,7 @@ pub struct Said {
 pub struct ArgoHealth {
     /// The state in one word.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// The ports where the network is the cluster's own.
+    /// The ports if the network is the cluster's own.
     pub(crate) const FIXED: Self = Self {
         plain: 5000,
         tls: 5001,

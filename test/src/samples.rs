@@ -220,7 +220,7 @@ struct Entry {
     skips: &'static [&'static str],
 }
 
-/// The catalog of the given versions as JSON blobs, one a line; `bundle_image` says where the bundle of a version lies.
+/// The catalog of the given versions as JSON blobs, one a line; `bundle_image` returns the image of a version.
 pub fn catalog(versions: &[&str], bundle_image: impl Fn(&str) -> String) -> String {
     let name = |version: &str| format!("greeter.v{version}");
     let mut blobs = vec![json!({

@@ -149,7 +149,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Before the cluster goes.
+        // Before the cluster is stopped.
         self.operator_controller.kill();
         self.catalogd.kill();
     }

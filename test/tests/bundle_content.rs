@@ -454,7 +454,7 @@ async fn leaves_without_a_trace(world: &World, name: &str) -> Result<()> {
     await_gone(world, name).await
 }
 
-/// Those for our own kinds as well.
+/// The roles for our own kinds are gathered, too.
 #[test]
 fn roles_of_a_bundle_are_gathered_by_the_default_roles() -> Result<()> {
     CLUSTER.with(async |world| {

@@ -446,7 +446,7 @@ async fn followed_slowly(lab: &Lab) -> Result<()> {
     leader.start(lab).await?;
     let reference = push(lab, "cat", 0, FILLER / 16).await?;
     create(lab, "cat", &reference).await?;
-    // The replica that writes status leads, and goes on leading.
+    // The replica that writes status is and remains the leader.
     settled(lab, "cat", "Succeeded").await?;
     let slow = format!("--registries-conf={}", registries.display());
     let mut follower = Replica::prepare(lab, "follower", &["--leader-elect", &slow]).await?;

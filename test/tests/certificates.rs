@@ -292,7 +292,7 @@ async fn certificates_are_kept(world: &mut World) -> Result<()> {
         "the old authority is trusted no longer"
     );
 
-    // A restart creates no new certificates; a deleted object comes back.
+    // A restart creates no new certificates; a deleted object is created again.
     world.operator_controller.kill();
     world.kubectl(&[
         "patch",
@@ -316,7 +316,7 @@ async fn provider(world: &World) -> Result<String> {
     Ok(provider.unwrap_or_default().to_owned())
 }
 
-/// Another provider comes, and the next revision still has the one of the last.
+/// With another provider available, the next revision keeps the provider of the last one.
 async fn the_provider_stays_with_the_extension(world: &mut World) -> Result<()> {
     restarted(world, "apply", "cert-manager").await?;
     let before = revisions(world).list(&ListParams::default()).await?.items;
@@ -415,7 +415,7 @@ async fn others_provide_certificates_where_they_are(world: &mut World) -> Result
     await_version(world, "greeter", samples::WITH_WEBHOOK).await?;
     let read =
         |path: &str| -> Result<Value> { Ok(serde_json::from_str(&world.kubectl(&["get", "--raw", path])?)?) };
-    // The status may speak of the revision before for a moment yet.
+    // The status may still describe the previous revision for a moment.
     world
         .eventually("the service CA is asked for its bundle", SOON, async || {
             let asked = asks(

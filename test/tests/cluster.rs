@@ -1,4 +1,4 @@
-//! Clusters and registries come up, keep apart, survive outages of their parts, and leave nothing behind.
+//! Clusters and registries start, are isolated, survive outages of their parts, and leave nothing behind.
 
 #![expect(
     clippy::unwrap_used,

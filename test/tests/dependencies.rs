@@ -190,7 +190,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             "nothing is installed unasked"
         );
 
-        // Applied as it stands, it brings the dependency; the dependent follows by itself.
+        // Applied unchanged, it installs the dependency; then the dependent is installed.
         let manifest = message.find("apiVersion:").and_then(|start| message.get(start..));
         let path = world.folder().join("proposed.yaml");
         std::fs::write(&path, manifest.context("the message holds an object")?)?;
@@ -208,7 +208,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             .await?;
         await_gone(world, "catalog-dependent").await?;
 
-        // The next version is held, since it would break the dependent; the user may say otherwise.
+        // The next version is held, since it would break the dependent; the user can override this.
         patch_source(world, "provider", json!({ "version": "2.0.0" })).await?;
         let message = await_progressing(
             world,

@@ -47,7 +47,7 @@ fn links(page: &Page) -> Vec<String> {
         .collect()
 }
 
-/// A path without `..`; none where it leaves the repository.
+/// A path without `..`; `None` if it leaves the repository.
 fn resolved(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for part in path.components() {

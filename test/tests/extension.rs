@@ -386,7 +386,7 @@ fn the_installed_version_is_kept_and_repaired_while_no_catalog_answers_and_manag
         world.operator_controller.kill();
         world.start_operator_controller()?;
         world.operator_controller.ready().await?;
-        // Without a catalog, and with a range in the spec, a deleted object comes back.
+        // Without a catalog, and with a range in the spec, a deleted object is created again.
         delete_operator(world, "no-catalog").await?;
         world
             .eventually("the deleted Deployment is back", SOON, async || {

@@ -92,7 +92,7 @@ const PACKAGES: &[Package] = &[
         expected: ("Update", &["1.0.1"], None),
         ..PLAIN
     },
-    // Neither goes alone.
+    // Neither is updated alone.
     Package {
         name: "pair-left",
         next: &["1.0.0", "1.0.1"],

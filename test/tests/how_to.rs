@@ -1,4 +1,4 @@
-//! The commands of the docs, run on a cluster as they stand there: the blocks marked `sh cluster`.
+//! The commands of the docs, run unchanged on a cluster: the blocks marked `sh cluster`.
 
 use std::path::Path;
 

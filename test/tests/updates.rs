@@ -193,7 +193,7 @@ fn shown(world: &World, name: &str, heads: [&str; 3]) -> Result<[String; 3]> {
     let mut lines = text.lines();
     let (head, row) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     ensure!(head.len() <= 120 && row.len() <= 120, "too wide:\n{text}");
-    // Cells may be empty: they begin where their heads do.
+    // Cells may be empty: they are aligned with their headings.
     Ok(heads.map(|wanted| {
         let rest = head
             .find(wanted)
@@ -254,7 +254,7 @@ fn newer_versions_and_their_obstacles_are_shown_and_announced_once() -> Result<(
     CLUSTER.alone(scenario)
 }
 
-/// The command line says the same, from the status and from the catalog itself.
+/// The command line prints the same, from the status and from the catalog itself.
 fn command_line_agrees(world: &World, file: &Path) -> Result<()> {
     let reported = olm_updates(world, &[])?;
     let named = format!("updates={}", file.display());
@@ -372,7 +372,7 @@ async fn scenario(world: &mut World) -> Result<()> {
         );
     }
 
-    // While the catalog does not answer, the last known updates stay; without the catalog, none come.
+    // While the catalog does not answer, the last known updates stay; without the catalog, there are none.
     world.kubectl(&["delete", "clustercatalog", "updates"])?;
     for name in ["by-range", "by-edge"] {
         await_held(world, name, false, held_back::CATALOG, "catalog \"updates\"").await?;

@@ -28,7 +28,7 @@ pub mod held_back {
     pub const REQUIREMENT: &str = "Requirement";
     /// The cluster is too old for it, or lacks an API or an architecture that it names.
     pub const PLATFORM: &str = "Platform";
-    /// Its catalog deprecates it, and the chosen one not.
+    /// The catalog deprecates it, and the chosen one not.
     pub const DEPRECATED: &str = "Deprecated";
     /// Another catalog comes first, none can be chosen, or one does not answer or is gone.
     pub const CATALOG: &str = "Catalog";
@@ -36,24 +36,24 @@ pub mod held_back {
     pub const RIGHTS: &str = "Rights";
     /// A changed CRD would not keep stored objects valid.
     pub const CRD_UPGRADE_SAFETY: &str = "CRDUpgradeSafety";
-    /// The installed operator says `Upgradeable=False`.
+    /// The installed operator reports `Upgradeable=False`.
     pub const OPERATOR: &str = "Operator";
     /// `spec.config` or an annotation has a value that does not fit.
     pub const CONFIGURATION: &str = "Configuration";
     /// The annotation `paused` stops all changes.
     pub const PAUSED: &str = "Paused";
-    /// A ChangePolicy wants an approval of the change, which is missing or was denied.
+    /// A ChangePolicy requires an approval of the change, which is missing or was denied.
     pub const APPROVAL: &str = "Approval";
-    /// A ChangePolicy lets changes begin in windows, and none is open.
+    /// A ChangePolicy allows changes only in windows, and none is open.
     pub const WINDOW: &str = "Window";
-    /// A ChangePolicy lets no change begin.
+    /// A ChangePolicy allows no changes.
     pub const FREEZE: &str = "Freeze";
-    /// Its revision rolls out and is stuck.
+    /// The revision rolls out and is stuck.
     pub const ROLLOUT: &str = "Rollout";
     /// Another reason; the condition `Ready` explains it.
     pub const OTHER: &str = "Other";
 
-    /// All of them.
+    /// All reasons.
     pub const ALL: &[&str] = &[
         PIN,
         RANGE,
@@ -77,7 +77,7 @@ pub mod held_back {
     ];
 }
 
-/// Newer bundles in the catalogs; without members when there are none.
+/// Newer bundles in the catalogs; without members if there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdatesStatus {
@@ -102,9 +102,9 @@ pub struct UpdatesStatus {
 pub struct AvailableBundle {
     /// The bundle's name in the catalog.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release: absent if the bundle has none, empty if the bundle has an empty release.
+    /// The release: absent if the bundle has none, empty if the bundle has an empty release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// The ClusterCatalog that has it.
@@ -133,7 +133,7 @@ impl AvailableBundle {
     }
 }
 
-/// The lines as a status holds them: hidden characters escaped, cut at a character and marked as cut when they are long.
+/// The lines in the form for a status: hidden characters are escaped, and long lines are truncated and marked.
 pub fn bounded_lines(lines: &[String]) -> String {
     const MARK: &str = "…";
     let text = lines.join("\n");

@@ -7,7 +7,7 @@ use super::schema::Schema;
 /// A column of `kubectl get`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// Its head.
+    /// The head.
     pub name: &'static str,
     /// The type of its values.
     pub kind: &'static str,
@@ -27,9 +27,9 @@ pub struct Columns<'a> {
 /// Whether objects have a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// They have none.
+    /// No namespace.
     Cluster,
-    /// They have one.
+    /// A namespace.
     Namespaced,
 }
 

@@ -28,7 +28,7 @@ pub fn definition() -> Value {
 
 fn schema() -> Schema {
     let set = array("Conditions that the operator sets.", condition());
-    // An administrator need not say when.
+    // An administrator may omit the time.
     let overrides = condition().optional("lastTransitionTime");
     let spec = object("What the operator reports, and what an administrator decides instead.")
         .property("conditions", set.clone())

@@ -1,4 +1,4 @@
-//! The reference of the API for people, from the same schemas.
+//! The reference of the API for people, generated from the same schemas.
 
 use std::fmt::Write as _;
 

@@ -10,7 +10,7 @@ fn schema_of(kind: &str) -> Value {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// Every member of `value` stands in the schema, and every member of the schema stands in `value`.
+/// Checks that `value` and the schema have the same members.
 fn same_members(path: &str, schema: &Value, value: &Value) {
     match (schema["type"].as_str(), value) {
         (Some("object"), Value::Object(map)) if schema.get("properties").is_some() => {

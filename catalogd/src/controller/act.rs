@@ -113,7 +113,7 @@ async fn write_metadata(
     Ok(remember(context, catalog, written))
 }
 
-/// Writes the status, then removes the finalizer when the plan says so.
+/// Writes the status, then removes the finalizer if the plan requires it.
 pub(super) async fn publish(
     context: &Context,
     observed: Observed,

@@ -71,7 +71,7 @@ pub(super) struct Memory {
     pub(super) asked: Option<String>,
     /// A generation that only a change of the spec can fix.
     pub(super) blocked: Option<BlockedGeneration>,
-    /// Unusable content, and why.
+    /// Unusable content, and the reason.
     pub(super) refused: Option<RefusedContent>,
     /// The object as last written, until the watch has seen it.
     pub(super) written: Option<WrittenObject>,

@@ -209,7 +209,7 @@ fn with_hints<'h>(message: String, hints: impl Iterator<Item = &'h str>) -> Stri
     hints.fold(message, |message, hint| message + "\nhint: " + hint)
 }
 
-/// Corrects a wrong condition `Serving`. Before the first success there is none, as in the reference.
+/// Corrects a wrong condition `Serving`. Before the first success there is none, as in the reference implementation.
 fn correct_serving(status: &mut ClusterCatalogStatus, observed: &Observed, origin: &str, missing: &str) {
     let notices = conditions::find(&status.conditions, conditions::SERVING).map(|c| c.status == "True");
     match (&observed.stored, notices) {
@@ -404,7 +404,7 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<No
         };
         if fault && !same {
             notices.push(Notice {
-                // A removal on request is no fault.
+                // A removal on request is not a fault.
                 is_fault: condition.reason != reason::USER_SPECIFIED_UNAVAILABLE && !after.is_deleting(),
                 reason: condition.reason.clone(),
                 note: note.to_owned(),

@@ -6,8 +6,8 @@ use olm_platform::log::chain;
 
 use super::{Context, act};
 
-/// Compares stored content with its digests. Stops serving damaged content and fetches it again; makes missing compressed
-/// variants.
+/// Compares stored content with its digests. Stops serving damaged content and fetches it again; creates missing
+/// compressed variants.
 pub(crate) async fn verify(context: Arc<Context>) {
     for snapshot in context.store.snapshots() {
         context.counts.serves(snapshot.record());

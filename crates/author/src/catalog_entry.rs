@@ -1,4 +1,4 @@
-//! From the files of bundles to a catalog.
+//! Catalogs from the files of bundles.
 //!
 //! Parsing is more lenient than installation: files that are not manifests are skipped with a warning in
 //! [`Entry::warnings`], so that the bundles of a large catalog can be rendered although some contain odd files.
@@ -82,12 +82,12 @@ pub struct Entry {
     pub description: String,
     /// The first icon of the ClusterServiceVersion.
     pub icon: Option<Icon>,
-    /// Files and properties that were left out, and why.
+    /// Omitted files and properties, with the reasons.
     pub warnings: Vec<String>,
 }
 
-/// Reads the files of a bundle as a catalog shows it. `labels` are those of the image, `image` is its reference; an empty
-/// one stands for a bundle without image.
+/// Reads the files of a bundle as an entry of a catalog. `labels` are those of the image, `image` is its reference; an
+/// empty one stands for a bundle without image.
 ///
 /// # Errors
 /// When the files are not one bundle.
@@ -177,7 +177,7 @@ fn api(api: &Api) -> String {
     format!("{group}/{version}/{kind} ({plural})")
 }
 
-/// The APIs of the definitions in the bundle and those that its own servers bring.
+/// The APIs of the definitions in the bundle, and those of its own API servers.
 fn provided(objects: &[Value], csv: &Value) -> BTreeSet<Api> {
     let mut apis = BTreeSet::new();
     let definitions = objects
@@ -420,7 +420,7 @@ fn bundle_properties(
     Ok(found)
 }
 
-/// The images that the ClusterServiceVersion names, that of the bundle, and those of its containers, by image.
+/// The images in the ClusterServiceVersion, the bundle's own, and those of its containers, by image.
 fn related_images(csv: &Value, image: &str) -> Vec<RelatedImage> {
     let mut related: Vec<RelatedImage> = list(csv, "/spec/relatedImages")
         .iter()
@@ -470,7 +470,7 @@ fn strings(value: &Value, pointer: &str) -> Vec<String> {
 
 /// The catalog of the entries: packages, channels and bundles.
 ///
-/// A package has the description and icon of its newest bundle, and its default channel, or the first channel where there
+/// A package has the description and icon of its newest bundle, and its default channel, or the first channel if there
 /// is no such channel; a channel has every bundle that is published in it, with the edges of the bundle's
 /// ClusterServiceVersion.
 pub fn assemble(entries: &[Entry]) -> Catalog {

@@ -107,8 +107,8 @@ fn manifests(files: &BundleFiles) -> impl Iterator<Item = (&str, PackageManifest
         })
 }
 
-/// Converts a directory of package manifests to a catalog. `image` gives the reference of a bundle's image by package,
-/// name and version; an empty one stands for a bundle without image.
+/// Converts a directory of package manifests to a catalog. `image` returns the reference of a bundle's image by
+/// package, name and version; empty for a bundle without image.
 ///
 /// # Errors
 /// All faults: of the package manifest, of each version, and of the references between them.

@@ -46,19 +46,19 @@ pub enum TemplateError {
     /// A field has the wrong type or is unknown.
     #[error("unmarshalling template: {0}")]
     Shape(ShapeError),
-    /// The preference cannot be met, because channels of that kind are not made.
+    /// The preference cannot be met, because there are no channels of that kind.
     #[error(
         "schema attribute mismatch: DefaultChannelTypePreference set to '{0}' doesn't make sense if not generating \
          {0}-version channels"
     )]
     Preference(&'static str),
-    /// The preference is no kind of channel.
+    /// The preference is not a kind of channel.
     #[error(
         "unknown DefaultChannelTypePreference: {}\nValid values are 'major' or 'minor'",
         olm_version::quoted(.0)
     )]
     UnknownPreference(String),
-    /// An entry is no blob of a catalog.
+    /// An entry is not a blob of a catalog.
     #[error("entries[{index}]: {error}")]
     Entry {
         /// The index of the entry, from 0.
@@ -66,7 +66,7 @@ pub enum TemplateError {
         /// The fault.
         error: LoadError,
     },
-    /// A bundle of a basic template says more than its image.
+    /// A bundle of a basic template has more fields than its image.
     #[error("unexpected fields present in basic template bundle: entries may only hold schema and image{}", named(.0))]
     BundleFields(String),
     /// A bundle image could not be rendered.
@@ -74,10 +74,10 @@ pub enum TemplateError {
     Bundle {
         /// The image.
         image: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// A bundle image does not hold one bundle.
+    /// A bundle image does not contain exactly one bundle.
     #[error("bundle reference {} resulted in {count} bundles, expected 1", olm_version::quoted(.image))]
     BundleCount {
         /// The image.
@@ -94,7 +94,7 @@ pub enum TemplateError {
     /// The catalog that substitutions change is not valid; one line for each fault.
     #[error("render: entries are not valid FBC: {0}")]
     Catalog(String),
-    /// A substitution cannot be made.
+    /// A substitution is not possible.
     #[error("render: {0}")]
     Substitution(Box<SubstitutionError>),
 }
@@ -170,10 +170,10 @@ impl Template {
         named.into_iter().filter(|image| seen.insert(*image)).collect()
     }
 
-    /// The catalog that the template stands for.
+    /// The catalog that the template renders.
     ///
     /// # Errors
-    /// When a bundle is not known or does not fit.
+    /// When a bundle is unknown or does not match.
     pub fn render(&self, bundles: &Bundles) -> Result<Catalog, TemplateError> {
         match self {
             Self::Basic(basic) => basic.render(bundles),

@@ -1,4 +1,4 @@
-//! What the lint reports to authors of bundles.
+//! The findings of the lint for authors of bundles.
 #![expect(
     clippy::expect_used,
     reason = "outside of the test functions too, a test fails where it stands"

@@ -11,7 +11,7 @@ use crate::names::go_json;
 /// A registry+v1 bundle: one version of an operator.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    /// Its annotations.
+    /// The annotations.
     pub(crate) annotations: Annotations,
     /// The typed part of the ClusterServiceVersion. The properties of all files are merged into its annotations.
     pub(crate) csv: ClusterServiceVersion,
@@ -21,7 +21,7 @@ pub struct Bundle {
     pub(crate) others: Vec<Value>,
     /// All properties of the ClusterServiceVersion's annotation and of `metadata/properties.yaml`.
     pub(crate) properties: Vec<Property>,
-    /// Its dependencies on other bundles.
+    /// The dependencies on other bundles.
     pub(crate) dependencies: Vec<Dependency>,
 }
 

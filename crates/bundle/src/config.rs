@@ -122,7 +122,7 @@ fn watch_namespace(modes: &InstallModes) -> Option<Value> {
     Some(name)
 }
 
-/// Advice where [`check`] finds an unknown field or misses the namespace.
+/// Advice if [`check`] finds an unknown field or misses the namespace.
 #[must_use]
 pub fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     advice::advice(schema, config, modes)

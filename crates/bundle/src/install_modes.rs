@@ -18,7 +18,7 @@ pub enum InstallMode {
 }
 
 impl InstallMode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [Self; 4] = [
         Self::AllNamespaces,
         Self::MultiNamespace,

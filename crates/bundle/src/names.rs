@@ -34,7 +34,7 @@ pub(crate) fn join_name(base: &str, suffix: &str) -> String {
 
 /// The name of the Service in front of a deployment's webhooks and aggregated APIs.
 ///
-/// If the reference implementation makes an invalid name (64 characters, or a digit in front), ours has the smallest
+/// If the name of the reference implementation is invalid (64 characters, or a leading digit), ours has the smallest
 /// possible change.
 #[must_use]
 pub fn service_name(deployment: &str) -> String {

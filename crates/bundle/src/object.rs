@@ -56,7 +56,7 @@ pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 pub enum Scope {
     /// Objects have a namespace, and are put into the install namespace.
     Namespaced,
-    /// Objects have no namespace, and stay as they are.
+    /// Objects have no namespace, and are not changed.
     Cluster,
 }
 

@@ -79,7 +79,7 @@ pub enum MaximumError {
 /// The reason why the maximum cannot be read from a bundle's properties.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
-    /// They are not a list of properties.
+    /// The text is not a list of properties.
     #[error("could not convert olm.properties: it is not a JSON list of properties: {0}")]
     Shape(serde_json::Error),
     /// The value is not a version.

@@ -1,4 +1,4 @@
-//! From files to a [`Bundle`].
+//! Parses files into a [`Bundle`].
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! From files to objects, in one call for controllers.
+//! Parses and renders the files of a bundle in one call, for controllers.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
 pub struct Prepared {
     /// The bundle.
     pub bundle: Bundle,
-    /// Its objects.
+    /// The objects.
     pub rendered: Rendered,
     /// Fields within `deploymentConfig` that Kubernetes does not have, and that are left out.
     pub ignored: Vec<String>,

@@ -1,4 +1,4 @@
-//! From a bundle to objects.
+//! Renders the objects of a bundle.
 //!
 //! Each submodule makes one kind of object; [`render`] runs them in order. The result depends only on the bundle and
 //! the [`Options`].
@@ -60,7 +60,7 @@ pub enum RenderError {
     UnsupportedObject {
         /// The object's name.
         name: String,
-        /// Its kind.
+        /// The kind.
         kind: String,
     },
     /// Two objects have the same identity and different content.
@@ -68,7 +68,7 @@ pub enum RenderError {
     Conflict {
         /// The object's kind.
         kind: String,
-        /// Its name.
+        /// The name.
         name: String,
     },
 }

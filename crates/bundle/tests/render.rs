@@ -174,7 +174,7 @@ fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
             {"name": "9090", "port": 9090, "targetPort": "webhook"},
         ])
     );
-    // The bundle's own Service gives the target port of a webhook without one.
+    // The bundle's own Service defines the target port of a webhook without one.
     let files = with(
         fixture("sieve"),
         "manifests/service.yaml",

@@ -58,7 +58,7 @@ impl Target<'_> {
     /// The object, or `None` when it does not exist.
     ///
     /// # Errors
-    /// The server did not say.
+    /// The server did not answer.
     pub async fn read(&self) -> Result<Option<Value>, Failure> {
         match self
             .send(self.request().get(self.name, &GetParams::default()))
@@ -122,17 +122,17 @@ impl Target<'_> {
         in_time(asking).await.map_err(misfit)
     }
 
-    /// Creates the object. Where the body has `metadata.generateName` and no name, the server chooses the name.
+    /// Creates the object. If the body has `metadata.generateName` and no name, the server chooses the name.
     ///
     /// # Errors
-    /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] says that it exists.
+    /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] means that it exists.
     pub async fn create(&self, body: &Value) -> Result<Value, Failure> {
         let body = written(body)?;
         let created = self.send(self.request().create(&PostParams::default(), body));
         created.await.map_err(misfit)
     }
 
-    /// Replaces the object by the body, which contains the required resourceVersion. The status stays as it is.
+    /// Replaces the object by the body, which contains the required resourceVersion. The status is unchanged.
     ///
     /// # Errors
     /// The object was not replaced, or it is not known whether it was.
@@ -171,7 +171,7 @@ impl Target<'_> {
     /// Deletes the object if it matches the guard. `None` if it is gone, otherwise the object that finalizers hold.
     ///
     /// # Errors
-    /// The object is not as the guard says, or was not deleted.
+    /// The object does not match the guard, or was not deleted.
     pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
         let Guard::Seen {
             uid,

@@ -18,7 +18,7 @@ use crate::identity::is_name;
 
 /// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most groups and versions that are remembered. Beyond that, those not used any more are forgotten.
+/// The maximum number of cached groups and versions. Beyond it, unused ones are dropped.
 const MAX_DOCUMENTS: usize = 1000;
 
 /// A kind that the cluster serves.
@@ -35,9 +35,9 @@ pub struct Resource {
 /// Whether the objects of a kind have a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// They have not.
+    /// No namespace.
     Cluster,
-    /// They have.
+    /// A namespace.
     Namespaced,
 }
 
@@ -125,7 +125,7 @@ impl Discovery {
         self.find_since(group, version, kind, Instant::now()).await
     }
 
-    /// As [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
+    /// Like [`Self::find`], for a lookup that began earlier: lookups of the same moment share one request.
     ///
     /// # Errors
     /// The API server, or the aggregated API server behind it, did not answer.
@@ -147,7 +147,7 @@ impl Discovery {
     /// a server that is down; discovery of one group in one version does neither.
     ///
     /// # Errors
-    /// The server could not be asked, or the server behind it that should answer.
+    /// The API server, or the aggregated API server behind it, did not answer.
     pub async fn confirm(
         &self,
         group: &str,

@@ -16,7 +16,7 @@ pub struct Followed<N> {
 /// A change of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ObjectChange<N> {
-    /// Its name, after its namespace and `/` where it has one.
+    /// The name, prefixed by the namespace and `/` if there is one.
     pub name: String,
     /// The previous note; `None` for a new object.
     pub before: Option<N>,

@@ -31,9 +31,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Names a service account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -110,11 +110,11 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// `config` says how to reach the API server; credentials in it and in its headers are ignored. `own` requests the
+    /// `config` has the address of the API server; credentials in it and in its headers are ignored. `own` requests the
     /// tokens. `metrics` counts requests.
     ///
     /// # Errors
-    /// The configuration does not make a client.
+    /// The configuration is not usable.
     pub fn new(config: &Config, own: Client, metrics: &Metrics) -> Result<Self, kube::Error> {
         let mut config = config.clone();
         config.auth_info = AuthInfo::default();

@@ -181,7 +181,7 @@ pub struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// The next page, or why there is none.
+    /// The next page, or the reason why there is none.
     ///
     /// # Errors
     /// There are no more objects, or no more may be read, or the server did not answer.

@@ -20,7 +20,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The rights that the account of the client lacks to apply and remove the objects.
 ///
 /// # Errors
-/// The server could not be asked.
+/// The server did not answer.
 pub async fn lacking(
     discovery: &Discovery,
     reviews: &Reviews,
@@ -52,7 +52,7 @@ pub async fn lacking(
 /// The rights that an account needs to apply and remove the objects. The client reads the roles to which they bind.
 ///
 /// # Errors
-/// The server could not be asked.
+/// The server did not answer.
 pub async fn needed_here(
     discovery: &Discovery,
     client: &Client,
@@ -85,7 +85,7 @@ pub fn absent<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Planned<'
 /// The resources of the objects' kinds.
 ///
 /// # Errors
-/// The server could not be asked.
+/// The server did not answer.
 pub async fn discovered(
     discovery: &Discovery,
     objects: &[&Value],

@@ -65,9 +65,9 @@ pub enum Look {
     },
     /// The object exists.
     There {
-        /// Its UID.
+        /// The UID.
         uid: String,
-        /// Its resourceVersion.
+        /// The resourceVersion.
         resource_version: String,
     },
 }
@@ -224,7 +224,7 @@ impl Watches {
     }
 
     /// Starts the watches that a user needs and stops those that it no longer needs. The account's client, if given, is
-    /// used where the controller may not watch.
+    /// used if the controller may not watch.
     ///
     /// # Errors
     /// The access review for the watch failed.

@@ -27,7 +27,7 @@ use types::Type;
 pub use eval::{Budget, EvalError};
 pub use value::Value;
 
-/// The longest rule that is read, in bytes; the whole of a constraint may not be longer.
+/// The longest accepted rule, in bytes; a whole constraint may not be longer.
 pub const MAX_RULE: usize = 64 << 10;
 
 /// The reason why a rule cannot be used.

@@ -40,11 +40,11 @@ pub struct Constraint {
     /// An API that must exist.
     #[serde(deserialize_with = "plain_gvk")]
     pub gvk: Option<Gvk>,
-    /// All of these have to hold.
+    /// All of these must be met.
     pub all: Option<Compound>,
     /// At least one of these must be met.
     pub any: Option<Compound>,
-    /// None of these may hold.
+    /// None of these may be met.
     pub not: Option<Compound>,
 }
 
@@ -52,7 +52,7 @@ pub struct Constraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CelRule {
-    /// Its text.
+    /// The text.
     pub rule: String,
 }
 

@@ -13,11 +13,11 @@ use crate::requirement::{Clause, Requirement, Term, Wanted};
 /// An existing or possible bundle.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its name for users: that of its ClusterExtension.
+    /// The name for users: that of its ClusterExtension.
     pub name: String,
-    /// Its package.
+    /// The package.
     pub package: String,
-    /// Its version, if known.
+    /// The version, if known.
     pub version: Option<Version>,
     /// The APIs that it provides.
     pub apis: Vec<Gvk>,
@@ -131,7 +131,7 @@ impl<'a> Present<'a> {
         self.budget.get()
     }
 
-    /// Those of a package.
+    /// The bundles of a package.
     pub(crate) fn of_package(&self, package: &str) -> impl Iterator<Item = &'a Subject> {
         let others = self
             .by_package

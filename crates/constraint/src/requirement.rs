@@ -29,7 +29,7 @@ pub enum RequirementError {
     /// The value does not have the shape of its type.
     #[error("{0}")]
     Shape(ShapeError),
-    /// The value is no constraint.
+    /// The value is not a constraint.
     #[error("{0}")]
     Constraint(ParseError),
     /// A constraint without any of its keys.
@@ -119,7 +119,7 @@ impl<T: Clone> Shared<T> {
 pub struct Requirement {
     /// The type of the property that declares it.
     pub kind: String,
-    /// The JSON text that says it.
+    /// The JSON text of its declaration.
     pub text: String,
     pub(crate) rule: Clause,
 }
@@ -275,7 +275,7 @@ impl Requirement {
         self.rules().any(|rule| matches!(rule.term, Term::Not(_)))
     }
 
-    /// Its rule and all rules in it.
+    /// The rule and all rules in it.
     fn rules(&self) -> impl Iterator<Item = &Clause> {
         let mut open = vec![&self.rule];
         std::iter::from_fn(move || {

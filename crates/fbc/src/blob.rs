@@ -1,4 +1,4 @@
-//! A blob with the type that its schema gives it.
+//! Blobs, typed by their schema.
 
 pub mod bundle;
 pub mod channel;

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-/// A member of an object: where its key (with quotes) and its value stand in the text.
+/// A member of an object: the ranges of its key (with quotes) and its value in the text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member {
     key: (usize, usize),
@@ -36,7 +36,7 @@ struct Unordered {
 pub(crate) struct Order {
     /// The members of the root, of equal keys the last only, in order of their keys.
     pub(crate) root: Vec<Member>,
-    /// A key that some object has more than once.
+    /// A key that occurs more than once in an object.
     pub(crate) repeated: Option<String>,
     unordered: Vec<Unordered>,
     members: Vec<Member>,
@@ -381,7 +381,7 @@ pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The letter that the four digits at the head of `digits` name, together with a second escape where it takes two.
+/// The letter of the four digits at the start of `digits`, combined with a second escape for a surrogate pair.
 fn unicode_escape(digits: &str) -> (char, &str) {
     let Some((unit, after)) = hex4(digits) else {
         return (char::REPLACEMENT_CHARACTER, digits);

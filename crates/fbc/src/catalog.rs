@@ -34,7 +34,7 @@ pub enum LoadError {
     /// A blob does not have the shape of its schema.
     #[error("{error}")]
     Blob {
-        /// The line of the file where the blob begins, counted from 1.
+        /// The line of the file at which the blob begins, counted from 1.
         line: usize,
         /// The fault.
         error: BlobError,

@@ -109,7 +109,7 @@ impl fmt::Display for Object {
 pub struct Place {
     /// The file, relative to the root of the catalog.
     pub file: Arc<str>,
-    /// The line where the blob begins, counted from 1.
+    /// The line at which the blob begins, counted from 1.
     pub line: usize,
 }
 
@@ -180,7 +180,7 @@ pub type ConstraintCheck = fn(&Property) -> Option<String>;
 pub struct Checker {
     report: CatalogReport,
     file: Option<Arc<str>>,
-    /// The package of the last bundle: most stand together.
+    /// The package of the last bundle: most bundles of a package are adjacent.
     package: Option<Arc<str>>,
     packages: HashMap<String, PackageFacts>,
     /// Packages of which not all channels are known.
@@ -251,7 +251,7 @@ impl Checker {
         self
     }
 
-    /// Takes the next blob, which stands in `file`.
+    /// Adds the next blob, which is in `file`.
     pub fn add(&mut self, file: &str, meta: &Meta) {
         let place = self.place(file, meta.position);
         self.add_blob(meta, place);

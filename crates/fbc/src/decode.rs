@@ -1,4 +1,4 @@
-//! From JSON text to typed values, by the rules on which existing catalogs rely.
+//! Decodes JSON text into typed values, by the rules on which existing catalogs rely.
 //!
 //! Keys match without regard to letter case. The last of equal keys counts, `null` leaves a field empty, unknown keys
 //! are skipped. A value of the wrong type is a [`ShapeError`] that names the field.
@@ -49,7 +49,7 @@ impl ShapeError {
         }
     }
 
-    /// The same error seen from the object that holds the field `name`.
+    /// The same error with a path relative to the object with the field `name`.
     #[must_use]
     pub fn within(mut self, name: &str) -> Self {
         let separator = if self.path.is_empty() || self.path.starts_with('[') {
@@ -104,7 +104,7 @@ pub(crate) fn kind(raw: &str) -> &'static str {
     }
 }
 
-/// A list that remembers whether it was there at all: rendered, an absent list is `null` and an empty one `[]`.
+/// A list that is absent or present: when rendered, an absent list is `null` and an empty one `[]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List<T>(Option<Vec<T>>);
 
@@ -252,10 +252,10 @@ fn read_members(raw: &str) -> Result<Members<'_>, ShapeError> {
     serde_json::from_str(raw).map_err(|error| ShapeError::new(error.to_string()))
 }
 
-/// The members of the object `raw` with their keys as they are spelled.
+/// The members of the object `raw` with their keys as written.
 ///
 /// # Errors
-/// When `raw` is no object.
+/// When `raw` is not an object.
 pub fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
     let members = read_members(raw)?.0.into_iter();
     Ok(members.map(|(key, value)| (key, value.get())).collect())
@@ -264,7 +264,7 @@ pub fn spelled(raw: &str) -> Result<Vec<(Cow<'_, str>, &str)>, ShapeError> {
 /// The elements of the list `raw`.
 ///
 /// # Errors
-/// When `raw` is no list.
+/// When `raw` is not a list.
 pub fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
     if !raw.starts_with('[') {
         return Err(ShapeError::mismatch("a list", raw));
@@ -277,7 +277,7 @@ pub fn elements(raw: &str) -> Result<Vec<&str>, ShapeError> {
 /// Calls `field` for every member of the object `raw`, in order, with its folded key.
 ///
 /// # Errors
-/// When `raw` is no object, and those of `field`, which then name the member.
+/// When `raw` is not an object, and the errors of `field` with the name of the member.
 pub fn members(
     raw: &str,
     mut field: impl FnMut(&str, &str) -> Result<(), ShapeError>,

@@ -53,11 +53,11 @@ pub fn head(entries: &[ChannelEntry]) -> Result<&ChannelEntry, GraphError> {
     }
 }
 
-/// The entries from the head on, each replacing the next. The chain ends before an entry that another one skips and
-/// where it leaves the channel.
+/// The entries from the head on, each replacing the next. The chain ends before an entry that another one skips, and at
+/// the end of the channel.
 ///
 /// # Errors
-/// When the head is not unique, the chain runs in a circle, or entries are neither in it nor skipped.
+/// When the head is not unique, the chain has a cycle, or entries are neither in it nor skipped.
 pub fn replaces_chain(entries: &[ChannelEntry]) -> Result<Vec<&ChannelEntry>, GraphError> {
     let by_name: HashMap<&str, &ChannelEntry> =
         entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();

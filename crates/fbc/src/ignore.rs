@@ -4,20 +4,20 @@
 //! last match decides. A pattern that matches a directory matches everything below it. A later pattern can include a
 //! file below an ignored directory again.
 
-// The crates `ignore` and `globset` read other patterns: there the deepest directory that a pattern matches decides,
-// here the last pattern that matches; and there a backslash in brackets stands for itself.
+// The crates `ignore` and `globset` have other rules: there the deepest directory that a pattern matches decides, here
+// the last matching pattern. In their brackets a backslash is literal.
 
 use std::collections::BTreeSet;
 
 use crate::walk::walk_order;
 
-/// The name of the files that hold the patterns. They are never part of a catalog themselves.
+/// The name of the files with patterns. They are never part of a catalog themselves.
 pub const FILE_NAME: &str = ".indexignore";
 
 /// The patterns of a catalog.
 #[derive(Debug, Clone, Default)]
 pub struct Ignore {
-    /// The patterns with the path of the file they stand in, in the order of the walk.
+    /// The patterns with the path of their file, in the order of the walk.
     files: Vec<(String, Vec<Pattern>)>,
 }
 

@@ -50,7 +50,7 @@ impl IndexBuilder {
         self.index.memory += ENTRY_BYTES;
     }
 
-    /// The memory that the index takes so far, roughly, in bytes.
+    /// The approximate memory of the index so far, in bytes.
     pub const fn memory(&self) -> usize {
         self.index.memory
     }
@@ -100,7 +100,7 @@ pub struct Indexed<'a> {
     pub package: &'a str,
     /// The name; empty when the blob has none.
     pub name: &'a str,
-    /// The bytes of the stored catalog where the line stands, its line feed included.
+    /// The bytes of the line in the stored catalog, including its line feed.
     pub range: Range<u64>,
 }
 

@@ -23,9 +23,9 @@ pub struct Meta {
     pub name: String,
     /// The blob as canonical JSON and a line feed. Empty for a document that consists of comments.
     pub line: String,
-    /// The line of the file where the blob begins, counted from 1.
+    /// The line of the file at which the blob begins, counted from 1.
     pub position: usize,
-    /// A key that an object of the blob has more than once, of which the last value counts.
+    /// A key that occurs more than once in an object of the blob. The last value counts.
     pub repeated: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Meta {
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct MetaError {
-    /// The line of the file, counted from 1, where the document begins or the fault was noticed.
+    /// The line of the file at which the document begins or the fault was found, counted from 1.
     pub line: usize,
     /// The fault.
     pub kind: MetaErrorKind,
@@ -71,7 +71,7 @@ pub enum MetaErrorKind {
     DuplicateKeys {
         /// The keys in lower case.
         folded: String,
-        /// The keys as they are spelled, sorted.
+        /// The keys as written, sorted.
         keys: Vec<String>,
     },
     /// `schema`, `package` or `name` is longer than allowed.
@@ -107,8 +107,8 @@ impl fmt::Display for NotText {
 
 /// The most bytes of one blob: twelve times the largest known, a package with a picture.
 pub const MAX_BLOB_BYTES: usize = 8 << 20;
-/// The most values of one blob, which take up to hundreds of bytes each where they are held as such. The largest known has
-/// a hundredth.
+/// The maximum number of values of one blob. As parsed values, each may need hundreds of bytes. The largest known blob
+/// has a hundredth.
 pub const MAX_BLOB_VALUES: usize = 100_000;
 /// The most bytes of a schema, package or name.
 const MAX_NAME_BYTES: usize = 4096;
@@ -126,7 +126,7 @@ pub fn limits() -> Limits {
 /// Whether a blob, as JSON text, has more than [`MAX_BLOB_VALUES`]. Clients of a server must check this before they
 /// parse a blob.
 pub fn has_too_many_values(text: &[u8]) -> bool {
-    // Each takes a byte at least.
+    // Each value needs at least one byte.
     text.len() > MAX_BLOB_VALUES && olm_yaml::json_values(text) > MAX_BLOB_VALUES
 }
 

@@ -97,7 +97,7 @@ pub fn widens_rights(plan: &ChangePlan) -> bool {
 pub enum Cause {
     /// A policy is invalid, so its conditions are unknown.
     Policy {
-        /// Its name.
+        /// The name.
         name: String,
         /// The fault.
         why: String,
@@ -108,7 +108,7 @@ pub enum Cause {
     Rejected(Decision),
     /// A policy freezes all changes.
     Freeze {
-        /// Its name.
+        /// The name.
         policy: String,
     },
     /// No window is open.

@@ -5,14 +5,14 @@ use olm_api::cluster_extension::BundleMetadata;
 use olm_api::names::{annotation, is_name};
 use olm_version::Release;
 
-/// The bundle that a revision was made from.
+/// The bundle of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleIdentity {
     /// The package.
     pub package: String,
-    /// Its name, version and release.
+    /// The name, version and release.
     pub metadata: BundleMetadata,
-    /// Its image.
+    /// The image.
     pub image: String,
 }
 

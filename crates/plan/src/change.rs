@@ -24,9 +24,9 @@ pub struct Change<'a> {
     pub extension: &'a str,
     /// The account that applies the objects, `NAMESPACE/NAME`.
     pub account: &'a str,
-    /// The account of the newest revision; none before there is one.
+    /// The account of the newest revision; `None` if there is no revision.
     pub installed_account: Option<&'a str>,
-    /// The bundle of the newest revision; none before there is one.
+    /// The bundle of the newest revision; `None` if there is no revision.
     pub installed: Option<&'a BundleIdentity>,
     /// The bundle to install, its image by digest.
     pub wanted: &'a BundleIdentity,
@@ -38,9 +38,9 @@ pub struct Change<'a> {
     pub uninstall: Uninstall,
     /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
-    /// The objects of the newest revision as they are stored.
+    /// The stored objects of the newest revision.
     pub before: &'a [&'a Value],
-    /// The objects as they would be stored.
+    /// The objects in the form in which they would be stored.
     pub after: &'a [&'a Value],
     /// The rights that an account needs for the objects of the newest revision, and for those to install.
     pub needs: Option<(&'a Missing, &'a Missing)>,
@@ -111,11 +111,11 @@ pub struct Observed {
 pub struct Bundle {
     /// The package.
     pub package: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its release.
+    /// The release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// The reference of its image.
@@ -138,9 +138,9 @@ impl Bundle {
 /// Digests of objects, `sha256:` and hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// Those of the newest revision.
+    /// The digest of the newest revision.
     pub before: String,
-    /// Those to install.
+    /// The digest of the objects to install.
     pub after: String,
 }
 
@@ -185,7 +185,7 @@ impl Serialize for ObjectName {
 /// An object that is added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AddedObject {
-    /// Its name.
+    /// The name.
     pub id: ObjectName,
     /// The object; the values of Secrets are hidden.
     pub object: Value,
@@ -194,7 +194,7 @@ pub struct AddedObject {
 /// An object that changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedObject {
-    /// Its name.
+    /// The name.
     pub id: ObjectName,
     /// The fields that differ; the values of Secrets are hidden.
     pub fields: Vec<FieldChange>,

@@ -39,7 +39,7 @@ pub enum Fate {
 /// A definition that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DefinitionChange {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The change.
     pub fate: Fate,

@@ -18,16 +18,16 @@ use crate::change::Bundle;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Its number.
+    /// The number.
     pub revision: i64,
     /// The name of its ClusterObjectSet.
     pub name: String,
-    /// Its state, or how it ended.
+    /// The state, or how it ended.
     pub state: State,
     /// The revision that replaced it, or is about to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor: Option<Successor>,
-    /// The bundle that it was made from.
+    /// The bundle of the revision.
     pub bundle: Bundle,
     /// The catalog that offered the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct Entry {
     /// The time of its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
-    /// The time when all of it was available for the first time; none if it never was.
+    /// The time when all of it was available for the first time, if it ever was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<Time>,
     /// The time when its last object was gone.
@@ -89,7 +89,7 @@ impl State {
 /// A revision that replaces another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Successor {
-    /// Its number.
+    /// The number.
     pub revision: i64,
     /// The version of its bundle.
     pub version: String,

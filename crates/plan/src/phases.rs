@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use olm_rollout::object::ObjectId;
 
-/// The most objects that a phase may hold.
+/// The maximum number of objects in a phase.
 const PHASE_OBJECTS: usize = 50;
-/// The most phases that a revision may hold.
+/// The maximum number of phases in a revision.
 const PHASES: usize = 20;
 
 /// Objects that are applied together.
@@ -21,7 +21,7 @@ const PHASES: usize = 20;
 pub struct Group {
     /// The phase's name.
     pub name: String,
-    /// Its objects, sorted by group, version, kind, namespace and name.
+    /// The objects, sorted by group, version, kind, namespace and name.
     pub objects: Vec<Value>,
 }
 

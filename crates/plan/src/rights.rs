@@ -7,7 +7,7 @@ use olm_preflight::rules::{Access, PolicyRule};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The most accesses that are compared one by one. Beyond that, a new rule counts as a whole.
+/// The maximum number of accesses that are compared one by one. Beyond it, a new rule counts as a whole.
 const MAX_ACCESSES: usize = 50_000;
 /// The most comparisons of an access with a rule.
 const MAX_CHECKS: usize = 2_000_000;
@@ -207,7 +207,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// The budget after comparing so many accesses with so many rules.
+    /// The budget that remains after a comparison of accesses with rules.
     fn less(&self, accesses: usize, rules: usize) -> Option<Self> {
         Some(Self {
             accesses: self.accesses.checked_sub(accesses)?,

@@ -48,7 +48,7 @@ pub struct CustomResources {
     /// Finalizers that no controller removes after the operator is gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<Finalizer>,
-    /// Facts that could not be determined, and why.
+    /// Facts that could not be determined, with the reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -56,7 +56,7 @@ pub struct CustomResources {
 /// A finalizer of custom resources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finalizer {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The number of objects with the finalizer.
     pub objects: u64,
@@ -67,7 +67,7 @@ pub struct Finalizer {
 /// An extension that depends on another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dependent {
-    /// Its name.
+    /// The name.
     pub extension: String,
     /// The requirement that it would lack.
     pub reason: String,

@@ -32,7 +32,7 @@ pub enum TlsError {
         #[source]
         source: std::io::Error,
     },
-    /// A PEM text holds no certificate or key, or a malformed one.
+    /// A PEM text contains no certificate or key, or a malformed one.
     #[error("`{origin}` holds no usable {what}: {reason}")]
     Pem {
         /// The file or Secret.
@@ -54,7 +54,7 @@ pub enum TlsError {
         #[source]
         source: kube::Error,
     },
-    /// A certificate cannot be made.
+    /// A certificate cannot be created.
     #[error("cannot make a certificate")]
     Generate(#[source] rcgen::Error),
 }

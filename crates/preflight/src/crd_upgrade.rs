@@ -136,9 +136,9 @@ pub enum Change {
 /// The place of a finding in a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the definition as a whole.
+    /// The definition as a whole.
     Definition,
-    /// In the schema of a version, or between two of them (`v1alpha1 -> v1`).
+    /// A property in the schema of a version, or between two versions (`v1alpha1 -> v1`).
     Property {
         /// The version or the two versions.
         version: String,
@@ -229,7 +229,7 @@ fn schema_findings(version: &str, old: &Value, new: &Value, policy: &Policy) -> 
     findings
 }
 
-/// Findings between the served versions of the new definition that were not there between those of the old one.
+/// Findings between the served versions of the new definition that did not exist between those of the old one.
 fn served_findings(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
     if version::is_converted(new) {
         return Vec::new();
@@ -324,7 +324,7 @@ pub fn resource(definition: &Value) -> Option<(&str, &str, &str)> {
     Some((text("/spec/group")?, served, text("/spec/names/plural")?))
 }
 
-/// Compares every custom resource definition among `objects` with the one on the cluster, where there is one.
+/// Compares every custom resource definition among `objects` with the one on the cluster, if any.
 ///
 /// `existing` returns the definition with a name on the cluster, `None` if there is none, or the error of the read.
 pub fn check_all<'o, 'a>(

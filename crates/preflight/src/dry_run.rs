@@ -64,14 +64,14 @@ pub fn cannot_be_made(reason: &str) -> bool {
     reason == BAD_REQUEST
 }
 
-/// Whether an answer says that an object does not fit its kind: a field that it does not have, a value of another type, two
-/// list entries of one key. For these the API server answers 500 and, unlike for its own faults, names no reason.
+/// Whether an answer means that an object does not match its kind: an unknown field, a value of another type, two list
+/// entries with one key. For these the API server answers 500 and, unlike for its own faults, without a reason.
 #[must_use]
 pub fn does_not_fit(code: u16, reason: &str) -> bool {
     code == 500 && reason.is_empty()
 }
 
-/// The object as it is sent, without status.
+/// The object to send, without status.
 #[must_use]
 pub fn body(object: &Value) -> Value {
     let mut body = object.clone();
@@ -125,8 +125,8 @@ impl BundleContent {
 }
 
 /// The objects of an older revision that the present one has, too. They are checked before a rollback. Definitions have
-/// checks of their own, and objects of their kinds are applied after them; webhook configurations hold certificate
-/// authorities that are added later.
+/// separate checks, and objects of their kinds are applied after them. The certificate authorities of webhook
+/// configurations are added later.
 #[must_use]
 pub fn in_both<'a>(present: &[Value], older: &'a [Value]) -> Vec<&'a Value> {
     let there: BTreeSet<_> = present.iter().map(identity).collect();

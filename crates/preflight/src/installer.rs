@@ -51,11 +51,11 @@ fn list(users: &BTreeSet<User>) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Refuses objects that would act as the account `name` in `namespace`: workloads that run as it, and Secrets that Kubernetes
-/// fills with its token. `objects` are those that the bundle brings, with their namespaces.
+/// Refuses objects that would act as the account `name` in `namespace`: workloads that run as it, and Secrets that
+/// Kubernetes fills with its token. `objects` are those of the bundle, with their namespaces.
 ///
 /// # Errors
-/// Some would.
+/// Some objects would act as the account.
 pub fn check<'a>(
     objects: impl IntoIterator<Item = &'a Value>,
     namespace: &str,

@@ -29,7 +29,7 @@ pub use proposal::roles;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The most accesses of roles that are compared one by one. Beyond that, only `escalate` or `bind` counts.
 const MAX_ACCESSES: usize = 50_000;
-/// The most accesses of one role that are reviewed one by one where rules leave them open. Beyond that, the review of
+/// The most accesses of one role that are reviewed one by one if rules leave them open. Beyond that, the review of
 /// `escalate` or `bind` decides.
 const MAX_QUESTIONS: usize = 200;
 /// The API group of custom resource definitions.
@@ -234,7 +234,7 @@ fn grant(
 struct Roles(BTreeMap<(String, Option<String>, String), Vec<PolicyRule>>);
 
 impl Roles {
-    /// The roles on the cluster, replaced by those that are about to be applied.
+    /// The roles on the cluster, replaced by those that are going to be applied.
     fn new(planned: &[Planned<'_>], facts: &Environment<'_>) -> Self {
         let all = facts.roles.iter().chain(planned.iter().map(|plan| plan.object));
         let roles = all.filter_map(|object| {
@@ -362,7 +362,7 @@ impl Needs {
     /// The missing rights. A right of unknown status counts as missing.
     ///
     /// Of two alternatives, the rules are proposed rather than the verb: an account that writes roles and has
-    /// `escalate` on them can get any right. The verb is proposed where the rules are too many, allow everything, or
+    /// `escalate` on them can get any right. The verb is proposed if the rules are too many, allow everything, or
     /// cannot be in a role of their namespace. If the operator itself has such a verb, the account needs it anyway, and
     /// then needs no other rule of the roles that it covers. If all these rules are proposed for another reason, for
     /// example for a binding, the verb is not needed.

@@ -155,7 +155,7 @@ fn path_matches(pattern: &str, path: &str) -> bool {
 /// One verb on one resource or path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
-    /// The verb; `*` where a rule grants all of them.
+    /// The verb; `*` if a rule grants all of them.
     pub verb: String,
     /// The resource or path.
     pub object: Object,

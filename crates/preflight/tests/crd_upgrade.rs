@@ -53,7 +53,7 @@ fn t_5c_01_a_version_may_be_added() {
     check(&old, &new, &[]);
 }
 
-/// A version that is served goes.
+/// A served version is removed.
 #[test]
 fn t_5c_02_a_served_version_may_not_go_at_once() {
     let old = definition(
@@ -70,7 +70,7 @@ fn t_5c_02_a_served_version_may_not_go_at_once() {
     );
 }
 
-/// A version that is neither served nor stored any more goes.
+/// A version that is neither served nor stored any more is removed.
 #[test]
 fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
     let versions = [
@@ -149,7 +149,7 @@ fn objects_are_read_only_where_a_schema_changes_and_old_refusals_are_not_reporte
         questions(&one_version(short(3)), &one_version(short(3))).versions(),
         [""; 0]
     );
-    // A version that comes shows the same objects, unless a webhook converts them.
+    // A new version shows the same objects, unless a webhook converts them.
     let old = definition(&[("v1", true, true, short(9))], &["v1"]);
     let mut new = definition(
         &[("v1", true, false, short(9)), ("v2", true, true, short(2))],
@@ -216,7 +216,7 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
     );
 }
 
-/// The whole retirement of a version, step by step.
+/// The removal of a version, step by step.
 #[test]
 fn t_5c_06_a_version_retires_in_steps() {
     let first = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);

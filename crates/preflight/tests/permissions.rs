@@ -366,7 +366,7 @@ fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
 fn only_rights_that_the_rules_leave_open_are_asked() {
     let granted = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]);
     let needs = needs(&[config_map("a"), role("ClusterRole", &granted)]);
-    // Rules for a namespace say no for the whole cluster, but not yes.
+    // For the whole cluster, the rules of a namespace can prove a missing right, but not a granted one.
     let mut account_rights = AccountRights::new();
     let seen = with(
         &writes_roles(),
@@ -483,7 +483,7 @@ subjects:
   namespace: kitchen
 ";
     assert_eq!(missing.yaml("kettle-installer", &[], ACCOUNT), expected);
-    // With the printed roles nothing is missing.
+    // With the printed roles no right is missing.
     let mut mended = AccountRights::new();
     for (namespace, rules) in missing.rules() {
         mended.add_rules(namespace, rules, Completeness::Complete);

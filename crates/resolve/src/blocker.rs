@@ -11,7 +11,7 @@ pub enum Blocker {
     /// The cluster is too old for it.
     #[error("it needs Kubernetes {needs} or later, and the cluster is at {has}")]
     Kubernetes {
-        /// Its `minKubeVersion`.
+        /// The `minKubeVersion`.
         needs: String,
         /// The version of the cluster.
         has: String,
@@ -22,7 +22,7 @@ pub enum Blocker {
     /// No node has one of the bundle's architectures.
     #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]
     Architecture {
-        /// Its architectures.
+        /// The architectures.
         runs_on: String,
         /// The architectures of the nodes.
         nodes: String,

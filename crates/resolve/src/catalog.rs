@@ -44,7 +44,7 @@ pub struct Catalog<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Whether the catalog supplies bundles.
     pub availability: Availability,
-    /// Its answer.
+    /// The answer.
     pub content: Content<'a>,
 }
 

@@ -86,7 +86,7 @@ pub struct BlockedBundle<'a> {
     pub bundle: &'a Candidate,
     /// The catalog it comes from.
     pub catalog: &'a str,
-    /// Its blockers.
+    /// The blockers.
     pub blockers: Vec<Blocker>,
 }
 

@@ -1,4 +1,4 @@
-//! What the cluster and the other extensions on it mean for a bundle.
+//! The effects of the cluster and of its other extensions on a bundle.
 //!
 //! [`inventory`] lists the needed facts about the cluster and holds them. `compatibility` decides whether a bundle can
 //! be installed, [`platform`] whether the cluster itself supports it. [`providers`] proposes bundles for a missing

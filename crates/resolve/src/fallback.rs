@@ -10,7 +10,7 @@ use crate::request::{Installed, Request};
 pub enum Fallback {
     /// The known facts agree with the request: keep the bundle and repair it.
     KeepInstalled,
-    /// A catalog answers, but no bundle results: the refusal stands.
+    /// A catalog answers, but no bundle results: the refusal remains.
     CatalogsAnswer,
     /// The request asks for another version than the installed one.
     AnotherVersion,

@@ -75,7 +75,7 @@ pub struct Resolution<'a> {
 }
 
 impl Resolution<'_> {
-    /// The bundles that are held back, the highest of each catalog, and why; `None` if there are none.
+    /// The bundles that are held back, the highest of each catalog, with the reasons; `None` if there are none.
     pub fn held(&self) -> Option<String> {
         let mut catalogs = HashSet::new();
         let lines = self

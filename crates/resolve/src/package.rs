@@ -50,7 +50,7 @@ pub struct Candidate {
     pub name: String,
     /// The reference of the bundle image.
     pub image: String,
-    /// The version and release, or why they are unknown.
+    /// The version and release, or the reason why they are unknown.
     pub version: Result<VersionRelease, VersionFault>,
     /// The properties without manifests and descriptive metadata, which some catalogs include.
     pub properties: Vec<Property>,
@@ -58,9 +58,9 @@ pub struct Candidate {
     pub is_deprecated: bool,
     /// The package.
     pub package: String,
-    /// Its requirements.
+    /// The requirements.
     pub requirements: Vec<Arc<DeclaredRequirement>>,
-    /// Its requirements on the cluster itself.
+    /// The requirements on the cluster itself.
     pub platform: Option<Box<Platform>>,
     subject: OnceLock<Subject>,
 }
@@ -245,7 +245,7 @@ impl Package {
         self
     }
 
-    /// Its approximate memory, in bytes.
+    /// The approximate memory, in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -296,7 +296,7 @@ impl Candidate {
         }
     }
 
-    /// Its approximate memory, in bytes.
+    /// The approximate memory, in bytes.
     fn bytes(&self) -> usize {
         let texts = [&self.name, &self.package, &self.image].map(String::len);
         let properties = self.properties.iter();

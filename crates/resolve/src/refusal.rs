@@ -46,7 +46,7 @@ pub enum Reason {
     Catalog {
         /// The package.
         package: String,
-        /// The catalog; the first by name when there are several.
+        /// The catalog; the first by name if there are several.
         catalog: String,
         /// The reason why the catalog does not answer.
         fault: String,

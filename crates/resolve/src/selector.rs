@@ -68,7 +68,7 @@ pub enum SelectorError {
     /// A value that no label can have.
     #[error("values[{index}][{key}]: Invalid value: {}: {fault}", quoted(.value))]
     Value {
-        /// Its index, from 0.
+        /// The index, from 0.
         index: usize,
         /// The label.
         key: String,

@@ -18,7 +18,7 @@ pub enum Edge {
     Replaces,
     /// The bundle skips the installed one by name.
     Skips,
-    /// Its `skipRange` holds the installed version.
+    /// The `skipRange` holds the installed version.
     SkipRange,
 }
 

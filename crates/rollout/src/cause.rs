@@ -18,7 +18,7 @@ const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 pub struct Facts<'a> {
     /// The workload as the cluster has it.
     pub workload: &'a Value,
-    /// Its Pods, or why they are unknown.
+    /// The Pods, or the reason why they are unknown.
     pub pods: Pods<'a>,
     /// Warning events about the workload, as far as they could be read.
     pub events: &'a [Value],
@@ -31,7 +31,7 @@ pub enum Pods<'a> {
     Known(&'a [Value]),
     /// The account may not list them.
     Hidden,
-    /// They could not be listed.
+    /// The Pods could not be listed.
     Unknown,
 }
 

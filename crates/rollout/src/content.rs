@@ -26,9 +26,9 @@ pub const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 /// Names a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Display for SecretName {
 pub struct SecretContent {
     /// Whether the API server refuses changes of the Secret.
     pub immutable: bool,
-    /// Its data, decoded.
+    /// The data, decoded.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A whole revision, every object in place.
+/// A whole revision with all objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Content {
     /// The phases in order.
@@ -57,11 +57,11 @@ pub struct Content {
 /// One phase of a revision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ContentPhase {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The digest of its objects as the API server stores them; empty for a phase that OLM adds.
     pub digest: String,
-    /// Its objects.
+    /// The objects.
     pub objects: Vec<ContentObject>,
 }
 
@@ -135,7 +135,7 @@ pub enum ContentError {
         /// The fault of the content.
         problem: String,
     },
-    /// The phases differ from those that were first seen.
+    /// The phases differ from the recorded ones.
     #[error("{0}")]
     Changed(String),
 }
@@ -175,7 +175,7 @@ pub fn secrets_of(
     found
 }
 
-/// Resolves all references. `secrets` holds the existing ones of the Secrets that [`secrets_of`] returns.
+/// Resolves all references. `secrets` contains the existing Secrets among those that [`secrets_of`] returns.
 ///
 /// # Errors
 /// A Secret is not immutable (all of them are named, before any other check), missing, or malformed.
@@ -240,7 +240,7 @@ pub fn resolve(
 #[derive(Debug, Clone)]
 struct Referenced {
     object: Value,
-    /// Its size in bytes.
+    /// The size in bytes.
     size: u64,
 }
 
@@ -309,7 +309,7 @@ impl Content {
     }
 }
 
-/// Compares the phases with those that were first seen. Phases without a record do not differ.
+/// Compares the phases with the recorded ones. Phases without a record do not differ.
 ///
 /// # Errors
 /// [`ContentError::Changed`]

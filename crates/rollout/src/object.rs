@@ -45,7 +45,7 @@ impl ObjectId {
         }
     }
 
-    /// Group and version as `apiVersion` holds them.
+    /// Group and version in the form of `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()

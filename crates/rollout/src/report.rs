@@ -93,7 +93,7 @@ fn resource(id: &ObjectId) -> String {
     }
 }
 
-/// Whether a shell takes the value of a label literally.
+/// Whether a shell treats the value of a label literally.
 fn is_label(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !value.is_empty() && value.bytes().all(is_plain)

@@ -21,7 +21,7 @@ pub struct TeardownRecord {
     pub going: BTreeSet<ObjectId>,
     /// Objects that no account could remove. Kubernetes collects them because they have no owner any more.
     pub collected: BTreeSet<ObjectId>,
-    /// Whether Kubernetes itself deleted the objects of the revision, whatever the policy says.
+    /// Whether Kubernetes itself deleted the objects of the revision, regardless of the policy.
     pub in_foreground: bool,
 }
 

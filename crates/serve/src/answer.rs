@@ -1,4 +1,4 @@
-//! From request to response.
+//! Answers requests.
 //!
 //! Statuses, bodies and headers of `all`, `metas` and `graphql` are those of the reference implementation. Entity tags,
 //! lengths, ranges, pages and problem details (RFC 9457) are additions, and so are the other endpoints.

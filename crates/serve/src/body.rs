@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::task::JoinHandle;
 
-/// Bytes read at a time: enough to keep TLS busy, little enough for many clients at once.
+/// The number of bytes for one read: large enough for TLS, small enough for many clients.
 const CHUNK: usize = 64 << 10;
 
 /// A piece of a body.

@@ -50,7 +50,7 @@ impl Graph {
     /// Builds the schema. A number distinguishes catalog schemas with the same GraphQL name.
     ///
     /// # Errors
-    /// When the names of the catalog break the rules of GraphQL all the same.
+    /// When the names of the catalog violate the rules of GraphQL.
     pub(crate) fn new(shapes: Shapes) -> Result<Self, String> {
         let mut types: BTreeSet<String> = TAKEN.map(ToOwned::to_owned).into();
         let mut roots = BTreeMap::new();
@@ -139,7 +139,7 @@ fn members(parent: &str, fields: &Fields, taken: &mut BTreeSet<String>, types: &
                     !taken.contains(name)
                 });
                 taken.insert(of_type.clone());
-                // Nested objects hold plain values only, so this goes no deeper.
+                // Nested objects contain only plain values, so the recursion ends here.
                 let inner = members(&of_type, nested, taken, types);
                 let _ = writeln!(types, "type {of_type} {{ {inner}}}");
                 format!("[{of_type}]")

@@ -1,4 +1,4 @@
-//! Icons of packages: which of them browsers may show.
+//! Icons of packages that browsers may show.
 
 use olm_fbc::Icon;
 

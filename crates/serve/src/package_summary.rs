@@ -16,7 +16,7 @@ pub use relevance::SearchPlace;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PackageSummary {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The display name in its newest bundle.
     pub display_name: String,
@@ -26,11 +26,11 @@ pub struct PackageSummary {
     pub provider: String,
     /// Keywords for the search.
     pub keywords: Vec<String>,
-    /// Its categories.
+    /// The categories.
     pub categories: Vec<String>,
     /// APIs that any of its bundles provides.
     pub provided_apis: BTreeSet<Api>,
-    /// Its channels.
+    /// The channels.
     pub channels: BTreeSet<String>,
     /// The channel that is meant when none is named.
     pub default_channel: String,
@@ -51,11 +51,11 @@ pub struct PackageSummary {
 /// An API that a bundle provides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Api {
-    /// Its group.
+    /// The group.
     pub group: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its kind.
+    /// The kind.
     pub kind: String,
 }
 

@@ -43,7 +43,7 @@ use sha2::{Digest as _, Sha256};
 pub const HTML: &str = "text/html; charset=utf-8";
 /// The media type of a feed.
 pub(crate) const ATOM: &str = "application/atom+xml; charset=utf-8";
-/// The path below which the pages of packages lie.
+/// The prefix of the paths of packages' pages.
 pub(crate) const PACKAGE_PAGES: &str = "/packages/";
 /// The style sheet of the pages.
 pub const STYLE: &str = include_str!("site/style.css");

@@ -3,10 +3,10 @@
 //! ```text
 //! ROOT/CATALOG/DIGEST-TIME/
 //!   all.jsonl          the blobs, one a line, in the order `all` serves them
-//!   index              schema, package and name of each line, and where it lies
+//!   index              schema, package and name of each line, and its offset
 //!   catalog.json       the Record: digest, times, counts, findings
 //!   all.jsonl.gz       the content, compressed once (this and all below follow a little later)
-//!   all.jsonl.gz.json  its digest, and where its segments lie
+//!   all.jsonl.gz.json  its digest, and the offsets of its segments
 //!   all.jsonl.zst      the same for zstd, with a table of its own
 //!   shapes.json        the fields of each schema, for GraphQL
 //!   packages.jsonl     a summary of each package, for the search
@@ -178,7 +178,7 @@ impl Store {
     /// Stops serving a catalog and frees its space.
     ///
     /// # Errors
-    /// When its directory cannot be removed; the catalog is no longer served all the same.
+    /// When its directory cannot be removed; the catalog is no longer served even then.
     pub fn remove(&self, catalog: &str) -> Result<(), StoreError> {
         if !faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));

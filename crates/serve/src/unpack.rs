@@ -1,4 +1,4 @@
-//! From files, or an image with files, into the store.
+//! Writes files, or an image with files, into the store.
 
 mod image;
 mod ingest;

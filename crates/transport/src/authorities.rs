@@ -19,7 +19,7 @@ pub enum AuthoritiesError {
     Read {
         /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// No file of the directory contains a certificate.
@@ -33,7 +33,7 @@ pub enum AuthoritiesError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -44,7 +44,7 @@ pub type PemFile = (PathBuf, Vec<u8>);
 /// The certificates that servers may chain to, or present themselves.
 #[derive(Debug, Clone)]
 pub struct Authorities {
-    /// Those that may issue certificates.
+    /// The certificates that may issue others.
     pub(crate) roots: RootCertStore,
     /// Digests of the whole certificates: a server may present one of them as its own.
     certificates: HashSet<[u8; 32]>,
@@ -72,7 +72,7 @@ impl Authorities {
     /// Adds the files of [`read_directory`].
     ///
     /// # Errors
-    /// When no file holds a certificate, or one holds a malformed one.
+    /// When no file contains a certificate, or one contains a malformed one.
     pub fn add_files(&mut self, directory: &Path, files: &[PemFile]) -> Result<(), AuthoritiesError> {
         let mut found = false;
         for (path, text) in files {

@@ -19,8 +19,8 @@
 //! - **A server certificate with CA:TRUE**, as created by `openssl req -x509`, many appliances and cert-manager with
 //!   `isCA`. webpki gets it with the CA flag set to false, and its signature is verified over the bytes that were
 //!   signed. All checks above stay.
-//! - **A certificate that is itself one of the authorities**, whoever issued it. It needs no issuer; its dates and its
-//!   extended key usage are checked here, everything else above by webpki.
+//! - **A certificate that is itself one of the authorities**, whatever its issuer. It needs no issuer; its dates and
+//!   its extended key usage are checked here, everything else above by webpki.
 
 use std::fmt;
 use std::sync::Arc;

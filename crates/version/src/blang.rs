@@ -1,8 +1,8 @@
 //! The range grammar of catalogs: `skipRange`, `olm.package.required`, `dependencies.yaml`.
 //!
-//! Blanks mean *and*, `||` between blanks means *or*, the operators are `=`, `==`, `!`, `!=`, `<`, `<=`, `>`, `>=`
-//! and none, versions are complete but for `x` as the minor or patch number. There are no commas, carets, tildes
-//! or hyphens, and pre-releases are versions like any other.
+//! Blanks mean *and*, `||` between blanks means *or*, the operators are `=`, `==`, `!`, `!=`, `<`, `<=`, `>`, `>=` and
+//! none. Versions are complete, except for `x` as the minor or patch number. There are no commas, carets, tildes or
+//! hyphens, and pre-releases are versions like any other.
 
 mod version;
 mod wildcard;

@@ -1,8 +1,8 @@
 //! The range grammar of `spec.source.catalog.version`.
 //!
 //! Comparisons are separated by blanks or commas, which mean *and*, and groups of them by `||`, which means *or*.
-//! Numbers may be missing or wild (`x`, `X`, `*`) everywhere, `~` and `^` widen, `1.2 - 1.4` is a range too, and a
-//! pre-release passes only a group that names one.
+//! Numbers may be missing or wild (`x`, `X`, `*`) everywhere, `~` and `^` widen, `1.2 - 1.4` is a range, too, and a
+//! pre-release passes only a group that contains one.
 
 mod check;
 mod parse;
@@ -116,7 +116,7 @@ impl Constraint {
         self.check_with(version, Prereleases::WhereNamed)
     }
 
-    /// [`Constraint::check`] with a say about pre-releases.
+    /// Like [`Constraint::check`], with a rule for pre-releases.
     pub fn check_with(&self, version: &Version, prereleases: Prereleases) -> bool {
         self.groups.iter().any(|group| {
             let admitted =
@@ -125,7 +125,7 @@ impl Constraint {
         })
     }
 
-    /// The version, where the constraint is one alone: `1.2.3` or `=1.2.3`, but not `1.2`.
+    /// The version, if the constraint matches only one: `1.2.3` or `=1.2.3`, but not `1.2`.
     pub fn exact(&self) -> Option<&Version> {
         match self.groups.as_slice() {
             [Group { terms, .. }] => match terms.as_slice() {

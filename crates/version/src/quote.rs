@@ -32,7 +32,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Characters that leave no mark, or change how their neighbours look.
+/// Characters that are invisible or change the display of their neighbours.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || (character.is_whitespace() && character != ' ')

@@ -97,9 +97,9 @@ impl Ord for Release {
 /// The meaning of the build metadata of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildMetadata {
-    /// It is the release if it is a valid one. Bundles of the format registry+v1 have no other place for the release.
+    /// The release, if it is a valid one. Bundles of the format registry+v1 have no other place for the release.
     Release,
-    /// It is build metadata and ignored.
+    /// Plain build metadata, which is ignored.
     Ignored,
 }
 
@@ -110,14 +110,14 @@ pub enum BuildMetadata {
 pub struct VersionRelease {
     /// The version; build metadata that is not a release stays in it and is ignored.
     pub version: Version,
-    /// The release; none when the bundle does not say.
+    /// The release, if the bundle has one.
     pub release: Option<Release>,
 }
 
 /// The reason why a bundle's version or release cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionReleaseError {
-    /// The version is no semantic version.
+    /// The version is not a semantic version.
     #[error("error parsing version {}: {fault}", quoted(.text))]
     Version {
         /// The text.
@@ -136,7 +136,7 @@ pub enum VersionReleaseError {
 }
 
 impl VersionRelease {
-    /// Reads a version that says its release, if any, as build metadata: `1.0.0+2`.
+    /// Parses a version with an optional release as build metadata: `1.0.0+2`.
     pub fn parse(text: &str, build: BuildMetadata) -> Result<Self, VersionReleaseError> {
         let mut version = parse_version(text)?;
         if build == BuildMetadata::Release

@@ -190,7 +190,7 @@ fn read_once(text: &str, limits: &Limits) -> Result<Value, ReadFailure> {
     Ok(builder.result.unwrap_or(Value::Null))
 }
 
-/// Whether a tab stands between the beginning of the line and the place. The parser accepts it before the first node.
+/// Whether there is a tab between the beginning of the line and the place. The parser accepts it before the first node.
 fn is_indented_by_tab(text: &str, span: Span) -> bool {
     let before = span.start.byte_offset().and_then(|at| text.get(..at));
     let line = before
@@ -414,8 +414,8 @@ fn merge(entries: &mut Map<String, Value>, value: Value, origin: Origin) -> Resu
     Ok(())
 }
 
-/// The text of a scalar as written: the parser spells an absent one `~` and ends a block scalar at the end of
-/// the file with a line break that is not there.
+/// The text of a scalar as written. The parser returns `~` for an absent one, and adds a missing line break to a block
+/// scalar at the end of the file.
 fn written(text: Cow<'_, str>, style: ScalarStyle, span: Span, source: &str) -> String {
     let mut text = text.into_owned();
     match style {
@@ -438,7 +438,7 @@ fn ends_in_missing_break(text: &str, span: Span, source: &str) -> bool {
     }
     let last_line = source.rsplit(['\n', '\r']).next().unwrap_or_default();
     if last_line.trim_matches([' ', '\t']).is_empty() {
-        // Blanks beyond the indentation are content; else only a scalar that keeps its line breaks ends like this.
+        // Blanks beyond the indentation are content; otherwise only a scalar that keeps its line breaks ends like this.
         return content.ends_with(['\n', ' ', '\t']) || content.is_empty();
     }
     content.ends_with(last_line.trim_start_matches([' ', '\t']))

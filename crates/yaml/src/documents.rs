@@ -12,7 +12,7 @@ use crate::limits::Limits;
 /// One document of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// The line of the stream where the document begins, counted from 1.
+    /// The line of the stream at which the document begins, counted from 1.
     pub line: usize,
     /// The content of the document.
     pub content: Content,
@@ -23,7 +23,7 @@ pub struct Document {
 pub enum Content {
     /// The text of a JSON value exactly as written. It is valid JSON.
     Json(String),
-    /// The value of a YAML document, keys sorted. [`Value::Null`] when the document holds only comments.
+    /// The value of a YAML document, with sorted keys. [`Value::Null`] if the document contains only comments.
     Yaml(Value),
 }
 
@@ -52,7 +52,7 @@ fn said(fault: &serde_json::Error) -> String {
 
 enum Mode {
     Unknown,
-    /// A row of JSON values, and how many there were.
+    /// A sequence of JSON values, and the number of values so far.
     Json(usize),
     Yaml,
     Ended,

@@ -91,7 +91,7 @@ impl Lead {
 #[derive(Default)]
 struct Writer {
     out: String,
-    /// In characters.
+    /// The column, in characters.
     column: usize,
 }
 
@@ -348,7 +348,7 @@ fn escape(character: char) -> String {
     format!("\\{short}")
 }
 
-/// Digits in groups of sixty, such as `1:30`: other readers take them for numbers.
+/// Digits in groups of sixty, such as `1:30`: other parsers read them as numbers.
 fn is_base_sixty(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut groups = unsigned.split(':');

@@ -64,13 +64,14 @@ pub enum ErrorKind {
     /// A key is a mapping, a sequence, null, or a number beyond 63 bits.
     #[error("unsupported map key: {0}")]
     Key(String),
-    /// A key occurs twice in one mapping and [`DuplicateKeys::Refuse`](crate::DuplicateKeys::Refuse) was asked for.
+    /// A key occurs twice in one mapping, and the limits require
+    /// [`DuplicateKeys::Refuse`](crate::DuplicateKeys::Refuse).
     #[error("key {0:?} already set in map")]
     DuplicateKey(String),
     /// The value of `<<` is not a mapping nor a sequence of mappings.
     #[error("map merge requires map or sequence of maps as the value")]
     Merge,
-    /// A scalar does not have the type its tag says.
+    /// A scalar does not have the type of its tag.
     #[error("cannot decode {found} `{text}` as a {wanted}")]
     Tag {
         /// The type the text has by itself.
@@ -83,7 +84,7 @@ pub enum ErrorKind {
     /// `!!binary` with text that is not base64.
     #[error("!!binary value contains invalid base64 data")]
     Binary,
-    /// Infinity or not-a-number, which JSON cannot say.
+    /// Infinity or not-a-number, which JSON cannot represent.
     #[error("unsupported value: {0}")]
     NotFinite(&'static str),
 }

@@ -135,7 +135,7 @@ pub(crate) fn key_float(value: f64) -> String {
     general_form(&split(&format!("{single:e}")))
 }
 
-/// A floating point number as a JSON value: an integer where its text is one that 64 bits hold.
+/// A floating point number as a JSON value: an integer if its text is an integer of 64 bits.
 pub(crate) fn float_value(value: f64) -> Option<Value> {
     if value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
         let text = json_float(value);

@@ -12,7 +12,7 @@ fn number(text: &[char], from: usize, start: u64) -> (u64, usize) {
     (value, at)
 }
 
-/// Compares two keys: letters after everything else, runs of digits by their value, otherwise by code point.
+/// Compares two keys: letters after all other characters, runs of digits by their value, otherwise by code point.
 fn compare(left: &str, right: &str) -> Ordering {
     if left == right {
         return Ordering::Equal;
@@ -54,9 +54,9 @@ fn compare(left: &str, right: &str) -> Ordering {
 
 /// Sorts entries by their keys.
 ///
-/// The order is not transitive (`a10` before `a1b` before `a2` before `a10`), which the sort of the standard
-/// library may answer with a panic. Merging neighbours puts up with it, and beginning from the order of code
-/// points makes the outcome depend on the keys alone.
+/// The order is not transitive (`a10` before `a1b` before `a2` before `a10`), so the sort of the standard library may
+/// panic. A merge of neighbours does not, and starts from the order of code points, so that the result depends only on
+/// the keys.
 pub(crate) fn sort_by_key<V: Copy>(mut entries: Vec<(&str, V)>) -> Vec<(&str, V)> {
     entries.sort_unstable_by_key(|(key, _)| *key);
     let mut width = 1;

@@ -86,7 +86,7 @@ fn base(unsigned: &str) -> (u32, &str) {
 }
 
 fn digits(text: &str, base: u32) -> Option<u64> {
-    // The library would take one more sign here.
+    // The library would accept one more sign here.
     if text.starts_with(['+', '-']) {
         None
     } else {

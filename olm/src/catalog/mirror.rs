@@ -78,7 +78,7 @@ struct Item {
     used_by: Vec<String>,
 }
 
-/// The known facts about an image before the transfer: its parts and those that the target lacks, or the reason why it
+/// An image before the transfer: its parts and those that the target lacks, or the reason why it
 /// is missing.
 struct Known {
     item: Item,
@@ -222,7 +222,7 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
-/// The image of a catalog that is written anew.
+/// The image of a rewritten catalog.
 fn built(catalog: &Catalog) -> anyhow::Result<BuiltImage> {
     let directory = scratch()?;
     std::fs::write(directory.path().join("catalog.json"), write::json_lines(catalog))?;

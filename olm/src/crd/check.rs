@@ -59,7 +59,7 @@ struct CheckedDefinition {
     notes: Vec<String>,
 }
 
-/// In which of both a definition is.
+/// The presence of a definition before and after.
 enum Standing {
     Added,
     Removed,

@@ -14,7 +14,7 @@ use crate::extension::access::ClusterArguments;
 /// The number of objects on a page.
 const PAGE: u32 = 100;
 
-/// A cluster that is asked.
+/// A connection to a cluster.
 pub(crate) struct Cluster {
     client: Client,
     /// The address of its API server.

@@ -45,7 +45,7 @@ pub(crate) struct Chosen {
     pub(crate) edge: Option<Edge>,
     /// The versions that are passed over.
     pub(crate) passed: Vec<String>,
-    /// Newer bundles that the cluster does not allow, and why.
+    /// Newer bundles that the cluster does not allow, with the reasons.
     pub(crate) held: Option<String>,
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// The plan of the next revision of an extension of the cluster, as text; the inner error says why no bundle fits.
+/// The plan of the next revision of an extension of the cluster, as text; the inner error explains why none fits.
 pub(crate) fn of_extension(
     cluster: &Cluster,
     name: &str,
@@ -113,7 +113,7 @@ pub(crate) fn of_extension(
     }))
 }
 
-/// Makes the plan; the inner error says why no bundle fits.
+/// Makes the plan; the inner error is the reason why no bundle fits.
 fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<ChangePlan, String>> {
     let extension = wanted(arguments, cluster)?;
     let name = extension.name();

@@ -82,7 +82,7 @@ pub(crate) async fn fetch(
 }
 
 /// The path of the API server that leads to the Service of an address such as
-/// `https://catalogd-service.olmv1-system.svc/catalogs/samples`; none where the address is not that of a Service.
+/// `https://catalogd-service.olmv1-system.svc/catalogs/samples`; `None` if the address is not that of a Service.
 fn proxied(address: &str) -> Option<String> {
     let (scheme, rest) = address.split_once("://")?;
     let host = rest.split('/').next()?;

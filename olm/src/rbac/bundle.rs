@@ -100,7 +100,7 @@ pub(crate) fn catalog(
     from_files(&open_catalog(source, registry)?, name, priority, source, of)
 }
 
-/// The same of files that are there already; `source` says where they come from.
+/// The same for existing files; `source` names their origin.
 pub(crate) fn from_files(
     files: &CatalogFiles,
     name: String,
@@ -153,7 +153,7 @@ pub(crate) fn objects(
     Ok((package, objects))
 }
 
-/// Adds the Secrets with certificates where they are made under the same account.
+/// Adds the Secrets with certificates if the same account creates them.
 pub(crate) fn with_secrets(objects: &mut Vec<Value>, certificates: CertificateProvider) {
     if certificates == CertificateProvider::SelfSigned {
         let secrets = layout::secrets(objects.iter());

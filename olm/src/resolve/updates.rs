@@ -155,7 +155,7 @@ fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Ve
 }
 
 impl Opened {
-    /// The catalog as resolution takes it.
+    /// The catalog in the form for resolution.
     fn view<'a>(&'a self, package: Option<&'a Package>) -> Catalog<'a> {
         Catalog {
             name: &self.name,

@@ -90,7 +90,7 @@ fn words(text: &str) -> Markup {
     }
 }
 
-/// A table whose heads stand in the first row.
+/// A table with its headings in the first row.
 fn table<T>(label: &str, heads: &[&str], rows: &[T], cells: impl Fn(&T) -> Markup) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label=(label) {

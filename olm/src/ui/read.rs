@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Its name in addresses.
+    /// The name in addresses.
     pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Its name on pages.
+    /// The name on pages.
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Blocked => "Blocked",
@@ -235,7 +235,7 @@ pub(super) fn plan(reach: &Reach, name: &str) -> anyhow::Result<Option<Plan>> {
     }))
 }
 
-/// The message of `Ready` where an extension is not ready.
+/// The message of `Ready` if an extension is not ready.
 pub(super) fn fault(extension: &ClusterExtension) -> Option<(&str, &str)> {
     let ready = find(extension.conditions(), READY)?;
     (ready.status != "True").then_some((ready.reason.as_str(), ready.message.as_str()))

@@ -1,4 +1,4 @@
-//! The server of the pages: who may see them, and which page an address leads to.
+//! The server of the pages: access control and routing.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -119,7 +119,7 @@ impl Site {
             let content = pages::missing(&self.reach.server);
             return shown(StatusCode::NOT_FOUND, &content);
         };
-        // The cluster is asked as the commands ask it, which block.
+        // Requests to the cluster block, as in the commands.
         let site = Arc::clone(&self);
         let rendered = tokio::task::spawn_blocking(move || site.render(&page)).await;
         match rendered {
@@ -214,7 +214,7 @@ fn route(uri: &Uri) -> Option<Page> {
     }
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in constant time.
 fn is_same(given: &str, expected: &str) -> bool {
     let differ = given
         .bytes()

@@ -1,4 +1,4 @@
-//! Catalogs in images that lie on the disk.
+//! Catalogs in images on the disk.
 
 use std::fs;
 use std::os::unix::fs::symlink;

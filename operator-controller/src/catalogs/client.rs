@@ -109,7 +109,7 @@ fn through(proxy: Option<&str>) -> String {
     proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
 }
 
-/// The cause, with a hint where to look.
+/// The cause, with a hint.
 fn failure(error: &(dyn std::error::Error + 'static)) -> String {
     let cause = olm_transport::reason(error);
     if olm_transport::is_distrust(error) {

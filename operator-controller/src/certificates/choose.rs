@@ -20,7 +20,7 @@ pub struct Providers {
 /// The allowed providers that the cluster has.
 ///
 /// # Errors
-/// The cluster could not be asked which kinds it serves.
+/// The kinds that the cluster serves cannot be read.
 pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
     let has = async |allowed: bool, group: &str, kind: &str| {
         // A cached API may be gone, and nothing else refreshes it.

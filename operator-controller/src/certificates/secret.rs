@@ -20,7 +20,7 @@ const LIFETIMES: Lifetimes = Lifetimes::LONG;
 /// The state of a live Secret.
 #[derive(Debug)]
 pub struct Look {
-    /// Its differences from the wanted one, including a certificate that is due for renewal.
+    /// The differences from the wanted one, including a certificate that is due for renewal.
     pub differences: Differences,
     /// The authorities to trust, PEM; `None` if the Secret cannot be used.
     pub trusted: Option<String>,

@@ -48,7 +48,7 @@ pub enum ApprovalError {
     /// The extension is unknown.
     #[error("cannot read ClusterExtension {name:?}")]
     Extension {
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         #[source]
@@ -57,7 +57,7 @@ pub enum ApprovalError {
     /// The decision is unknown.
     #[error("cannot read {PENDING_CHANGE} {name:?}")]
     Pending {
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         #[source]
@@ -95,7 +95,7 @@ pub struct Proposal {
 pub struct Held {
     /// The first cause that holds it back.
     pub cause: Cause,
-    /// The message: the change, the causes, and what to do.
+    /// The message: the change, the causes, and a hint.
     pub message: String,
     /// The time when a window opens.
     pub opens: Option<Timestamp>,
@@ -169,7 +169,7 @@ pub(crate) async fn propose(context: &Context, plan: &Plan<'_>) -> Result<Option
     if !matches!(plan.revision, RevisionPlan::Create(_)) {
         return Ok(None);
     }
-    // Until the watch has listed the policies, the API server is asked.
+    // Before the watch has listed the policies, read them from the API server.
     let is_known = context.policies.wait_until_ready().now_or_never().is_some();
     if is_known && context.policies.is_empty() {
         return Ok(None);

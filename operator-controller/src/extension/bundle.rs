@@ -1,4 +1,4 @@
-//! From the image of the chosen bundle to the objects in phases.
+//! Pulls and renders the chosen bundle, up to the objects in phases.
 
 pub mod compatibility;
 pub mod fetch;
@@ -22,7 +22,7 @@ use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
 use olm_plan::phases::{Group, Marks, PhasesError, phases};
 
-/// How long a refused OperatorCondition is left out. The cause, such as a quota, may pass.
+/// The time for which a refused OperatorCondition is left out. The cause, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 
 /// State of this stage between runs.
@@ -56,7 +56,7 @@ pub struct Rendered<'a> {
     pub further_properties: Option<String>,
     /// The reference of its image, by digest.
     pub image: String,
-    /// Its objects.
+    /// The objects.
     pub groups: Vec<Group>,
     /// Ignored fields of the configuration.
     pub ignored: Vec<String>,
@@ -67,13 +67,13 @@ pub struct Rendered<'a> {
 /// The OperatorCondition of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorCondition {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The account under which the bundle is installed.
     pub account: AccountName,
     /// The accounts of the operator.
     pub operators: BTreeSet<String>,
-    /// Those that these accounts may write: this one, and those of active revisions.
+    /// The OperatorConditions that these accounts may write: this one, and those of active revisions.
     pub writable: BTreeSet<String>,
     /// Whether the newest revision already names it.
     pub is_named: bool,

@@ -23,11 +23,11 @@ use olm_cluster::identity::AccountName;
 pub struct Observed {
     /// The extension.
     pub extension: Arc<ClusterExtension>,
-    /// Its revisions.
+    /// The revisions.
     pub revisions: Revisions,
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
-    /// The account and options of the installation, or why they are unknown.
+    /// The account and options of the installation, or the reason why they are unknown.
     pub settings: Result<Settings, Failure>,
 }
 

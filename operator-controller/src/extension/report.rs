@@ -36,9 +36,9 @@ pub struct Run {
     pub progress: Progress,
     /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<Messages>,
-    /// The newer bundle that is held back, and why.
+    /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
-    /// Newer bundles, or why they are unknown.
+    /// Newer bundles, or the reason why they are unknown.
     pub updates: Result<Updates, Held>,
     /// The chosen update that has to wait.
     pub waits: Option<approval::Held>,

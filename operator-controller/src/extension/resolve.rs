@@ -217,7 +217,7 @@ fn said(first: Option<String>, second: Option<String>) -> Option<String> {
     }
 }
 
-/// The bundle of the newest active revision as the target, where no catalog offers another one.
+/// The bundle of the newest active revision as the target, if no catalog offers another one.
 fn installed_target(revisions: &Revisions, bundle: BundleIdentity, catalog: String) -> Target {
     let declared = revisions.newest_active().map(inventory::declared);
     Target {

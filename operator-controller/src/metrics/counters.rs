@@ -48,7 +48,7 @@ impl Default for Counters {
     }
 }
 
-/// From the smallest image to a workload that takes an hour.
+/// The buckets, from the smallest image to a workload that takes an hour.
 const ROLLOUT_SECONDS: [f64; 12] = [
     1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 ];

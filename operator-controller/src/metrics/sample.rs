@@ -46,7 +46,7 @@ impl State {
 /// A newer bundle than the installed one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Its version.
+    /// The version.
     pub version: String,
     /// The catalog that has it.
     pub catalog: String,
@@ -57,9 +57,9 @@ pub struct Update {
 /// The values of one extension's metrics. Texts are escaped and bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Its name.
+    /// The name.
     pub extension: String,
-    /// Its state.
+    /// The state.
     pub state: State,
     /// The reason, one of [`reason::ALL`] or `Other`.
     pub reason: &'static str,

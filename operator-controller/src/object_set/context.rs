@@ -70,7 +70,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// `own` has the controller's rights; `config` says how to reach the same API server.
+    /// `own` has the controller's rights; `config` contains the address of the same API server.
     ///
     /// # Errors
     /// The configuration does not make a client.

@@ -22,7 +22,7 @@ const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 /// The state of one ClusterObjectSet.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Its UID. A set with another UID starts with empty state.
+    /// The UID. A set with another UID starts with empty state.
     pub uid: String,
     /// A hash of its probes, on which the state of objects depends.
     pub probes: u64,
@@ -63,7 +63,7 @@ pub struct Memory {
 /// An object as it was last seen.
 #[derive(Debug, Clone)]
 pub struct SeenObject {
-    /// Its state.
+    /// The state.
     pub seen: Observation,
     /// The time at which it first had this state.
     pub at: Instant,

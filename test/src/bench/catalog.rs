@@ -33,7 +33,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// About so many megabytes: more or fewer packages of the same kind.
+    /// About this many megabytes: more or fewer packages of the same kind.
     pub fn of_megabytes(megabytes: u64) -> Self {
         let default = Self::default();
         Self {

@@ -195,7 +195,7 @@ fn is_lost(error: &anyhow::Error) -> bool {
     causes.any(|cause: &std::io::Error| cause.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// Asks once, and says how many bytes came.
+/// Sends one request and returns the size of the answer in bytes.
 async fn ask(client: &reqwest::Client, url: &str, terms: &Terms) -> Result<u64> {
     let mut request = client.get(url);
     if let Some(encoding) = terms.encoding {

@@ -1,4 +1,4 @@
-//! The memory that both managers take under catalogs that are made to take as much as they can.
+//! The memory of both managers under catalogs that are designed to use as much as possible.
 
 mod attacks;
 
@@ -203,7 +203,7 @@ impl Clients {
     }
 }
 
-/// A client for each query. It takes its answer slowly, so that answers pile up.
+/// A client for each query. It reads its answer slowly, so that answers accumulate.
 async fn clients(world: &World, catalog: &str, queries: Vec<String>) -> Result<Clients> {
     let client = reqwest::Client::builder()
         .tls_certs_merge([world.catalogd_authority().await?])

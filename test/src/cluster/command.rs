@@ -299,7 +299,7 @@ async fn up(place: &Place, mode: Mode, output: Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The line by which the supervisor says that the cluster is ready.
+/// The line with which the supervisor reports that the cluster is ready.
 const READY: &str = "olm-test: ready";
 
 async fn supervise(state: &Path, mode: Mode) -> Result<ExitCode> {

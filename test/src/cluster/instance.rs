@@ -58,7 +58,7 @@ pub(crate) struct Instance {
 /// Network, mount, process, IPC and host-name namespaces.
 #[derive(Debug)]
 struct Namespaces {
-    /// The program that made them, which dies with us and takes process 1 along.
+    /// The program that made them, which dies with this process and ends process 1.
     maker: Child,
     holder: i32,
     network: PathBuf,
@@ -269,7 +269,7 @@ impl Instance {
     /// Ends all processes and removes the folder. A second call does nothing.
     pub(crate) fn shut_down(&mut self) -> Result<()> {
         if let Some(mut namespaces) = self.namespaces.take() {
-            // Process 1 takes every process of its namespace along, containers too.
+            // The end of process 1 ends every process of its namespace, including containers.
             process::signal(namespaces.holder, Signal::KILL);
             let _ = namespaces.maker.kill();
             let _ = namespaces.maker.wait();

@@ -20,7 +20,7 @@ pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// A webhook that is asked about writes of one resource in one namespace and never answers, with the failure policy Ignore.
+/// A webhook for writes of one resource in one namespace, which never answers, with the failure policy Ignore.
 pub fn silent_webhook(name: &str, namespace: &str, group: &str, resource: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

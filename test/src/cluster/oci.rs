@@ -15,9 +15,9 @@ const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
 /// A file of an image.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// A program: readable and executable by everybody.
+    /// A program: readable and executable by all users.
     Program(Vec<u8>),
-    /// Data: readable by everybody.
+    /// Data: readable by all users.
     Data(Vec<u8>),
     /// A symbolic link.
     Link(String),
@@ -30,7 +30,7 @@ pub struct Image {
     pub files: Vec<(String, Entry)>,
     /// The command of a container.
     pub entrypoint: Vec<String>,
-    /// Its arguments, unless the pod gives some.
+    /// The arguments, unless the pod gives some.
     pub command: Vec<String>,
     /// The user, root when empty.
     pub user: String,

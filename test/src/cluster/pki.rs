@@ -14,7 +14,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// Whom a certificate names.
+/// The subject of a certificate.
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     pub(crate) group: Option<&'a str>,

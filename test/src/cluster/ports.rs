@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// Below the range from which the kernel takes ports for outgoing connections, so that none of those gets in between.
+/// The first port: below the range of outgoing connections, so that the kernel does not assign these ports.
 const FIRST: u16 = 18_000;
 const LAST: u16 = 31_999;
 
@@ -40,7 +40,7 @@ impl Port {
         bail!("no port from {FIRST} to {LAST} is free")
     }
 
-    /// Its number.
+    /// The number.
     pub(super) fn number(&self) -> u16 {
         self.number
     }

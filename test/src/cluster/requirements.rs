@@ -51,7 +51,7 @@ pub(super) fn check(mode: Mode) -> Result<()> {
     )
 }
 
-/// A program on the search path, or where administrators' programs lie.
+/// A program on the search path, or in the folders of administrators' programs.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));

@@ -26,7 +26,7 @@ pub struct RefusingWebhook {
 }
 
 impl RefusingWebhook {
-    /// Starts the server on a free port; `folder` takes its certificate, `message` says why it refuses.
+    /// Starts the server on a free port; `folder` receives its certificate, `message` is the reason of its refusals.
     ///
     /// # Errors
     /// When the certificate cannot be issued or no port is free.
@@ -47,7 +47,7 @@ impl RefusingWebhook {
         })
     }
 
-    /// Its configuration: the API server asks it about new objects of a core resource in a namespace.
+    /// The configuration: the API server asks it about new objects of a core resource in a namespace.
     pub fn configuration(&self, name: &str, namespace: &str, resource: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

@@ -20,7 +20,7 @@ pub(super) fn write(path: &Path, entries: &[Entry]) -> Result<()> {
         header.set_entry_type(tar::EntryType::Regular);
         header.set_mode(*mode);
         header.set_size(content.len() as u64);
-        // Some tools take the first second of 1970 for a missing time.
+        // Some tools treat the first second of 1970 as a missing time.
         header.set_mtime(1);
         archive
             .append_data(&mut header, name, content.as_slice())

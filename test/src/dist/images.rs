@@ -76,7 +76,7 @@ pub enum ImagesCommand {
 /// The input of the images.
 #[derive(Debug, Clone, Args)]
 pub struct Source {
-    /// The folder with the programs; where this program lies when not given.
+    /// The folder with the programs; by default that of this program.
     #[arg(long)]
     pub programs: Option<PathBuf>,
     /// The images' tag.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::System;
 
-/// The manifest: where the archive of each system is, and its checksum.
+/// The manifest: the address and the checksum of the archive of each system.
 pub(super) fn manifest(url: &str, archives: &[(System, String)], sums: &BTreeMap<String, String>) -> String {
     let platforms: Vec<_> = archives
         .iter()

@@ -37,7 +37,7 @@ struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// Below the folder of the package, where no expression is given.
+    /// The path below the folder of the package, if no expression is given.
     license_file: Option<PathBuf>,
     repository: Option<String>,
     /// None for our own.

@@ -200,7 +200,7 @@ impl Story {
         let of_sample = all
             .lines()
             .filter(|line| line.split(' ').nth(1).is_some_and(named));
-        // The operator goes on writing its own condition.
+        // The operator continues to write its own condition.
         let kept = |line: &str| match line.strip_prefix("OperatorCondition ") {
             Some(_) => line.split(' ').take(3).collect::<Vec<_>>().join(" "),
             None => line.to_owned(),

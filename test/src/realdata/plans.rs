@@ -392,7 +392,7 @@ fn discovered(object: &Value) -> ((String, String), Resource) {
     ((id.group, id.kind), Resource { plural, scope })
 }
 
-/// The deletion takes the revision down once, waits for it without a write, and lets the extension go once.
+/// The deletion tears the revision down once, waits without a write, and removes the finalizer of the extension once.
 fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<()> {
     let now = Time(jiff::Timestamp::UNIX_EPOCH);
     let mut extension = extension.clone();

@@ -106,7 +106,7 @@ struct Installation {
 }
 
 impl Bundle {
-    /// The installation, or why the bundle cannot be installed.
+    /// The installation, or the reason why the bundle cannot be installed.
     fn installation(&self) -> Result<Installation, String> {
         let files = read(&self.folder).map_err(|error| format!("{error:#}"))?;
         let kind = |refusal: olm_bundle::Refusal| format!("refused: {}", refusal.kind());

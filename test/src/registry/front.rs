@@ -82,7 +82,7 @@ impl Issued {
 /// Terms of an authority.
 ///
 /// # Errors
-/// When rcgen does not take the name.
+/// When rcgen does not accept the name.
 pub fn authority(name: &str) -> Result<CertificateParams> {
     let mut terms = named(name, &[])?;
     terms.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -104,7 +104,7 @@ pub fn named(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
 /// The certificates and protocols of the server.
 #[derive(Debug)]
 pub struct Face<'a> {
-    /// Its certificate.
+    /// The certificate.
     pub leaf: &'a Issued,
     /// The intermediate certificates that it sends.
     pub intermediates: Vec<&'a Issued>,
@@ -239,7 +239,7 @@ impl Front {
         std::mem::take(&mut *lock(&self.state.seen))
     }
 
-    /// Changes how it behaves from now on.
+    /// Changes its behavior.
     pub fn behave(&self, change: impl FnOnce(&mut Manners)) {
         change(&mut lock(&self.state.manners));
     }

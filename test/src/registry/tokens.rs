@@ -46,7 +46,7 @@ pub struct TokenServer {
     pub service: String,
     /// The user name for which the service gives tokens.
     pub username: &'static str,
-    /// Its password.
+    /// The password.
     pub password: &'static str,
     /// The identity token that it exchanges.
     pub identity_token: &'static str,

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Lab, repository};
 
-/// The account that content is written under where no OperatorGroup names one, as `NAMESPACE/NAME`.
+/// The account that writes content if no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";
 
 /// Kinds in the manifests that only Pods need; here the programs are processes.

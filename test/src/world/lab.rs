@@ -26,7 +26,7 @@ const BUNDLE_LABELS: &[(&str, &str)] = &[
     ("operators.operatorframework.io.bundle.metadata.v1", "metadata/"),
 ];
 
-/// The label that says where a catalog image keeps its content.
+/// The label with the path of the content in a catalog image.
 const CATALOG_LABELS: &[(&str, &str)] = &[("operators.operatorframework.io.index.configs.v1", "/configs")];
 
 /// A cluster with a registry, and the operations of tests on both.
@@ -152,7 +152,7 @@ impl Lab {
     /// Pushes files as an image with these labels; `name` is `REPOSITORY:TAG`.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry refuses it.
     pub async fn push(
         &self,
         name: &str,
@@ -192,7 +192,7 @@ impl Lab {
     /// `operator` is the image that its Deployment runs.
     ///
     /// # Errors
-    /// When the registry does not take them.
+    /// When the registry refuses them.
     pub async fn publish_greeter(&self, versions: &[&str], operator: &str) -> Result<String> {
         self.publish("greeter", versions, operator).await
     }
@@ -260,7 +260,7 @@ impl Lab {
         .map(drop)
     }
 
-    /// Applies a file of the repository, `manifests/samples/greeter.yaml` say.
+    /// Applies a file of the repository, for example `manifests/samples/greeter.yaml`.
     ///
     /// # Errors
     /// When the API server refuses an object in it.
@@ -290,7 +290,7 @@ impl Lab {
         self.apply(&objects)
     }
 
-    /// Runs kubectl as an administrator and returns what it prints.
+    /// Runs kubectl as an administrator and returns its output.
     ///
     /// # Errors
     /// When it fails; the error contains its output.

@@ -32,9 +32,9 @@ pub struct Manager {
     kubeconfig: PathBuf,
     /// The file with its log.
     pub log: PathBuf,
-    /// Its health port on this machine.
+    /// The health port on this machine.
     pub health: String,
-    /// Its metrics port on this machine.
+    /// The metrics port on this machine.
     pub metrics: String,
     /// The path of a small file system for it.
     disk: Option<PathBuf>,
@@ -74,11 +74,11 @@ impl Manager {
     }
 
     /// A program of OLM classic, not started yet: `olm-operator`, `catalog-operator` or `packageserver`; `name` is that of its
-    /// log. It has the rights of its account in the namespace [`CLASSIC_NAMESPACE`], an administrator's where there is no
+    /// log. It has the rights of its account in the namespace [`CLASSIC_NAMESPACE`], an administrator's if there is no
     /// such account.
     ///
     /// # Errors
-    /// When the API server does not say.
+    /// When the API server does not report it.
     pub async fn classic(lab: &Lab, part: &'static str, name: &str, more: Vec<String>) -> Result<Self> {
         let kubeconfig = lab.folder().join(format!("{name}.kubeconfig"));
         let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), CLASSIC_NAMESPACE);
@@ -252,7 +252,7 @@ impl Manager {
         }
     }
 
-    /// Waits until `/readyz` says so.
+    /// Waits until `/readyz` reports ready.
     ///
     /// # Errors
     /// When it does not within 60 s, or the process ends.

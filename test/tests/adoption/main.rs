@@ -63,7 +63,7 @@ fn rendered(version: &str) -> Result<Vec<Value>> {
 struct Seen {
     uid: String,
     spec: Value,
-    /// Unknown where others write the status.
+    /// Unknown if others write the status.
     resource_version: Option<String>,
 }
 
@@ -116,7 +116,7 @@ async fn pods(world: &World) -> Result<Vec<Option<String>>> {
     Ok(uids)
 }
 
-/// Waits until the objects that the reference made have come to rest.
+/// Waits until the objects of the reference no longer change.
 async fn settled(world: &World, objects: &[Value]) -> Result<()> {
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
     let crd = objects

@@ -133,7 +133,7 @@ fn held_back_by(extension: &ClusterExtension) -> Option<&str> {
     updates.held_back_by.as_deref()
 }
 
-/// Installs 1.0.0 under a policy, and lets 1.0.1 come.
+/// Installs 1.0.0 under a policy, and publishes 1.0.1.
 async fn install_and_update(world: &World, name: &str, rules: &Value) -> Result<()> {
     publish(world, name, &["1.0.0"]).await?;
     policy(world, name, rules)?;

@@ -136,7 +136,7 @@ async fn decide(
     } else {
         "Approved"
     };
-    // Somebody takes time to decide, and the world goes on.
+    // The approver takes time to decide, and the world changes meanwhile.
     tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
     if verdict == "Approved" {
         let uid = change.metadata.uid.clone().unwrap_or_default();

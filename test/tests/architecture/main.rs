@@ -30,7 +30,7 @@ enum Kind {
 
 struct Manifest {
     folder: PathBuf,
-    /// Those of every kind and target, but for tests.
+    /// The dependencies of every kind and target, except those for tests.
     dependencies: BTreeMap<String, toml::Value>,
 }
 

@@ -13,7 +13,7 @@ const EXCEPT: &[(&str, &str)] = &[(
     "a page on the web",
 )];
 
-/// Labels, annotations, finalizers and types that begin with our API group stand in `api/src/names.rs` and nowhere else,
+/// Labels, annotations, finalizers and types that begin with our API group are in `api/src/names.rs` and nowhere else,
 /// not even within a longer text.
 #[test]
 fn names_of_ours_stand_once() {

@@ -48,7 +48,7 @@ const IMPURE_PATHS: &[&str] = &[
     "rand",
     "tokio",
 ];
-/// Readers of text that stand in an impure module.
+/// Parsers of text in an impure module.
 const PURE_PATHS: &[&str] = &[
     "std::net::AddrParseError",
     "std::net::IpAddr",

@@ -1,4 +1,4 @@
-//! Folders hold as many sources as a reader takes in at a glance.
+//! The number of sources in a folder is limited.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::root;
 
-/// The most sources of one folder. More want folders of their own.
+/// The maximum number of sources in one folder. Move others to a subfolder.
 const MOST: usize = 15;
 
 /// The number of Rust files in each folder, without its subfolders.

@@ -98,7 +98,7 @@ fn raw_text(rest: &[char]) -> Option<usize> {
     (rest.get(hashes) == Some(&'"')).then_some(hashes)
 }
 
-/// Drops each item that `#[cfg(test)]` or `#[test]` stands before.
+/// Drops each item after `#[cfg(test)]` or `#[test]`.
 fn without_tests(all: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut index = 0;

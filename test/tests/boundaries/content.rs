@@ -54,7 +54,7 @@ async fn await_garbage_collection(world: &World) -> Result<()> {
         .await
 }
 
-/// Kubernetes orphans the revision before the controller looks; then another extension has the name, and goes again.
+/// Kubernetes orphans the revision before the controller looks; then a namesake is created and deleted.
 #[test]
 fn a_namesake_of_an_orphaned_extension_deletes_nothing_of_it() -> Result<()> {
     WORLD.alone(async |world| {
@@ -92,7 +92,7 @@ fn a_namesake_of_an_orphaned_extension_deletes_nothing_of_it() -> Result<()> {
         let left = secrets(world, "namesake").await?;
         ensure!(left == content, "of {content:?} a namesake left {left:?}");
 
-        // The orphaned revision works on, and its content goes with it.
+        // The orphaned revision continues to work, and its content is deleted with it.
         let deployment = ["deployment", "namesake-operator", "-n", "namesake"];
         world.kubectl(&[&["delete"], &deployment[..]].concat())?;
         world

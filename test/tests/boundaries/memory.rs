@@ -1,4 +1,4 @@
-//! Memory that a catalog took goes back to the node with it.
+//! The memory of a deleted catalog is returned to the node.
 
 use std::cell::Cell;
 use std::fmt::Write as _;

@@ -147,7 +147,7 @@ fn slow_images_delay_nothing_else() -> Result<()> {
     })
 }
 
-/// Waits until each of them says that its image is pulled, or waits for that.
+/// Waits until each of them reports that its image is being pulled or queued.
 async fn wait_for_the_registry(world: &World) -> Result<()> {
     world
         .eventually("all wait for their image", SOON, async || {

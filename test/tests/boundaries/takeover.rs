@@ -1,4 +1,4 @@
-//! A catalog that wants the extensions of another one.
+//! A catalog that tries to take over the extensions of another one.
 
 use anyhow::{Result, ensure};
 use kube::Api;

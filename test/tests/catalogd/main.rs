@@ -406,7 +406,7 @@ fn the_image_follows_the_version_of_the_cluster() -> Result<()> {
     })
 }
 
-/// Content goes and comes with `availabilityMode`.
+/// `availabilityMode` removes and restores content.
 #[test]
 fn an_unavailable_catalog_is_not_served() -> Result<()> {
     CLUSTER.with(async |Stage { lab, replica, .. }| {

@@ -1,4 +1,4 @@
-//! From an empty cluster to an installed, upgraded, pinned, paused and removed operator.
+//! Commands from an empty cluster to an installed, upgraded, pinned, paused and removed operator.
 
 use anyhow::{Result, ensure};
 use olm_test::extensions::{await_gone, extensions, installed_version, patch_source};

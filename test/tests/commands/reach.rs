@@ -32,7 +32,7 @@ async fn forward(listener: TcpListener, catalogd: String) {
     }
 }
 
-/// A Pod behind catalogd's Service, as in a cluster where catalogd is no process of this machine.
+/// A Pod behind catalogd's Service, as in a cluster in which catalogd is not a process of this machine.
 async fn stand_in(world: &World) -> Result<()> {
     let address = address()?;
     let listener = TcpListener::bind((address, 0)).await?;

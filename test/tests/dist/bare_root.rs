@@ -1,4 +1,4 @@
-//! From an empty cluster to an installed operator with only the folder of a release and kubectl, in a root without
+//! Installs an operator on an empty cluster with only the folder of a release and kubectl, in a root without
 //! compiler and shell.
 
 use std::path::{Path, PathBuf};

@@ -88,7 +88,7 @@ fn lost_content_secrets_are_recreated_and_annotations_are_obeyed() -> Result<()>
     })
 }
 
-/// Although it was there when it was asked for last.
+/// The permission existed when the controller last asked for it.
 async fn a_lost_permission_is_reported_with_the_role_that_grants_it(world: &World) -> Result<()> {
     let none =
         r#"[{"op":"test","path":"/rules/1/apiGroups","value":["apps"]},{"op":"remove","path":"/rules/1"}]"#;

@@ -177,7 +177,7 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() -> Result<()> {
     })
 }
 
-/// From 1.1.0 of `refused-objects` to 1.0.0, whose definition refuses objects created meanwhile.
+/// Goes back from 1.1.0 of `refused-objects` to 1.0.0, whose definition refuses objects created meanwhile.
 async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()> {
     world.apply(&[greeting("refused-objects", "v1", "number", json!({ "name": 7 }))])?;
     let (done, text) = rollback(world, "refused-objects", &[])?;

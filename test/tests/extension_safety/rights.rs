@@ -1,4 +1,4 @@
-//! Objects that cannot be checked or applied, and lost permissions: the status says how to fix them.
+//! Objects that cannot be checked or applied, and lost permissions: the status explains the fix.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;

@@ -23,7 +23,7 @@ pub(crate) fn settings() -> Value {
     })
 }
 
-/// From 1.0.1 on the settings are immutable.
+/// The files with settings that are immutable from 1.0.1 on.
 pub(crate) fn with_immutable_settings(version: &str, text: String) -> String {
     match version {
         "1.0.1" => text.replace(

@@ -16,7 +16,7 @@ use super::workloads::{ALL, Workload};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     workload: &'static Workload,
-    /// A crash before and one after every so manieth call; 0: none.
+    /// A crash before and one after every Nth call; 0: none.
     every: usize,
     /// The call that comes first.
     first: usize,

@@ -1,10 +1,10 @@
-//! Faults at every call: a manager dies, or the API server fails, before or after each of its writes, and the cluster ends as
-//! it does without.
+//! Faults at every call: a manager dies, or the API server fails, before or after each of its writes. The end state of
+//! the cluster is that of a run without faults.
 //!
-//! Each workload runs undisturbed first. That gives the number of mutating calls and the end state. Then it runs once for each
-//! point: one fault at one call, or several as a seed has it. `FAULTS=all` (`make faults`) tries every call of every workload;
-//! without it the tests try a selection. `FAULTS_ONLY` names workloads, `FAULTS_FROM=WORKLOAD:CALL` goes on where a run ended,
-//! `FAULTS_EVERY` has crashes only at every so manieth call.
+//! Each workload runs without faults first, for the number of mutating calls and the end state. Then it runs once for
+//! each point: one fault at one call, or several from a seed. `FAULTS=all` (`make faults`) tries every call of every
+//! workload; without it the tests try a selection. `FAULTS_ONLY` names workloads, `FAULTS_FROM=WORKLOAD:CALL` continues
+//! an ended run, and `FAULTS_EVERY=N` has crashes only at every Nth call.
 
 mod campaign;
 mod identity;

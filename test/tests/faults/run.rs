@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) enum Point {
     /// One fault at one call.
     At(usize, Fault),
-    /// Several, as a seed has it.
+    /// Several, from a seed.
     Seed(u64),
 }
 

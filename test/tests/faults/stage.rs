@@ -32,7 +32,7 @@ pub(crate) struct Stage {
     catalogs: usize,
     /// Published and not used yet.
     packages: VecDeque<String>,
-    /// In which catalog a package is that has none of its own.
+    /// The catalog of each package without its own.
     places: BTreeMap<String, String>,
 }
 

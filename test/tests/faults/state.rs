@@ -350,7 +350,7 @@ fn steady(text: &str, name: &str, last: Option<i64>) -> String {
         let digits = word.chars().filter(char::is_ascii_digit).count();
         let is_computed = word.len() >= 25 && digits >= 3;
         if is_computed {
-            // Before it stands as much of a name as fits.
+            // The text before it is a name, truncated to fit.
             let kept = steady.trim_end_matches(|c: char| c == '-' || c.is_ascii_lowercase());
             if steady.len() - kept.len() <= SHORTENED {
                 steady.truncate(kept.len());

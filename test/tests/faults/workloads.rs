@@ -39,9 +39,9 @@ pub(crate) enum Step {
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) target: Target,
-    /// Undisturbed.
+    /// The steps without faults.
     pub(crate) before: &'static [Step],
-    /// Under faults.
+    /// The steps with faults.
     pub(crate) steps: &'static [Step],
     /// Whether the number of revisions depends on the time at which a manager is back.
     pub(crate) any_revisions: bool,

@@ -55,7 +55,7 @@ fn an_object_that_no_controller_has_seen_is_in_progress() -> Result<()> {
             words == ["InProgress", "Progressing", "InProgress"],
             "{kind}: {unseen:?}"
         );
-        // kstatus takes an object without any condition for current: hence the default of -1.
+        // kstatus treats an object without any condition as current: hence the default of -1.
         let words = [older.argo.status.as_str(), &older.flux];
         ensure!(words == ["Progressing", "InProgress"], "{kind}: {older:?}");
     }

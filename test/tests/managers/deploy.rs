@@ -92,7 +92,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
         .with_context(|| format!("overlay {overlay}"))?;
         let found = arguments()?;
         ensure!(found.contains(argument), "{overlay}: {found}");
-        // Its own address is made of it.
+        // Its own address is derived from it.
         let path = "jsonpath={.spec.template.spec.containers[0].env[*].name}";
         let name = "catalogd-controller-manager";
         let variables = world.kubectl(&["get", "deployment", name, "-n", NAMESPACE, "-o", path])?;

@@ -1,4 +1,4 @@
-//! Both managers where addresses are those of IPv6.
+//! Both managers with IPv6 addresses.
 
 use std::net::TcpListener;
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{CLUSTER, SOON, Stage, publish};
 
-/// Under the restricted overlay.
+/// With the restricted overlay.
 #[test]
 fn an_account_is_used_only_where_its_namespace_allows_it() -> Result<()> {
     CLUSTER.with(async |stage| {

@@ -274,7 +274,7 @@ async fn missing_images_are_reported_first(
     Ok(())
 }
 
-/// From one registry to the other. Returns the resolutions from the source.
+/// Copies a catalog from one registry to the other. Returns the resolutions from the source.
 async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Registry) -> Result<Vec<String>> {
     let line = format!(
         "mirror {catalog} --to {}/m --plain-http --config-dir conf",

@@ -1,4 +1,4 @@
-//! Objects that lie in Secrets.
+//! Objects in Secrets.
 
 use serde_json::{Value, json};
 

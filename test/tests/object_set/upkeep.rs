@@ -61,7 +61,7 @@ fn drift_is_repaired_within_seconds_and_fields_of_others_are_kept() {
         assert!(took <= WATCHED, "the owner reference was back after {took:?}");
         place.until(&name, "Progressing=True/Succeeded", "").await;
 
-        // The labels by which we know it are fields like others.
+        // The labels that identify it are fields like others.
         let strip = json!({"metadata": {"labels": null, "ownerReferences": null}});
         place
             .api(&deployment)

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SYSTEM: &str = "olmv1-system";
 /// The time limit of a wait; a busy machine needs much longer.
 const LIMIT: Duration = Duration::from_secs(150);
-/// A controller without requests for so long has come to rest.
+/// A controller without requests for this time is idle.
 pub(crate) const QUIET: Duration = Duration::from_secs(8);
 
 pub(crate) struct World {

@@ -191,7 +191,7 @@ fn a_catalog_from_first_sight_to_deletion() {
     );
     assert_eq!(status(&state, &ContentOutcome::Nothing, ORIGIN), None);
 
-    // A replica that stored the same content at another time says the same.
+    // A replica that stored the same content at another time reports the same.
     assert_eq!(
         status(&state, &ContentOutcome::Served(stored(ONE, 25)), ORIGIN),
         None

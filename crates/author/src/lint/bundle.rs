@@ -139,7 +139,7 @@ fn refused(bundle: &Bundle) -> Vec<Finding> {
     found
 }
 
-/// An error and its causes on one line, without those that it repeats itself.
+/// An error and its causes on one line, without causes that its text already contains.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -52,7 +52,7 @@ impl CatalogLint {
         }
     }
 
-    /// Takes the next blob, which stands in `file`.
+    /// Adds the next blob, which is in `file`.
     pub fn add(&mut self, file: &str, meta: &Meta) {
         self.has_content = true;
         if *self.file != *file {

@@ -8,7 +8,7 @@ use olm_fbc::check::Severity;
 pub(super) const FORMAT: &str = "format";
 /// The check of whether clusters can install a bundle.
 pub(super) const INSTALL: &str = "install";
-/// The check of whether catalogs can take a bundle.
+/// The check whether catalogs accept a bundle.
 pub(super) const PUBLISH: &str = "publish";
 
 /// A fault of a bundle.
@@ -16,7 +16,7 @@ pub(super) const PUBLISH: &str = "publish";
 pub struct Finding {
     /// The faulty file.
     pub file: Option<String>,
-    /// The line where the object begins, counted from 1.
+    /// The line at which the object begins, counted from 1.
     pub line: Option<usize>,
     /// The severity.
     pub severity: Severity,

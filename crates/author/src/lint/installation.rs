@@ -168,7 +168,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Data that are no texts: the API server takes no other.
+    /// Data that are not texts, which the API server refuses.
     fn of_texts(&mut self, object: &Value, kind: &str, fields: [&str; 2]) {
         let name = object_name(object);
         for field in fields {

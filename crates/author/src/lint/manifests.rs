@@ -1,4 +1,4 @@
-//! From files to manifests for the rules.
+//! Parses files into manifests for the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -15,9 +15,9 @@ use serde_json::Value;
 /// One manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
-    /// The file; empty when there is none.
+    /// The file; empty if there is none.
     pub file: String,
-    /// The line of the file where the object begins, counted from 1.
+    /// The line of the file at which the object begins, counted from 1.
     pub line: usize,
     /// The object.
     pub value: Value,
@@ -28,9 +28,9 @@ pub struct Object {
 pub struct Manifests {
     /// The name of the ClusterServiceVersion.
     pub name: String,
-    /// The package; empty when there are no annotations.
+    /// The package; empty if there are no annotations.
     pub package: String,
-    /// The channels; one empty name when there are no annotations.
+    /// The channels; one empty name if there are no annotations.
     pub channels: Vec<String>,
     /// The default channel; empty if it is not set.
     pub default_channel: String,
@@ -58,7 +58,7 @@ pub enum LoadFault {
     /// The manifests have a hidden file among them.
     #[error("bundle manifests dir has hidden file: {0}")]
     Hidden(String),
-    /// A manifest is no object.
+    /// A manifest is not an object.
     #[error("unable to decode object: {file}: {fault}")]
     Manifest {
         /// The file.
@@ -253,7 +253,7 @@ pub fn load_object(content: &[u8]) -> Result<Manifests, Vec<LoadFault>> {
     }
 }
 
-/// The objects of a file; a ClusterServiceVersion's plain values become texts where texts belong.
+/// The objects of a file. Plain values of a ClusterServiceVersion become texts if their fields require it.
 fn read(path: &str, content: &[u8], objects: &mut Vec<Object>, faults: &mut Vec<LoadFault>) {
     let mut fault = |fault: String| {
         faults.push(LoadFault::Manifest {

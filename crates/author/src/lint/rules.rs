@@ -87,7 +87,7 @@ rule_sets! {
 }
 
 impl RuleSet {
-    /// Those that run when none is selected.
+    /// The default rules.
     pub const DEFAULT: [Self; 4] = [
         Self::ClusterServiceVersion,
         Self::Definitions,

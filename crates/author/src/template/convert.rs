@@ -7,7 +7,8 @@ use olm_fbc::{Bundle, SCHEMA_BUNDLE};
 use super::Kind;
 use crate::write;
 
-/// The JSON text of a basic template that renders to `catalog`, provided the images of its bundles still hold them.
+/// The JSON text of a basic template that renders to `catalog`, provided that the images of its bundles still contain
+/// them.
 pub fn basic(catalog: &Catalog) -> String {
     let entries = write::objects(catalog, |bundle: &Bundle| {
         let mut text = String::from("{\"schema\":");
@@ -20,7 +21,7 @@ pub fn basic(catalog: &Catalog) -> String {
     document(Kind::Basic, &entries, "")
 }
 
-/// The JSON text of a template that holds `catalog` and makes no substitution yet.
+/// The JSON text of a template that contains `catalog` without substitutions.
 pub fn substitutes(catalog: &Catalog) -> String {
     let entries = write::objects(catalog, write::bundle);
     document(Kind::Substitutes, &entries, ",\"substitutions\":[]")

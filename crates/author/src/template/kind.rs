@@ -15,7 +15,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Basic, Self::Semver, Self::Substitutes];
 
-    /// The schema by which a template says its kind.
+    /// The schema of templates of this kind.
     pub fn schema(self) -> &'static str {
         match self {
             Self::Basic => "olm.template.basic",

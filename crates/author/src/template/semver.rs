@@ -24,7 +24,7 @@ pub enum Archetype {
 }
 
 impl Archetype {
-    /// All of them, the least stable first.
+    /// All archetypes, the least stable first.
     pub const ALL: [Self; 3] = [Self::Candidate, Self::Fast, Self::Stable];
 
     /// The name, with which the names of its channels begin.
@@ -67,7 +67,7 @@ impl Stream {
 /// A template of the kind [`Kind::Semver`](super::Kind::Semver).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
-    /// The kinds of channels that are made; at least one.
+    /// The kinds of channels to create; at least one.
     pub streams: BTreeSet<Stream>,
     /// The preferred kind of the default channel, if both kinds are possible.
     pub preference: Stream,
@@ -305,7 +305,7 @@ pub enum VersionsError {
     OtherPackage {
         /// The bundle.
         bundle: String,
-        /// Its package.
+        /// The package.
         named: String,
         /// The package of the others.
         package: String,
@@ -352,7 +352,7 @@ pub fn check_versions(versions: &BTreeMap<String, Version>) -> Result<(), Versio
 pub struct Generated {
     /// The channels, by name.
     pub channels: Vec<Channel>,
-    /// The name of the most stable of them; empty when there is none.
+    /// The name of the most stable one; empty if there is none.
     pub default_channel: String,
 }
 

@@ -85,10 +85,10 @@ pub enum SubstitutionFault {
     Render {
         /// The image.
         image: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// The image holds no bundle.
+    /// The image contains no bundle.
     #[error("rendered bundle image reference {} contains no bundles", quoted(.0))]
     Empty(String),
     /// A version cannot be read.

@@ -89,7 +89,7 @@ pub enum Unsupported {
     DefinitionVersion {
         /// The definition's name.
         name: String,
-        /// Its `apiVersion`.
+        /// The `apiVersion`.
         version: String,
     },
 }

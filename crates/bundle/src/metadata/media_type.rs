@@ -19,7 +19,7 @@ pub enum Format {
     Plain,
     /// A Helm chart.
     Helm,
-    /// Anything else.
+    /// Any other format.
     Other(String),
 }
 

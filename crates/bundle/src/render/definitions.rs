@@ -26,7 +26,7 @@ pub enum ConversionError {
         escape(.0)
     )]
     PreservesUnknownFields(String),
-    /// Its conversion webhook has a URL. Any server could be behind it, and would read and change all custom resources.
+    /// The conversion webhook has a URL. Any server could be behind it, and would read and change all custom resources.
     #[error(
         "custom resource definition '{}' has a conversion webhook at a URL: only a Service in the install namespace may convert \
          custom resources, as a ConversionWebhook in spec.webhookdefinitions of the ClusterServiceVersion names it",

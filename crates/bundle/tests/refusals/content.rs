@@ -34,7 +34,7 @@ fn each_fault_of_a_bundle_has_its_own_message() {
     assert!(prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
 }
 
-/// A bundle of another format, whether its annotations or only its labels say so.
+/// A bundle of another format, declared in its annotations or only in its labels.
 #[test]
 fn another_media_type_is_refused() {
     for (media_type, name) in [

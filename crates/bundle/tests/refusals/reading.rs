@@ -109,7 +109,7 @@ fn metadata_are_read_as_the_reference_reads_them() {
     ] {
         assert_eq!(of_file(content), expected, "{content}");
     }
-    // The annotation stays byte for byte, unless there are more properties.
+    // The annotation is unchanged byte for byte, unless there are more properties.
     let said = r#" [ {"value": {"b": 1, "a": 2}, "TYPE": "x", "more": 1} ] "#;
     let annotated = with(
         fixture("kettle"),

@@ -1,4 +1,4 @@
-//! The bundles below `tests/fixtures`, as the maps of files that the crate takes.
+//! The bundles below `tests/fixtures`, as maps of files.
 
 use std::path::Path;
 

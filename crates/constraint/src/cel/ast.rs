@@ -46,7 +46,7 @@ pub(super) enum Kind {
         operand: Box<Node>,
         field: Arc<str>,
     },
-    /// A function or an operator; the receiver of a member call stands first among the arguments.
+    /// A function or an operator; the receiver of a member call is the first argument.
     Call {
         name: String,
         is_member: bool,
@@ -111,7 +111,7 @@ fn deepest(nodes: &[Node]) -> u16 {
     nodes.iter().map(|node| node.depth).max().unwrap_or(0)
 }
 
-/// The name of a type that an expression spells, be it qualified.
+/// The type name in an expression, qualified or not.
 pub(super) fn type_name(node: &Node) -> Option<&'static str> {
     match &node.kind {
         Kind::Name(name) => match name.as_str() {

@@ -108,7 +108,7 @@ const PARTS: [&str; 10] = [
     "getSeconds",
     "getMilliseconds",
 ];
-/// Those that durations have, too.
+/// The getters that durations also have.
 const SPAN_PARTS: [&str; 4] = ["getHours", "getMinutes", "getSeconds", "getMilliseconds"];
 
 /// The type of a call, or its fault.
@@ -164,7 +164,7 @@ enum Generic {
     Fits(Type),
     /// The function does not accept these arguments.
     Misfits,
-    /// It is another function.
+    /// The function is not generic.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! The type of an expression, or where its types do not fit.
+//! The type of an expression, or the place of a type error.
 
 use super::Problem;
 use super::ast::{Kind, Macro, Node, type_name};

@@ -20,12 +20,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many steps.
+    /// A budget of `steps`.
     pub fn new(steps: u64) -> Self {
         Self { left: steps }
     }
 
-    /// Takes steps for work that is not an evaluation; `false` when there are not so many, and then none is left.
+    /// Charges work outside an evaluation. `false` if the budget is too small; then it is exhausted.
     #[must_use]
     pub fn spend(&mut self, steps: u64) -> bool {
         let rest = self.left.checked_sub(steps);

@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! Splits text into tokens.
 
 use super::Problem;
 

@@ -1,4 +1,4 @@
-//! From tokens to an expression, with macros expanded.
+//! Parses tokens into an expression, and expands macros.
 
 use super::Problem;
 use super::ast::{Kind, Logic, Macro, Node};
@@ -8,7 +8,7 @@ use super::value::Value;
 /// The deepest nesting of brackets, calls and conditions.
 const MAX_NESTING: u16 = 100;
 
-/// Words that are no names.
+/// Words that are not names.
 const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -186,7 +186,7 @@ impl Parser {
         if count == 0 {
             return self.member();
         }
-        // A sign in front of a number is part of it.
+        // A sign before a number is part of it.
         let literal = match self.peek() {
             Token::Int(magnitude) if *magnitude == i64::MIN.unsigned_abs() => Some(Value::Int(i64::MIN)),
             Token::Int(magnitude) => i64::try_from(*magnitude).ok().map(|number| Value::Int(-number)),

@@ -168,7 +168,7 @@ impl Key {
     }
 }
 
-/// From here on doubles cannot represent all whole numbers.
+/// The number from which doubles cannot represent all whole numbers.
 const EXACT: f64 = 18_446_744_073_709_551_616.0;
 
 /// A double that is a whole number within the range of the integer types.

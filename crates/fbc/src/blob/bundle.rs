@@ -34,7 +34,7 @@ impl Bundle {
         decode(text)
     }
 
-    /// The manifests that the bundle carries in its properties, in order.
+    /// The manifests in the properties of the bundle, in order.
     ///
     /// # Errors
     /// When one of them is not base64; the path is then that of the property.

@@ -9,8 +9,8 @@ use crate::blob::bundle::Bundle;
 const CSV: &str = "ClusterServiceVersion";
 
 impl Bundle {
-    /// The value of the property `olm.csv.metadata`, made of the `ClusterServiceVersion` among the manifests that the
-    /// bundle carries; `None` when it carries none.
+    /// The value of the property `olm.csv.metadata`, created from the `ClusterServiceVersion` among the bundle's
+    /// manifests; `None` if there is none.
     pub fn csv_metadata(&self) -> Option<String> {
         Some(metadata_of_csv(&self.csv()?).to_string())
     }
@@ -31,7 +31,7 @@ impl Bundle {
 pub fn metadata_of_csv(csv: &Value) -> Value {
     let field = |pointer: &str| csv.pointer(pointer).filter(|value| !is_empty(value)).cloned();
     let mut value = Map::new();
-    // These three are there in any case.
+    // These three are always present.
     for (key, pointer) in [
         ("apiServiceDefinitions", "/spec/apiservicedefinitions"),
         ("crdDescriptions", "/spec/customresourcedefinitions"),

@@ -41,7 +41,7 @@ impl Package {
 /// A picture.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Icon {
-    /// The bytes of the image as base64, see [`Icon::data`]; `None` where the catalog has none, which is written as null.
+    /// The bytes of the image as base64, see [`Icon::data`]; `None` if the catalog has none, which is written as null.
     pub base64_data: Option<String>,
     /// The media type, such as `image/svg+xml`; empty when it was not given.
     pub media_type: String,

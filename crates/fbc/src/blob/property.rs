@@ -138,7 +138,7 @@ impl Decode for Property {
         crate::decode::members(raw, |key, value| {
             match key {
                 "type" => property.kind = decode(value)?,
-                // A value of null is a value, unlike everywhere else.
+                // Only here, null is a value.
                 "value" => property.value = RawText::decode(value)?.0,
                 _ => {}
             }
@@ -155,7 +155,7 @@ pub struct PackageProperty {
     pub package_name: String,
     /// The version of the bundle, strictly semver in a valid catalog.
     pub version: String,
-    /// The release of that version; empty when there is none.
+    /// The release of that version; empty if there is none.
     pub release: String,
 }
 decode_object!(PackageProperty { "packagename" => package_name, "version" => version, "release" => release });
@@ -165,7 +165,7 @@ decode_object!(PackageProperty { "packagename" => package_name, "version" => ver
 pub struct PackageRequired {
     /// The package that must be installed.
     pub package_name: String,
-    /// The versions of it that will do, in the grammar of `skipRange`.
+    /// The accepted versions, in the grammar of `skipRange`.
     pub version_range: String,
 }
 decode_object!(PackageRequired { "packagename" => package_name, "versionrange" => version_range });

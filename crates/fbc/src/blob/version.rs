@@ -15,10 +15,10 @@ const SUBSTITUTES_FOR: &str = "olm.substitutesFor";
 /// The reason why the version of a bundle is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleVersionError {
-    /// The bundle has no property that says it.
+    /// The bundle has no property with its version.
     #[error("no \"olm.package\" property found for bundle {}", quoted(.0))]
     Missing(String),
-    /// The bundle has several properties that say it.
+    /// The bundle has several properties with its version.
     #[error("must be exactly one property of type \"olm.package\"")]
     Several,
     /// The value of that property has the wrong shape.
@@ -62,11 +62,11 @@ pub enum BundleVersionError {
 impl Bundle {
     /// The version and release of the bundle, by its `olm.package` property.
     ///
-    /// Build metadata of the version is the release when the property names none and the bundle's
-    /// `ClusterServiceVersion` says that the bundle substitutes for another one.
+    /// Build metadata of the version is the release if the property has none and the bundle's `ClusterServiceVersion`
+    /// substitutes for another one.
     ///
     /// # Errors
-    /// When the property is not there exactly once or cannot be read.
+    /// When the property does not occur exactly once or cannot be read.
     pub fn version_release(&self) -> Result<VersionRelease, BundleVersionError> {
         let bundle = || self.name.clone();
         let mut properties = self
@@ -111,7 +111,7 @@ impl Bundle {
         })
     }
 
-    /// The version and release that a property says. Build metadata that is no release stays in the version.
+    /// The version and release in a property. Build metadata that is not a release stays in the version.
     pub(crate) fn version_of(
         &self,
         property: &PackageProperty,

@@ -198,7 +198,7 @@ impl Checker {
     }
 }
 
-/// The memory that the facts of a channel take, roughly, in bytes.
+/// The approximate memory of the facts of a channel, in bytes.
 fn memory_of_channel(channel: &Channel) -> usize {
     let entries = channel.entries.iter().map(|entry| {
         let edges = [&entry.replaces, &entry.skip_range].map(|edge| edge.as_deref().map_or(0, str::len));
@@ -208,7 +208,7 @@ fn memory_of_channel(channel: &Channel) -> usize {
     BLOB_BYTES + channel.package.len() + channel.name.len() + entries.sum::<usize>()
 }
 
-/// The memory that deprecations take, roughly, in bytes.
+/// The approximate memory of deprecations, in bytes.
 fn memory_of_deprecations(deprecations: &Deprecations) -> usize {
     let entries = deprecations.entries.iter().map(|entry| {
         let reference = &entry.reference;

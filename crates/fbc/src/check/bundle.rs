@@ -105,7 +105,7 @@ fn check_images(bundle: &Bundle, find: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// The one property that says package and version.
+/// The single property with package and version.
 fn package_property(bundle: &Bundle, find: &mut impl FnMut(Rule, String)) -> Option<PackageProperty> {
     let mut properties = bundle
         .properties

@@ -56,15 +56,15 @@ rules! {
     CatalogEmpty, "catalog-empty";
     /// The names and edges of a catalog fit into the memory of the process that compares them.
     CatalogSize, "catalog-size";
-    /// An object has a key once.
+    /// The keys of an object are unique.
     KeyRepeated, "key-repeated";
     /// A schema is one that is read, or has a prefix of its own.
     SchemaUnknown, "schema-unknown";
-    /// The fields of a blob are those that are read.
+    /// The fields of a blob are known.
     FieldUnknown, "field-unknown";
     /// A blob has a schema.
     Schema, "schema";
-    /// The fields of a blob have the types that its schema gives them.
+    /// The fields of a blob have the types of its schema.
     Shape, "shape";
     /// A package that is given is not empty.
     BlobPackage, "blob-package";
@@ -74,15 +74,15 @@ rules! {
     PropertyType, "property-type";
     /// The value of a property is not null.
     PropertyNull, "property-null";
-    /// The value of a property is there and fits its type.
+    /// The value of a property exists and matches its type.
     PropertyValue, "property-value";
     /// A package has a name.
     PackageName, "package-name";
     /// The name of a package is an RFC 1123 label.
     PackageLabel, "package-label";
-    /// The data of an icon are the image that its media type says.
+    /// The data of an icon match its media type.
     PackageIcon, "package-icon";
-    /// A package is described once.
+    /// A package is defined once.
     PackageDuplicate, "package-duplicate";
     /// A package has a default channel.
     DefaultChannel, "default-channel";
@@ -96,13 +96,13 @@ rules! {
     ChannelPackage, "channel-package";
     /// A channel has a name.
     ChannelName, "channel-name";
-    /// A channel is described once.
+    /// A channel is defined once.
     ChannelDuplicate, "channel-duplicate";
     /// A channel has entries.
     ChannelEmpty, "channel-empty";
     /// An entry has a name.
     EntryName, "entry-name";
-    /// A bundle is once in a channel.
+    /// A bundle occurs once in a channel.
     EntryDuplicate, "entry-duplicate";
     /// The bundle of an entry is in the catalog.
     EntryBundle, "entry-bundle";
@@ -118,7 +118,7 @@ rules! {
     BundlePackage, "bundle-package";
     /// A bundle belongs to a package of the catalog.
     BundlePackageUnknown, "bundle-package-unknown";
-    /// A bundle is described once.
+    /// A bundle is defined once.
     BundleDuplicate, "bundle-duplicate";
     /// A bundle is in some channel.
     BundleOrphan, "bundle-orphan";
@@ -142,7 +142,7 @@ rules! {
     ReleaseName, "release-name";
     /// A version with a release has no build metadata.
     ReleaseBuild, "release-build";
-    /// A version and release is there once in a package.
+    /// A version and release occurs once in a package.
     VersionDuplicate, "version-duplicate";
     /// A provided API is a valid group, version and kind.
     Gvk, "gvk";

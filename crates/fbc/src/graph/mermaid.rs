@@ -50,7 +50,7 @@ pub fn mermaid(graphs: &[PackageGraph]) -> String {
     out
 }
 
-/// Text that ends neither the label nor the line, and is no markup.
+/// Text that cannot end the label or the line, and is not markup.
 fn label(text: &str) -> String {
     text.chars()
         .map(|letter| match letter {

@@ -52,7 +52,7 @@ pub struct ChannelGraph {
 pub struct Node {
     /// The bundle.
     pub name: String,
-    /// Its version and release; empty when the catalog has no such bundle or it does not say.
+    /// The version and release; empty if they are unknown.
     pub version: String,
     /// The range of versions that update to it, when it names one.
     pub skip_range: Option<String>,
@@ -104,13 +104,13 @@ pub struct Edge {
 }
 
 impl PackageGraph {
-    /// The graph of a package of the catalog; `None` if the catalog has nothing of it.
+    /// The graph of a package of the catalog; `None` if the catalog has no blob of it.
     pub fn new(catalog: &Catalog, package: &str) -> Option<Self> {
         Self::within(catalog, package, usize::MAX)
     }
 
-    /// Like [`PackageGraph::new`], with no more than `most` bundles and updates in all channels together. The channel that
-    /// does not fit any more is left out, and so are those after it.
+    /// Like [`PackageGraph::new`], with at most `most` bundles and updates in all channels. A channel that exceeds the
+    /// limit is left out, and so are those after it.
     pub fn within(catalog: &Catalog, package: &str, most: usize) -> Option<Self> {
         let described = catalog.packages.iter().find(|found| found.name == package);
         let mut channels: Vec<&Channel> = catalog

@@ -16,7 +16,7 @@ use olm_text::escape_lines;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
-/// The most bytes that the API server takes as an event's note.
+/// The maximum length of an event's note in bytes.
 const NOTE_BYTES: usize = 1000;
 /// Stands for the rest of a truncated note.
 const MORE: &str = " …";
@@ -187,7 +187,7 @@ impl Events {
     }
 }
 
-/// Counts up an event; does nothing if it was deleted.
+/// Increases the count of an event; does nothing if the event was deleted.
 async fn count_up(
     api: &Api<Event>,
     recorded: Recorded,

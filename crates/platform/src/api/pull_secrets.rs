@@ -9,11 +9,11 @@ use kube::{Api, Client};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {kind} {namespace}/{name}")]
 pub struct ReadError {
-    /// Its kind.
+    /// The kind.
     pub kind: &'static str,
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The cause.
     #[source]

@@ -38,8 +38,8 @@ pub struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The reference's times (137 s, 107 s, 26 s), but waiting replicas look every 2 s so that a released lease
-    /// is taken at once.
+    /// The times of the reference implementation (137 s, 107 s, 26 s), but waiting replicas read the lease every 2 s so
+    /// that a released one is taken at once.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -464,7 +464,7 @@ mod tests {
         let mut first = candidate(&server, "first");
         first.leads().await;
         first.task.abort();
-        // A clock that is a century ahead, or behind, makes no difference.
+        // A clock that is a century ahead or behind has no effect.
         server.set("renewTime", json!("2126-01-01T00:00:00.000000Z"));
         let mut second = candidate(&server, "second");
         let waited = second.leads().await.as_secs();

@@ -27,7 +27,7 @@ pub struct LogArgs {
     klog: KlogArgs,
 }
 
-/// Flags that klog has and that mean nothing here: logs go to standard error and the platform keeps them.
+/// Flags of klog without a meaning here: logs go to standard error, and the platform stores them.
 #[derive(Debug, Clone, Args)]
 struct KlogArgs {
     #[arg(long = "add_dir_header", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]

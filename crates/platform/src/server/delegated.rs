@@ -56,7 +56,7 @@ pub enum AskTarget {
     Resource {
         /// The API group.
         group: &'static str,
-        /// Its version.
+        /// The version.
         version: &'static str,
         /// The plural.
         resource: &'static str,

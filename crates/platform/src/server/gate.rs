@@ -15,7 +15,7 @@ const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
 /// The number of cached verdicts.
 const VERDICTS: usize = 1024;
 
-/// The resource that a client wants to get.
+/// The resource that a client reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// A path of a server, as RBAC calls it.
@@ -60,7 +60,7 @@ pub enum Refused {
     /// There is no token, or the API server does not know it.
     #[error("a bearer token of the cluster is needed{}", meant(*audience))]
     Unauthenticated {
-        /// The audience that the token must be made for.
+        /// The required audience of the token.
         audience: Option<&'static str>,
     },
     /// The token is valid, but its user lacks the permission.
@@ -112,8 +112,8 @@ impl Gate {
         }
     }
 
-    /// Admits only tokens for this audience: a token for the API server gives far more access than reading here, so clients
-    /// should not send it.
+    /// Admits only tokens for this audience. A token for the API server gives far more access than reads here, so
+    /// clients should not send one.
     #[must_use]
     pub fn for_audience(mut self, audience: &'static str) -> Self {
         self.audience = Some(audience);
@@ -133,7 +133,7 @@ impl Gate {
         let Some(_turn) = self.reviews.turn().await else {
             return Err(Refused::Unknown);
         };
-        // Another request may have asked the same meanwhile.
+        // A concurrent request may have added the verdict meanwhile.
         if let Some(verdict) = self.verdicts.get(&key) {
             return verdict;
         }

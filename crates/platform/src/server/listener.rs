@@ -90,8 +90,8 @@ pub enum Transport {
 
 /// Serves until `shutdown` is cancelled, then lets answers in progress end within [`Limits::drain`].
 ///
-/// A slow handshake or client delays no other: every connection is a task of its own. Where the configuration asks for
-/// certificates of clients, the requests of a client with one carry [`ClientCertificates`] as an extension.
+/// A slow handshake or client delays no other, because every connection is a separate task. If the configuration
+/// requests certificates of clients, the requests of a client with one have [`ClientCertificates`] as an extension.
 pub async fn serve<F, Answer, B>(
     listener: TcpListener,
     transport: Transport,

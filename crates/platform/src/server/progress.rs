@@ -213,7 +213,7 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
     const IDLE: Duration = Duration::from_secs(20);
 
-    /// Gives a piece of so many bytes each time.
+    /// A body with pieces of this size.
     struct Pieces(usize);
 
     impl Body for Pieces {
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Takes a piece each second until the connection is broken off or so many seconds are over.
+    /// Reads a piece each second until the connection is closed or the time is over.
     async fn taking(bytes: usize, seconds: u64) -> Option<(Still, u64)> {
         let answers = Answers::new();
         let mut body = Tracked::new(Pieces(bytes), answers.begin());

@@ -88,7 +88,7 @@ fn certified(certificate: &[u8], key: &[u8], origin: &str) -> Result<CertifiedKe
 pub struct Files {
     /// The certificate chain, PEM.
     pub certificate: PathBuf,
-    /// Its private key, PEM.
+    /// The private key, PEM.
     pub key: PathBuf,
 }
 

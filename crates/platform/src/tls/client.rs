@@ -24,7 +24,7 @@ impl ClientCertificates {
     }
 }
 
-/// Whom a certificate names.
+/// The subject of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// The common name.

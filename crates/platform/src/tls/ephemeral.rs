@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_hours(24);
 /// A self-signed certificate for these names, kept in memory and renewed until the process ends.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn ephemeral_certificate(
     names: Vec<String>,
     shutdown: &Shutdown,

@@ -279,7 +279,7 @@ impl Issued {
         &self.certificate
     }
 
-    /// Its private key, PEM.
+    /// The private key, PEM.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

@@ -391,7 +391,7 @@ mod tests {
                 }
             })
             .await;
-        // While `a` is worked on for the first time, `b` waits, and `a` once more.
+        // While `a` runs for the first time, `b` waits, and `a` waits again.
         let seen = seen.into_inner();
         reports(
             &seen[0],

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The steps for one object. A step is about the work of one field lookup.
 const MAX_STEPS: usize = 5_000_000;
-/// The bytes that may be made for one object.
+/// The maximum number of bytes that are created for one object.
 const MAX_BYTES: usize = 8 << 20;
 /// The size of a value without its text, in bytes.
 const VALUE_BYTES: usize = 72;
@@ -16,7 +16,7 @@ const VALUE_BYTES: usize = 72;
 pub(super) const STEP_BYTES: usize = 16;
 /// The cost of compiling a pattern, without its length.
 const PATTERN_STEPS: usize = 5000;
-/// The bytes that all compiled patterns may hold.
+/// The maximum size of all compiled patterns in bytes.
 const MAX_PATTERNS: usize = 16 << 20;
 
 /// The cost of a text that is not a pattern, so that many of them use up the budget.
@@ -62,7 +62,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the steps to read a whole value; returns its size in bytes.
+    /// Charges the steps to read a whole value; returns its size in bytes.
     pub(super) fn read(&mut self, value: &Value) -> Result<usize, Exhausted> {
         let mut bytes: usize = 0;
         let mut open = vec![value];

@@ -27,9 +27,9 @@ pub enum Migration {
 pub struct Rewrite {
     /// The definition's name.
     pub definition: String,
-    /// Its group.
+    /// The group.
     pub group: String,
-    /// Its plural.
+    /// The plural.
     pub plural: String,
     /// A served version by which to list and write the objects.
     pub served: String,

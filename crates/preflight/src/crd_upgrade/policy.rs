@@ -32,7 +32,7 @@ pub enum PolicyError {
     /// An entry is not `CHECK=LEVEL`.
     #[error("{0:?} is not of the form CHECK=Error|Warn|Off")]
     Form(String),
-    /// There is no such check.
+    /// The check does not exist.
     #[error("there is no check {0:?}; there are {all}", all = Check::ALL.map(Check::as_str).join(", "))]
     Check(String),
     /// A check is named twice.

@@ -63,7 +63,7 @@ fn text<'a>(schema: &'a Value, field: &str) -> &'a str {
     schema.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field that is there and not null.
+/// A field that exists and is not null.
 fn present<'a>(schema: &'a Value, field: &str) -> Option<&'a Value> {
     schema.get(field).filter(|value| !value.is_null())
 }
@@ -76,7 +76,7 @@ fn list<'a>(schema: &'a Value, field: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// A value as JSON text that is the same for every spelling of it. The depth is bounded by the reader of the value.
+/// The canonical JSON text of a value. The parser of the value bounds its depth.
 fn json_text(value: &Value) -> String {
     match value {
         Value::Number(number) if number.is_f64() => olm_yaml::json_float(number.as_f64().unwrap_or_default()),

@@ -57,8 +57,8 @@ impl fmt::Display for CrdRollback {
 /// The effects of a rollback from the objects of the `current` revision to those of an `older` one, in the order of the
 /// older revision. Definitions that lose nothing are left out.
 ///
-/// `existing` returns the definition with a name on the cluster, whose status has the stored versions. A definition
-/// that is not there can go back.
+/// `existing` returns the definition with a name on the cluster, whose status has the stored versions. A missing
+/// definition can go back.
 pub fn rollback_effects<'a>(
     current: &[Value],
     older: &[Value],

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One node of a schema.
 pub(super) struct Node<'a> {
-    /// The path as it is shown: `^.spec.list.items`.
+    /// The displayed path: `^.spec.list.items`.
     pub(super) path: String,
     /// The node.
     pub(super) schema: &'a Value,

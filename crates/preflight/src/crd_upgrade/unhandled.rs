@@ -75,7 +75,7 @@ const HANDLED: [(&str, &str, Kind); 17] = [
     ("properties", "Properties", Kind::Complex),
 ];
 
-/// The changes that no check handles; `None` when there are none.
+/// The changes that no check handles; `None` if there are none.
 pub(super) fn message(old: &Value, new: &Value) -> Option<String> {
     let mut differences = Vec::new();
     let mut changed = false;

@@ -31,7 +31,7 @@ pub(super) struct Fault {
 /// The faults of an object, in the order of the schema.
 ///
 /// # Errors
-/// Finding it out takes too much.
+/// The check exceeds the budget.
 pub(super) fn faults(
     object: &Value,
     schema: &Value,
@@ -228,7 +228,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Whether nothing more can be found.
+    /// Whether no further fault can be found.
     fn is_over(&self) -> bool {
         match &self.telling {
             Telling::Whether { is_fault } => *is_fault,

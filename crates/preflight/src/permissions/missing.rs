@@ -20,13 +20,13 @@ const GRANTED: &str = "what the roles among the objects give: ";
 /// A service account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account<'a> {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 
-/// The missing rules, each once, by namespace; `None` for the whole cluster.
+/// The missing rules by namespace, without duplicates; `None` for the whole cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     rules: Scoped,

@@ -18,7 +18,7 @@ use crate::package::Candidate;
 pub struct Neighbour {
     /// The package of the extension and the APIs that it provides. The name is that of the ClusterExtension.
     pub subject: Subject,
-    /// Its requirements.
+    /// The requirements.
     pub requirements: Vec<Requirement>,
 }
 

@@ -26,7 +26,7 @@ use crate::request::{Installed, Request, UpgradeConstraintPolicy};
 use crate::selector::Selector;
 use crate::{Availability, Blocker, Catalog, Content, Edge};
 
-/// The most rounds through the extensions of a cluster. Each round changes at least one of them.
+/// The maximum number of rounds through the extensions of a cluster. Each round changes at least one of them.
 const MOST_ROUNDS: usize = 100;
 
 /// A catalog whose content is known.
@@ -71,7 +71,7 @@ struct Place {
 
 /// The result of a choice.
 struct Outcome {
-    /// The chosen bundle and the edge to it, or why there is none.
+    /// The chosen bundle and the edge to it, or the reason why there is none.
     chosen: Result<(Place, Option<Edge>), String>,
     /// The newest bundle, if it is newer than the chosen one.
     newest: Option<Place>,
@@ -222,7 +222,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Makes the next change of an extension as operator-controller would; returns whether there was one.
+    /// Makes the next change of an extension as operator-controller would. Returns whether there was one.
     fn advance(&mut self, state: &mut State<'_>, index: usize) -> bool {
         let Some(member) = state.members.get(index).filter(|member| member.may_move()) else {
             return false;
@@ -248,7 +248,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Moves an extension to a bundle; returns whether it had another one.
+    /// Moves an extension to a bundle. Returns whether it had another one.
     fn step(
         &mut self,
         state: &mut State<'_>,

@@ -19,7 +19,7 @@ use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
 use crate::cluster::platform::{ClusterPlatform, Platform};
 use crate::package::Package;
 
-/// The most APIs that are looked up at once, those of newer bundles first.
+/// The maximum number of APIs to look up at once, those of newer bundles first.
 const MOST_APIS: usize = 200;
 /// Types of properties that are requirements.
 pub const REQUIRED: [&str; 3] = [TYPE_PACKAGE_REQUIRED, TYPE_GVK_REQUIRED, TYPE_CONSTRAINT];

@@ -1,7 +1,7 @@
 //! Updates that are only possible together: two extensions that need each other's new version. The same holds for first
 //! installations.
 //!
-//! Catalogs determine the difficulty of the search, so one [`SearchBudget`] pays for everything.
+//! Catalogs determine the difficulty of the search, so one [`SearchBudget`] limits all of it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -211,7 +211,7 @@ fn alone<'a>(
     Ok(None)
 }
 
-/// The extensions that must be updated in addition. Calls itself once for each of them.
+/// The extensions that must be updated in addition. The recursion has one level for each of them.
 fn search<'a>(
     own: &'a Candidate,
     moved: Moved<'a>,
@@ -245,7 +245,7 @@ enum Problem {
     Broken(String),
 }
 
-/// The state with the new bundles, and the other extensions as they are.
+/// The state with the new bundles and the unchanged other extensions.
 fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>) -> Vec<&'s Subject> {
     let others = facts.neighbours.iter().map(|neighbour| {
         let moving = moved.get(neighbour.subject.name.as_str());

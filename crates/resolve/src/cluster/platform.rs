@@ -102,7 +102,7 @@ impl Platform {
         self.blockers(cluster, served).iter().any(Blocker::forbids)
     }
 
-    /// The requirements that the cluster does not meet. Unknown facts are not held against it.
+    /// The requirements that the cluster does not meet. Unknown facts count as met.
     pub fn blockers(&self, cluster: ClusterPlatform<'_>, served: &HashSet<Gvk>) -> Vec<Blocker> {
         let mut found = Vec::new();
         if let (Some(needs), Some(has)) = (&self.kubernetes, cluster.kubernetes) {

@@ -14,13 +14,13 @@ use crate::package::{Candidate, Package, PreparedChannel};
 pub struct Offer<'a> {
     /// The catalog.
     pub catalog: &'a str,
-    /// Its priority.
+    /// The priority.
     pub priority: i32,
     /// The package's name.
     pub name: &'a str,
     /// The package.
     pub package: &'a Package,
-    /// Its default channel, if known.
+    /// The default channel, if known.
     pub default_channel: Option<&'a str>,
 }
 

@@ -1,4 +1,4 @@
-//! The version that would be chosen, the newest version, and why they differ.
+//! The next version, the newest version, and the reasons why they differ.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::{Resolution, fitting, resolve_in};
 /// The bundle that an extension would get now, and newer ones.
 #[derive(Debug)]
 pub struct Updates<'a> {
-    /// The chosen bundle, or why there is none.
+    /// The chosen bundle, or the reason why there is none.
     pub chosen: Result<Resolution<'a>, Refusal>,
     /// The newest bundle of the package, if it is newer than the chosen one.
     pub newest: Option<Newest<'a>>,
@@ -34,7 +34,7 @@ pub struct Newest<'a> {
     pub bundle: &'a Candidate,
     /// The catalog that has it.
     pub catalog: &'a str,
-    /// Its obstacles; empty if it is chosen, or no bundle is.
+    /// The obstacles; empty if it is chosen, or no bundle is.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -76,7 +76,7 @@ pub enum Obstacle {
     /// The bundle has a blocker on the cluster.
     #[error(transparent)]
     Blocked(#[from] Blocker),
-    /// Its catalog deprecates it, but not the chosen one.
+    /// The catalog deprecates it, but not the chosen one.
     #[error("its catalog deprecates it")]
     Deprecated,
     /// Another catalog has precedence.
@@ -187,7 +187,7 @@ pub struct Considered<'a> {
     pub catalog: &'a str,
     /// Whether it is chosen.
     pub is_chosen: bool,
-    /// Its obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
+    /// The obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
     pub obstacles: Vec<Obstacle>,
 }
 

@@ -152,7 +152,7 @@ pub(crate) fn with<T>(
     see(resolve(&catalogs, &request, installed.as_ref()))
 }
 
-/// The catalogs as the resolver takes them.
+/// The catalogs in the form for the resolver.
 pub(crate) fn catalogs<'a>(shelves: &'a [Shelf], packages: &'a [Package]) -> Vec<Catalog<'a>> {
     shelves
         .iter()

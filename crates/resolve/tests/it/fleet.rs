@@ -214,7 +214,7 @@ fn a_document_of_something_else_is_refused() {
     assert!(matches!(ClusterRecord::read(nameless), Err(RecordError::NoName)));
 }
 
-/// Prints how long it takes; `make bench` measures the command.
+/// Prints the duration; `make bench` measures the command.
 #[test]
 fn a_thousand_clusters_ask_few_questions() {
     const CLUSTERS: usize = 1000;

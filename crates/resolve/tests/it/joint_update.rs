@@ -11,7 +11,7 @@ use crate::dependencies::{
     Cluster, book, catalog, constraint, gvk, installed, provides, requires, requires_package,
 };
 
-/// Packages, each with the version of it that ClusterExtension `my-NAME` has installed, if any.
+/// Packages, each with the version that ClusterExtension `my-NAME` has installed, if any.
 type World<'a> = &'a [(&'static str, &'a Package, Option<&'a str>)];
 
 /// The cluster as the extension of one of the packages sees it.
@@ -143,7 +143,7 @@ fn any_number_of_extensions_may_go_round_in_a_circle() {
     for at in [Some("1.0.0"), None] {
         let world = [("a", &a, at), ("b", &b, at), ("c", &c, at), ("d", &d, at)];
         check(&world, &[("a", all), ("b", all), ("c", all), ("d", all)]);
-        // One of them that may not move holds all.
+        // One extension that may not be updated blocks all.
         check(&world[..3], &[("a", &[]), ("b", &[]), ("c", &[])]);
     }
 }
@@ -167,7 +167,7 @@ fn one_that_would_be_broken_may_need_a_third_one() {
 
 #[test]
 fn all_come_to_the_same_answer_where_there_are_several() {
-    // The newest a goes with an older b and the newest b with an older a.
+    // The newest a fits an older b and the newest b an older a.
     let package = |name: &'static str, other: &'static str| {
         book(name)
             .bundle("1.0.0", &[requires_package(other, "1.0.0")])
@@ -221,7 +221,7 @@ fn requirements_of_others_on_the_cluster_count() {
 
 #[test]
 fn who_is_tied_by_requirements_is_found_over_others() {
-    // a needs b, b needs c; d needs a by a package; e is there for itself.
+    // a needs b, b needs c; d needs the package a; nothing is related to e.
     let on_a = book("d")
         .bundle("1.0.0", &[requires_package("a", "1.0.0")])
         .package();
@@ -274,8 +274,8 @@ fn the_largest_circle_of_extensions_is_far_within_the_budget() {
     }
 }
 
-/// A package of five versions, each of which excludes all but one version of all others, by a rule that takes as many
-/// steps as a rule may.
+/// A package of five versions. Each version excludes all but one version of all others, by a rule with the maximum
+/// number of steps.
 fn hostile(name: &'static str) -> Package {
     let slow = "properties.all(a, properties.all(b, properties.all(c, a.type != 'x' || b.type != 'y' || c.type != 'z')))";
     let rule = constraint(&json!({"not": {"constraints": [{"cel": {"rule": format!("{slow} && false")}}]}}));
@@ -302,7 +302,7 @@ fn hostile(name: &'static str) -> Package {
         .package()
 }
 
-/// Without one budget for everything this takes hours: dozens of rules for each of thousands of sets.
+/// Without one budget for all of it this would take hours: dozens of rules for each of thousands of sets.
 #[test]
 fn catalogs_that_make_the_search_hard_end_it() {
     let packages: Vec<Package> = NAMES.iter().map(|name| hostile(name)).collect();

@@ -40,7 +40,7 @@ fn stuck(installed: &str, range: &str) -> String {
     )
 }
 
-/// Version 3 skips 2, whose range takes 1, which is in no channel.
+/// Version 3 skips 2. The range of 2 contains 1, which is in no channel.
 fn skipping() -> Vec<Shelf> {
     vec![shelf("a").bundles(&["3.0.0", "2.0.0"]).channel(
         "stable",

@@ -11,11 +11,11 @@ use crate::ownership::fields_of;
 /// The places of the fields `caBundle` in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Registers {
-    /// In every entry of `webhooks`.
+    /// Every entry of `webhooks`.
     Webhooks,
-    /// In `spec.conversion`.
+    /// The field `spec.conversion`.
     Conversion,
-    /// In `spec`.
+    /// The field `spec`.
     Api,
 }
 
@@ -92,7 +92,7 @@ pub fn is_trusting(wanted: &Value, live: &Value, trusted: &str) -> bool {
         .all(|held| held == Some(encoded.as_str()))
 }
 
-/// The body to apply so that a live object trusts exactly these authorities. It requires the object as it was seen.
+/// The body to apply so that a live object trusts exactly these authorities. It requires the object that was read.
 pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
     let bundle = json!({"caBundle": STANDARD.encode(trusted)});
     let mut body = identity(live);

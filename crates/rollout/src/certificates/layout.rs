@@ -11,7 +11,7 @@ use crate::content::{Content, ContentObject, ContentPhase};
 use crate::object::ObjectId;
 use crate::outline::Place;
 
-/// The name of the phase that comes before those of the revision.
+/// The name of the phase before those of the revision.
 const PHASE: &str = "certificates";
 
 /// The places of certificates in a revision, and of the objects that must trust them.

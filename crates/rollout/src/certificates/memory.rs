@@ -40,8 +40,8 @@ impl CertificateMemory {
             .map(|secret| secret.trusted.clone())
     }
 
-    /// Whether the last look at an object still counts although time passes and certificates are renewed. A Secret is
-    /// read every day, a caller when the authority has changed.
+    /// Whether the last read of an object is still current although time passes and certificates are renewed. A Secret
+    /// is read every day, a caller when the authority has changed.
     pub fn is_current(&self, layout: &Layout, place: Place, today: Date) -> bool {
         if layout.names(place).is_some() {
             return lock(&self.secrets)

@@ -12,9 +12,9 @@ use crate::object::ObjectId;
 pub struct Owner {
     /// The ClusterObjectSet's name.
     pub name: String,
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Its revision.
+    /// The revision.
     pub revision: i64,
     /// The value of the `owner-name` label; empty if absent.
     pub owner_name: String,
@@ -40,9 +40,9 @@ impl Owner {
 pub struct Sibling {
     /// The ClusterObjectSet's name.
     pub name: String,
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Its revision.
+    /// The revision.
     pub revision: i64,
 }
 
@@ -62,7 +62,7 @@ pub struct Outline {
 /// A CustomResourceDefinition of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// Its place.
+    /// The place.
     pub place: Place,
     /// The group of the kind.
     pub group: String,
@@ -73,16 +73,16 @@ pub struct Definition {
 /// A phase without the objects' bodies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutlinePhase {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its objects.
+    /// The objects.
     pub objects: Vec<OutlineObject>,
 }
 
 /// An object without its body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutlineObject {
-    /// Its identity.
+    /// The identity.
     pub id: ObjectId,
     /// The action when it exists already.
     pub collision_protection: CollisionProtection,
@@ -160,9 +160,9 @@ pub struct Place {
 /// A phase in the form of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseName<'a> {
-    /// Its index.
+    /// The index.
     pub index: usize,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 

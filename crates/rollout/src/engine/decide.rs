@@ -21,7 +21,7 @@ pub enum Decision {
     Collision,
 }
 
-/// State beside the observed objects.
+/// State in addition to the observed objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History {
     /// The fingerprint of the differences that the server left at the last apply.

@@ -74,8 +74,8 @@ pub fn wanted(object: &Value, owner: &Owner) -> Value {
     Value::Object(body)
 }
 
-/// The `data` that the server makes of `data` and `stringData` of a Secret; `None` without `stringData`, or if the
-/// server must refuse it. The server never returns `stringData`, so drift in it could not be seen.
+/// The `data` that the server creates from `data` and `stringData` of a Secret; `None` without `stringData`, or if the
+/// server must refuse it. The server never returns `stringData`, so drift in it would be invisible.
 fn stored_data(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     let is_secret = object.get("apiVersion").and_then(Value::as_str) == Some("v1")
         && object.get("kind").and_then(Value::as_str) == Some("Secret");

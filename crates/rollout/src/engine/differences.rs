@@ -1,10 +1,10 @@
-//! Whether a live object is as it was applied. The object alone decides.
+//! The comparison of a live object with the applied one. It uses only the object itself.
 //!
 //! Every field of the wanted object must have the wanted value and be listed as ours in `managedFields`. A manager that
 //! writes one of our fields becomes its owner, so both together show every drift. An object that is owned as a whole
-//! may have more fields than wanted: as long as it is ours, the server filled them in. Where the server stores a value
-//! in another form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned
-//! it for an apply, so that it does not cause another apply.
+//! may have more fields than wanted: as long as it is ours, the server filled them in. If the server stores a value in
+//! another form (`1000m` as `1`), the difference remains. Its fingerprint is recorded once the server has returned it
+//! for an apply, so that it does not cause another apply.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_server_may_fill_in_fields_of_an_object_that_is_ours_as_a_whole() {
-        // As the reference to a field in the environment of a container.
+        // For example, the reference to a field in the environment of a container.
         let wanted = json!({"ref": {"path": "metadata.name"}});
         let check = |live: Value, fields: Value, expected: &[&str]| check(&wanted, &live, &fields, expected);
         let filled = json!({"ref": {"apiVersion": "v1", "path": "metadata.name"}});

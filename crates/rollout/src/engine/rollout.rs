@@ -39,7 +39,7 @@ pub enum MissingKinds {
     /// Wait for the kind.
     #[default]
     Wait,
-    /// Go on without the object.
+    /// Continue without the object.
     Skip,
 }
 
@@ -88,7 +88,7 @@ pub enum RolloutEnd {
 pub struct NotReady {
     /// The object.
     pub id: ObjectId,
-    /// Why.
+    /// The reason.
     pub messages: Vec<String>,
 }
 
@@ -360,7 +360,7 @@ impl Rollout {
             match answer {
                 Answer::Obstructed(failure) if self.round < MAX_ROUNDS => obstructed.push((*place, failure)),
                 Answer::Live(seen) => {
-                    // An apply that changes nothing leaves the version of the object as it was.
+                    // An apply without changes does not change the version of the object.
                     self.written += usize::from(write.guard != seen.ownership.guard());
                     self.settings.accepted.insert(*place, seen.differences);
                     self.states.insert(*place, ObjectState::Seen(*seen));

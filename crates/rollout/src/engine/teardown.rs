@@ -25,7 +25,7 @@ pub enum TeardownEnd {
         /// The objects and the finalizers that hold them.
         objects: Vec<(ObjectId, Vec<String>)>,
     },
-    /// Only objects are left that another revision will take over.
+    /// Only objects remain that another revision will take over.
     Held(Vec<ObjectId>),
     /// Requests of this phase failed.
     Failed {
@@ -41,7 +41,7 @@ pub enum TeardownEnd {
 pub struct Lasting {
     /// Objects to release.
     pub kept: BTreeSet<Place>,
-    /// Objects to leave as they are until another revision has taken them over.
+    /// Objects to leave unchanged until another revision has taken them over.
     pub held: BTreeSet<Place>,
 }
 

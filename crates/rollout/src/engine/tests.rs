@@ -42,7 +42,8 @@ fn second() -> Revision {
 /// A step of a life.
 type Act = fn(&mut Executor<'_>) -> Result<(), Crash>;
 
-/// Install, upgrade, archive the old, take down the new; `crash` requests after the start the process dies once.
+/// Installs, upgrades, archives the old revision and tears the new one down; the process dies once, `crash` requests
+/// after the start.
 fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>> {
     let mut states = Vec::new();
     let (first, second) = (first(), second());

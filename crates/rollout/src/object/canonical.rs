@@ -1,7 +1,7 @@
-//! JSON exactly as the reference implementation writes it, so that digests are equal.
+//! JSON in exactly the form of the reference implementation, so that digests are equal.
 //!
 //! Keys are sorted by their bytes, there is no white space, `<`, `>`, `&` and the two Unicode line separators are
-//! escaped, and numbers are written as Go writes them.
+//! escaped, and numbers have the form of Go.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub fn phase_digest<'a>(name: &str, objects: impl IntoIterator<Item = &'a Value>
     format!("sha256:{}", hex::encode(Sha256::digest(&out)))
 }
 
-// The depth of a value is bounded by the parser that made it.
+// The parser that created a value bounds its depth.
 fn write_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),

@@ -23,7 +23,7 @@ pub struct OwnerReference {
 }
 
 impl OwnerReference {
-    /// The entry as its object holds it.
+    /// The entry in its object.
     fn parse(entry: &Value, our_fields: Option<&Value>) -> Self {
         let text = |key: &str| {
             entry
@@ -51,11 +51,11 @@ impl OwnerReference {
 /// The owners and the identity of a live object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub resource_version: String,
-    /// Its finalizers, if it is being deleted.
+    /// The finalizers, if it is being deleted.
     pub deleting: Option<Vec<String>>,
     /// The controlling owner.
     pub controller: Option<OwnerReference>,
@@ -90,7 +90,7 @@ pub enum RevisionMark {
 pub enum Guard {
     /// The object does not exist.
     Absent,
-    /// The object exists as it was seen.
+    /// The object exists and has not changed since it was read.
     Seen {
         /// The UID seen.
         uid: String,
@@ -236,7 +236,7 @@ impl Ownership {
         Err(Failure::new(FailureKind::Conflict, "the object has changed"))
     }
 
-    /// The guard that allows a write only to the object as it was seen.
+    /// The guard that allows a write only to the object that was read.
     pub fn guard(&self) -> Guard {
         Guard::Seen {
             uid: self.uid.clone(),

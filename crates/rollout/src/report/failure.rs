@@ -3,7 +3,7 @@
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Its class.
+    /// The class.
     pub kind: FailureKind,
     /// The server's message.
     pub message: String,

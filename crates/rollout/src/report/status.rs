@@ -23,7 +23,8 @@ pub enum RevisionState {
     RollingOut(Vec<String>),
     /// OLM will retry.
     Retrying(String),
-    /// OLM will retry, but a user must act first. `Progressing` says `Retrying`, as in the reference implementation.
+    /// OLM will retry, but a user must act first. The reason of `Progressing` is `Retrying`, as in the reference
+    /// implementation.
     Waiting(String),
     /// The set is being deleted, and objects still exist.
     Removing(String),
@@ -113,8 +114,7 @@ pub fn after(
     list
 }
 
-/// The conditions that tools read: whether the content of the set is there and works, and if not, whether a user must
-/// act.
+/// The conditions for tools: whether the content of the set exists and works, and if not, whether a user must act.
 fn readiness(
     state: &RevisionState,
     version: &str,
@@ -267,7 +267,7 @@ const HANDING_OVER: &str = "A newer revision has taken over objects of this one.
 const AVAILABLE: &str = "Objects are available and pass all probes.";
 const ARCHIVED: &str = "revision is archived";
 
-/// Whether the conditions say that nothing of an archived revision is left.
+/// Whether the conditions report that an archived revision has no objects left.
 pub fn is_archived(list: &[Condition]) -> bool {
     conditions::find(list, conditions::PROGRESSING).is_some_and(|c| c.reason == reason::ARCHIVED)
 }

@@ -23,8 +23,8 @@ impl Encoding {
     }
 }
 
-/// The codings to answer with, best first: those that the client names and likes at least as much as the plain body. Among
-/// equals, zstd goes first.
+/// The codings for the answer, best first: those that the client prefers at least as much as the plain body. Among
+/// equals, zstd is first.
 pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Encoding> + use<> {
     let (mut gzip, mut zstd, mut identity) = (None, None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {

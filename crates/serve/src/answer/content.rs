@@ -140,7 +140,7 @@ fn precondition(headers: &HeaderMap, validators: &Validators) -> Option<Response
             response
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
-            // An empty answer, as clients of the reference implementation know it, unless a problem is asked for.
+            // An empty answer as in the reference implementation, unless the client requests a problem.
             let error = ErrorResponse::of(StatusCode::PRECONDITION_FAILED)
                 .because("the content is not the one that the precondition names");
             response.extensions_mut().insert(error);

@@ -11,7 +11,7 @@ pub(crate) fn format(second: i64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
-/// The second of a header; `None` when the text is no date.
+/// The seconds of a header; `None` if the text is not a date.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     let time = httpdate::parse_http_date(text).ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?;

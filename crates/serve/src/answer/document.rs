@@ -1,4 +1,4 @@
-//! Small answers that are made as a whole.
+//! Small answers from memory.
 
 use std::io;
 
@@ -48,7 +48,7 @@ pub(super) fn fixed(document: &Fixed, headers: &HeaderMap) -> Response<Body> {
     of(document.media, document.text.to_owned().into_bytes(), headers)
 }
 
-/// Answers with this text; the client has to ask whether it still holds.
+/// Answers with this text; the client must revalidate it.
 pub(super) fn of(media: &'static str, text: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
     let encoding = coding::accepted(headers).next();
     let digest = hex::encode(Sha256::digest(&text));

@@ -24,7 +24,7 @@ pub(super) type WorkError = Box<dyn Error + Send + Sync>;
 
 /// Requests in work at the same time.
 const MAX_CONCURRENT: usize = 4;
-/// Answers that clients have not taken yet are counted in units of so many bytes; shorter ones do not count.
+/// The unit for answers that clients have not read yet, in bytes; shorter answers do not count.
 const UNIT: usize = 64 << 10;
 /// Units of all such answers together.
 const MAX_UNTAKEN: usize = 256;
@@ -58,7 +58,7 @@ pub(super) struct Workers {
     places: Arc<Semaphore>,
     /// Taken by the one query at a time that reads or answers much.
     heavy: Arc<Semaphore>,
-    /// Room for answers that clients have not taken yet.
+    /// The memory for answers that clients have not read yet.
     untaken: Arc<Semaphore>,
 }
 
@@ -84,7 +84,7 @@ impl AsRef<[u8]> for Untaken {
     }
 }
 
-/// Waits for room for an answer. `None`: there is none in time.
+/// Waits for space for an answer. `None` on a timeout.
 fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<Bytes> {
     let units = (text.len() / UNIT).min(MAX_UNTAKEN);
     if units == 0 {
@@ -96,7 +96,7 @@ fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<
     Some(Bytes::from_owner(Untaken { text, _room: room }))
 }
 
-/// The answer to a request for which there is no room.
+/// The answer if there is no space.
 fn crowded() -> ErrorResponse {
     ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
         .because("too many requests at once; try again")

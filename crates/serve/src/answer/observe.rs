@@ -19,11 +19,11 @@ use crate::body::Body;
 pub struct Access {
     /// The client's address, when known.
     pub peer: Option<SocketAddr>,
-    /// How.
+    /// The method.
     pub method: Method,
     /// The URI.
     pub uri: Uri,
-    /// In which version of HTTP.
+    /// The version of HTTP.
     pub version: Version,
     /// The endpoint: `all`, `metas` or `other`.
     pub endpoint: &'static str,

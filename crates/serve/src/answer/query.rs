@@ -158,7 +158,7 @@ pub(crate) fn parse_limit(limit: &str, most: usize) -> Result<usize, BadQuery> {
         .ok_or(BadQuery::Limit(most))
 }
 
-/// The parameters that the reference does not know; they are not taken as lightly as its own.
+/// The parameters that the reference lacks. Their values are checked more strictly.
 const STRICT: [&str; 2] = ["limit", "cursor"];
 
 /// The values of these parameters; others are refused. Of a repeated parameter the first value counts, and an empty

@@ -12,7 +12,7 @@ const MAX_PARTS: usize = 16;
 pub(crate) enum Requested {
     /// The whole body: there is no header, or one that a server may ignore.
     Whole,
-    /// These parts, in the order asked for, none empty.
+    /// These ranges in the order of the request, none empty.
     Parts(Vec<Range<u64>>),
     /// No range overlaps the body.
     Unsatisfiable,

@@ -1,4 +1,4 @@
-//! From paths to resources.
+//! Maps paths to resources.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub(crate) enum Route {
 /// The page of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PackagePage {
-    /// Its page.
+    /// The page.
     About,
     /// The page with all its versions.
     Versions,
@@ -52,7 +52,7 @@ pub(crate) enum PackagePage {
     Version(String),
     /// The feed of its versions.
     Feed,
-    /// Its icon.
+    /// The icon.
     Icon,
 }
 
@@ -113,7 +113,7 @@ impl Route {
     }
 }
 
-/// Finds the route of a path as it stands in the request, escapes and all.
+/// The route of an escaped path.
 pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {

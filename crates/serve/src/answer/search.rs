@@ -20,7 +20,7 @@ use crate::store::Snapshot;
 pub(super) use wanted::PARAMETERS;
 use wanted::{MAX_OFFSET, SearchQuery};
 
-/// Packages in an answer and on a page for people, unasked.
+/// The default number of packages in an answer.
 const ANSWER: usize = 50;
 const SITE_PAGE: usize = 24;
 /// The number of suggested packages if nothing is found.
@@ -35,13 +35,13 @@ impl App {
         Ok(document::of("application/json", text, &request.headers))
     }
 
-    /// The packages that a page for people shows, and how many there are with other filters.
+    /// The packages for a page for people, and the numbers of packages with other filters.
     pub(super) async fn find_for_people(&self, query: Option<&str>) -> Result<SearchPage, ErrorResponse> {
         let wanted = SearchQuery::parse(query, SITE_PAGE)?;
         self.find(wanted, true).await
     }
 
-    /// Looks through all catalogs; counts the values of filters, if asked to.
+    /// Searches all catalogs; counts the values of filters if `counted`.
     async fn find(&self, wanted: SearchQuery, counted: bool) -> Result<SearchPage, ErrorResponse> {
         let catalogs: Vec<(i32, Arc<Snapshot>)> = self
             .store

@@ -200,7 +200,7 @@ impl Object<'_> {
             .unwrap_or(&Value::Null)
     }
 
-    /// The value of a field that is no list of objects.
+    /// The value of a field that is not a list of objects.
     fn leaf(&self, name: &str, field: &Field) -> JsonValue {
         let value = self.value(name, field);
         match &field.kind {
@@ -265,7 +265,7 @@ impl Object<'_> {
     }
 }
 
-/// The bytes that a text takes in JSON.
+/// The length of a text in JSON.
 fn written(text: &str) -> usize {
     let escapes = |byte: u8| match byte {
         b'"' | b'\\' => 1,
@@ -275,7 +275,7 @@ fn written(text: &str) -> usize {
     text.len() + text.bytes().map(escapes).sum::<usize>()
 }
 
-/// The value converted to the type of its field; null where that is impossible.
+/// The value converted to the type of its field; null if that is impossible.
 fn coerce(value: &Value, scalar: Scalar) -> JsonValue {
     match (scalar, value) {
         (_, Value::Null) => JsonValue::Null,

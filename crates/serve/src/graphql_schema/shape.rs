@@ -35,7 +35,7 @@ pub(crate) struct Shapes {
 /// One field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Field {
-    /// Its name in the blob.
+    /// The name in the blob.
     pub(crate) key: String,
     /// The type of its values.
     pub(crate) kind: Kind,
@@ -70,7 +70,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Its name in GraphQL.
+    /// The name in GraphQL.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String => "String",
@@ -141,7 +141,7 @@ fn spend(left: &mut usize, cost: usize) -> bool {
 fn cost(fields: &Fields) -> usize {
     let each = fields.iter().map(|(name, field)| {
         let nested = match &field.kind {
-            // Nested objects hold plain values only, so this goes no deeper.
+            // Nested objects contain only plain values, so the recursion ends here.
             Kind::Objects(nested) => cost(nested),
             _ => 0,
         };

@@ -13,7 +13,7 @@ use olm_fbc::{
 use super::{Api, CsvMetadata, PackageSummary};
 use crate::icon;
 
-/// The longest text that is kept, in characters; a description is longer only where its package is shown.
+/// The longest text of a summary, in characters; only the page of the package shows a longer description.
 const LONGEST: usize = 500;
 /// The maximum numbers of channels, APIs, keywords and categories of a package that are kept.
 const MOST: usize = 500;
@@ -93,7 +93,7 @@ impl Collector {
         for channel in &catalog.channels {
             collector.channel(channel.clone());
         }
-        // Here a bundle lies where it stands in the list.
+        // In this test, the range of a bundle is its index in the list.
         for (at, bundle) in (0..).zip(&catalog.bundles) {
             collector.bundle(bundle, at..at + 1);
         }
@@ -225,7 +225,7 @@ impl PackageSummary {
         self.capability = short(metadata.annotation("capabilities"));
     }
 
-    /// The memory that it takes, roughly, in bytes.
+    /// The approximate memory of the summary, in bytes.
     fn memory(&self) -> usize {
         let apis = self.provided_apis.iter();
         let apis = apis.flat_map(|api| [&api.group, &api.version, &api.kind]);
@@ -270,7 +270,7 @@ mod tests {
         for (at, (schema, json)) in (0..).zip(blobs) {
             collector.add(schema, json, at..at + 1);
         }
-        // Here a blob lies where it stands in the list.
+        // In this test, the range of a blob is its index in the list.
         let read = |range: Range<u64>| Ok(blobs[usize::try_from(range.start).unwrap()].1.into());
         collector.describe(read, &|| true).unwrap();
         collector.finish().collect()

@@ -35,7 +35,7 @@ impl CsvMetadata {
         Self(metadata_of_csv(csv))
     }
 
-    /// The text at a JSON pointer; empty where there is none.
+    /// The text at a JSON pointer; empty if there is none.
     pub(crate) fn text(&self, pointer: &str) -> &str {
         self.0
             .pointer(pointer)
@@ -49,7 +49,7 @@ impl CsvMetadata {
         list.into_iter().flatten()
     }
 
-    /// An annotation; empty where there is none.
+    /// An annotation; empty if there is none.
     pub(crate) fn annotation(&self, name: &str) -> &str {
         let annotations = self.0.get("annotations");
         let value = annotations.and_then(|annotations| annotations.get(name));

@@ -2,7 +2,7 @@
 
 use olm_api::serving::percent_encode;
 
-/// The parameters of a request for the page, as they were given.
+/// The given parameters of a request for the page.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Vec<(&'static str, String)>);
 

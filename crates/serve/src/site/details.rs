@@ -9,7 +9,7 @@ use super::package::Package;
 use super::release::{Permissions, Release, Rule};
 use super::{facets, icons, package_path};
 
-/// Rows of a table that are shown at once; the others unfold.
+/// The number of rows of a table that are not collapsed.
 const UNFOLDED: usize = 8;
 
 /// The APIs that a version provides.
@@ -120,7 +120,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A link to elsewhere, where it leads to the web.
+/// A link to a web page; plain text for any other address.
 fn outside(address: &str, shown: &str) -> Markup {
     html! {
         @if is_harmless(address) { a href=(address) rel="nofollow noreferrer noopener" { (shown) } }

@@ -6,7 +6,7 @@ use super::asked::Asked;
 use super::icons;
 use crate::search_page::{Facet, FacetValue, Facets};
 
-/// Values of a filter that are shown at once; the others unfold, up to [`ALL`].
+/// The number of values of a filter that are not collapsed; the others expand, up to [`ALL`].
 const SHOWN: usize = 7;
 const ALL: usize = 60;
 /// The capability levels, the lowest first.
@@ -38,7 +38,7 @@ pub(super) fn title(parameter: &str) -> &'static str {
     }
 }
 
-/// The name of a parameter as it stands in the program.
+/// The static name of a parameter.
 pub(super) fn known(parameter: &str) -> &'static str {
     let mut names = Facet::ALL.map(Facet::parameter).into_iter().chain(["keyword"]);
     names.find(|name| *name == parameter).unwrap_or("name")
@@ -110,7 +110,7 @@ fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
     }
 }
 
-/// The field for an API: there are more than a list can show.
+/// The input field for an API: there are too many for a list.
 fn field(asked: &Asked, set: &str) -> Markup {
     html! {
         form action="/" {

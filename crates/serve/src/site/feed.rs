@@ -1,4 +1,4 @@
-//! The feed of a package's versions, for those who want to hear of new ones (Atom, RFC 4287).
+//! The feed of a package's versions (Atom, RFC 4287).
 
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
@@ -61,7 +61,7 @@ fn identity(of: &Package, bundle: Option<&str>) -> Markup {
     }
 }
 
-/// Its publisher; a feed must have an author.
+/// The publisher; a feed must have an author.
 fn author(of: &Package) -> &str {
     let provider = of.release.metadata.text("/provider/name");
     if provider.is_empty() {

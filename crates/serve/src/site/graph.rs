@@ -11,7 +11,7 @@ use super::version_path;
 
 /// The maximum number of bundles and updates in all channels.
 const DRAWN: usize = 10_000;
-/// Versions and channels that are drawn: the newest, and the default channel and those after it.
+/// The maximum numbers of versions, the newest first, and of channels, the default channel first.
 const ROWS: usize = 100;
 const CHANNELS: usize = 30;
 const ROW: usize = 28;

@@ -90,7 +90,7 @@ fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
     }
 }
 
-/// A package; its catalog is named where there are several.
+/// A package; with its catalog if there are several.
 fn card(found: &SearchResult, several: bool) -> Markup {
     let facts = &found.facts;
     let path = package_path(&found.catalog, &facts.name);

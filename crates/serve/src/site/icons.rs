@@ -1,4 +1,4 @@
-//! Small pictures of the pages, drawn here: each is a symbol that a page holds once.
+//! The icons of the pages. A page contains each symbol once.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -58,7 +58,7 @@ const SYMBOLS: [(&str, &str); 16] = [
     ),
 ];
 
-/// The symbols that a page holds.
+/// The symbols of a page.
 pub(super) fn sprite() -> Markup {
     html! {
         svg class="sprite" aria-hidden="true" width="0" height="0" {

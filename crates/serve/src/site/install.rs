@@ -15,7 +15,7 @@ fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'+'))
 }
 
-/// A block of commands with a button that copies it; the button shows where scripts run.
+/// A block of commands with a copy button, which is visible if scripts are enabled.
 pub fn block(label: &str, text: &str) -> Markup {
     html! {
         div class="block" {
@@ -25,7 +25,7 @@ pub fn block(label: &str, text: &str) -> Markup {
     }
 }
 
-/// The section: for the newest version and those that follow, or for one version.
+/// The section about the installation: of the newest version with updates, or of one version.
 pub(super) fn section(of: &Package, version: Option<&str>) -> Markup {
     if !is_plain(&of.name) || version.is_some_and(|version| !is_plain(version)) {
         return html! {

@@ -101,7 +101,7 @@ pub fn search(label: &str, words: &str, kept: &[(&'static str, &str)]) -> Markup
     }
 }
 
-/// The mark of a state: `class` gives it its colour.
+/// The badge of a state; `class` determines its colour.
 pub fn badge(class: &str, text: &str) -> Markup {
     html! { span class={ "badge " (class) } { (text) } }
 }

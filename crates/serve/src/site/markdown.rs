@@ -14,7 +14,7 @@ pub(super) fn render(text: &str) -> PreEscaped<String> {
     let end = text.floor_char_boundary(LONGEST.min(text.len()));
     let text = text.get(..end).unwrap_or_default();
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
-    // The page has headings of its own above: those of the text begin with the third level and leave none out.
+    // The page has headings above the text, so those of the text begin with the third level without gaps.
     let highest = Parser::new_ext(text, options)
         .filter_map(|event| match event {
             Event::Start(Tag::Heading { level, .. }) => Some(level as usize),

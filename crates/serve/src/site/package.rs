@@ -44,19 +44,19 @@ pub(crate) struct Package {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) version: Option<VersionRelease>,
-    /// Its creation time, as the publisher wrote it.
+    /// The creation time, as the publisher wrote it.
     pub(super) created: String,
 }
 
 impl Row {
-    /// Its version, otherwise its name.
+    /// The version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
             .map_or_else(|| self.name.clone(), ToString::to_string)
     }
 
-    /// The day when it was made.
+    /// The day of its creation.
     pub(super) fn day(&self) -> &str {
         self.created.get(..10).unwrap_or(&self.created)
     }
@@ -162,7 +162,7 @@ impl Package {
         definitions.next().map_or("", |package| &package.default_channel)
     }
 
-    /// Its name for people.
+    /// The name for people.
     pub(super) fn title(&self) -> &str {
         let shown = self.release.metadata.text("/displayName");
         if shown.is_empty() { &self.name } else { shown }
@@ -243,7 +243,8 @@ fn light(bundle: Bundle) -> Bundle {
     }
 }
 
-/// The channels that hold each bundle, and why bundles are deprecated: a table has many rows, and a channel many entries.
+/// The channels of each bundle, and the reasons for the deprecation of bundles, indexed because tables and channels are
+/// long.
 #[derive(Default)]
 pub(super) struct Marks<'of> {
     channels: HashMap<&'of str, Vec<&'of str>>,
@@ -271,7 +272,7 @@ impl<'of> Marks<'of> {
         marks
     }
 
-    /// The names of the channels that hold a bundle, as many as have room in a row.
+    /// The names of a bundle's channels, as many as fit in a row.
     pub(super) fn channels(&self, bundle: &str) -> String {
         let all = self.channels.get(bundle).map(Vec::as_slice).unwrap_or_default();
         let (named, others) = all.split_at(all.len().min(NAMED));

@@ -9,7 +9,7 @@ use super::{details, graph, icons, install, markdown, package_path, version_path
 
 /// Versions on the page of a package; the others have a page of their own.
 const NEWEST: usize = 10;
-/// A description beyond so many letters unfolds.
+/// The number of letters beyond which a description is collapsed.
 const LONG: usize = 2_500;
 
 /// The page of a package: its description, the commands to install it, and the data of its newest version.
@@ -133,7 +133,7 @@ fn channels(of: &Package) -> Markup {
     }
 }
 
-/// The table of versions, as many as are asked for.
+/// The table of versions, with at most `most` rows.
 fn table(of: &Package, rows: &[Row], most: usize) -> Markup {
     let marks = Marks::of(of);
     html! {

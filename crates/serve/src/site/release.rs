@@ -24,7 +24,7 @@ pub(super) struct Release {
     pub(super) images: Vec<RelatedImage>,
     /// The permissions of its operator; `None` if the catalog does not contain them.
     pub(super) permissions: Option<Permissions>,
-    /// The newest version of OpenShift that it runs on; empty where it does not say.
+    /// The newest supported version of OpenShift; empty if unknown.
     pub(super) max_openshift: String,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Requirement {
 /// The permissions of the operator of a bundle.
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
-    /// In the whole cluster.
+    /// The rules for the whole cluster.
     pub(super) cluster: Vec<Rule>,
-    /// In the namespaces that it watches.
+    /// The rules for the watched namespaces.
     pub(super) namespaces: Vec<Rule>,
 }
 
@@ -91,14 +91,14 @@ impl Release {
         }
     }
 
-    /// Its version, otherwise its name.
+    /// The version, otherwise its name.
     pub(super) fn title(&self) -> String {
         self.version
             .as_ref()
             .map_or_else(|| self.name.clone(), ToString::to_string)
     }
 
-    /// Its summary of one or two sentences.
+    /// The summary of one or two sentences.
     pub(super) fn summary(&self) -> &str {
         self.metadata.annotation("description")
     }

@@ -72,7 +72,7 @@ fn neighbours(of: &Package) -> Markup {
     }
 }
 
-/// The channels that hold the version, and the updates to and from it.
+/// The channels with the version, and the updates to and from it.
 fn channels(of: &Package) -> Markup {
     let name = of.release.name.as_str();
     let entries: Vec<(&Channel, &ChannelEntry)> = of

@@ -1,4 +1,4 @@
-//! The compressed variants of stored content: made once, served without work.
+//! The compressed variants of stored content: created once, then served directly.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -19,7 +19,7 @@ use crate::compression::{Encoding, Segment, SegmentWriter, Splice};
 /// The stored encodings, the one that most clients prefer first.
 const ENCODINGS: [Encoding; 2] = [Encoding::Gzip, Encoding::Zstd];
 
-/// The file that holds a variant.
+/// The name of the file of a variant.
 fn file_name(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Gzip => "all.jsonl.gz",
@@ -27,7 +27,7 @@ fn file_name(encoding: Encoding) -> &'static str {
     }
 }
 
-/// The file that says where its segments lie.
+/// The name of the file with the positions of its segments.
 fn table_name(encoding: Encoding) -> String {
     format!("{}.json", file_name(encoding))
 }
@@ -36,9 +36,9 @@ fn table_name(encoding: Encoding) -> String {
 const MIN_SEGMENT_BYTES: u64 = 2 << 10;
 /// The disk keeps this fraction of the content's size free: one quarter.
 const FREE_FRACTION: u64 = 4;
-/// Plain bytes between two looks at the free space.
+/// The number of plain bytes between two checks of the free space.
 const FREE_CHECK_BYTES: u64 = 1 << 20;
-/// At most this many plain bytes are compressed for one request; beyond, the answer is plain.
+/// The maximum number of plain bytes that are compressed for one request; a larger answer is plain.
 const MAX_BYTES_ON_REQUEST: u64 = 1 << 20;
 
 /// The table in the file beside a compressed file.
@@ -49,7 +49,7 @@ struct Table {
     segments: Vec<Segment>,
 }
 
-/// A compressed file and where its segments lie.
+/// A compressed file, and the positions of its segments.
 #[derive(Debug)]
 pub(crate) struct Variant {
     encoding: Encoding,
@@ -261,7 +261,7 @@ impl Variants {
         }
     }
 
-    /// The variant to send these ranges from, when nearly all of them lie in whole segments.
+    /// The variant for these ranges, if nearly all of them are whole segments.
     pub(super) fn covering(&self, encoding: Encoding, selected: &[Range<u64>]) -> Option<Covering> {
         let variant = self.get(encoding)?;
         let left: u64 = pieces(&variant.table.segments, selected)

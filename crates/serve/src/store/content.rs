@@ -1,4 +1,4 @@
-//! The content of a catalog as it was written: the blobs, their index and the record.
+//! The stored content of a catalog: the blobs, their index and the record.
 
 use std::fs::File;
 use std::io;

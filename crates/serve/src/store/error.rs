@@ -19,16 +19,16 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    /// The catalog holds more bytes than the limit.
+    /// The catalog exceeds the limit of bytes.
     #[error("the catalog holds more than {0} bytes")]
     TooLarge(u64),
-    /// The catalog holds more blobs than the limit.
+    /// The catalog exceeds the limit of blobs.
     #[error("the catalog holds more than {0} blobs")]
     TooMany(u64),
-    /// The index of the catalog takes more memory than the limit.
+    /// The index of the catalog exceeds the limit of memory.
     #[error("the schemas, packages and names of the catalog take more than {} MiB", .0 >> 20)]
     IndexTooLarge(usize),
-    /// A compressed variant would take space that new content needs.
+    /// A compressed variant would use space that new content needs.
     #[error("cannot write `{what}` while the disk has fewer than {left} free bytes")]
     NoRoom {
         /// The file.
@@ -36,7 +36,7 @@ pub enum StoreError {
         /// The bytes that must stay free.
         left: u64,
     },
-    /// The files on the disk are not those that were written.
+    /// The files on the disk have changed.
     #[error("the stored catalog is damaged: {0}")]
     Damaged(String),
 }

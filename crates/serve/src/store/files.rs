@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{Context as _, StoreError};
 
-/// The file that holds the content.
+/// The file with the content.
 pub(super) const ALL: &str = "all.jsonl";
-/// The file that holds the index.
+/// The file with the index.
 pub(super) const INDEX: &str = "index";
 
 /// Creates a file of the directory, or truncates it.
@@ -51,7 +51,7 @@ pub(super) fn replace(
         file.sync_data().context("write", name)?;
         std::fs::rename(directory.join(&partial), directory.join(name)).context("rename", name)
     };
-    // An unfinished file only takes space.
+    // An unfinished file would only use space.
     write().inspect_err(|_| drop(std::fs::remove_file(directory.join(&partial))))
 }
 

@@ -10,7 +10,7 @@ use super::error::{Context as _, StoreError};
 
 /// The version of the layout on disk; directories of other versions are removed and fetched again.
 pub(crate) const FORMAT: u32 = 1;
-/// The file that holds the record.
+/// The file with the record.
 pub(crate) const RECORD: &str = "catalog.json";
 
 /// The origin of content; the store does not interpret these texts.
@@ -27,7 +27,7 @@ pub struct Origin {
 pub struct Findings {
     /// The number of blobs.
     pub total: u64,
-    /// The first of them, each one line.
+    /// The first findings, one line each.
     pub first: Vec<String>,
 }
 

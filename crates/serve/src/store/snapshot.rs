@@ -82,8 +82,8 @@ impl Snapshot {
         self.variants.make(&self.content, go_on, free)
     }
 
-    /// Reads the content and compares it with its digest, for as long as `go_on` says so; about a second for 500 MB.
-    /// Stops serving derived files that have changed; [`prepare`](Self::prepare) makes them again.
+    /// Reads the content and compares it with its digest while `go_on` returns true; about a second for 500 MB. Stops
+    /// serving derived files that have changed; [`prepare`](Self::prepare) creates them again.
     ///
     /// # Errors
     /// When the content cannot be read or has changed.
@@ -155,7 +155,7 @@ impl Snapshot {
         self.variants.get(encoding)
     }
 
-    /// The variant to send these ranges from, when nearly all of them lie in whole segments.
+    /// The variant for these ranges, if nearly all of them are whole segments.
     pub(crate) fn variant_covering(&self, encoding: Encoding, selected: &[Range<u64>]) -> Option<Covering> {
         self.variants.covering(encoding, selected)
     }

@@ -275,7 +275,7 @@ fn what_was_found_in_a_catalog_is_looked_for_anew_when_it_is_damaged() {
             let whole = fs::read(&file).unwrap();
             let damaged = damage(&whole);
             fs::write(&file, &damaged).unwrap();
-            // A request for unreadable content has it made anew at once.
+            // A request for unreadable content creates it again at once.
             if name == "shapes.json" && damaged.starts_with(b"no JSON") {
                 let asked = open(root.path()).snapshot("cat").unwrap();
                 assert!(asked.graph().is_ok());

@@ -25,7 +25,7 @@ pub struct StoreLimits {
     pub bytes: u64,
     /// Blobs.
     pub blobs: u64,
-    /// Memory of the index, which is held as long as the catalog is served, in bytes.
+    /// The memory limit of the index, which stays in memory while the catalog is served, in bytes.
     pub index: usize,
 }
 
@@ -83,8 +83,8 @@ impl Writer {
         })
     }
 
-    /// Appends a blob: its line of JSON with or without the final newline, and the keys of its index entry, empty where the
-    /// blob has none. Skips an empty line.
+    /// Appends a blob: its line of JSON with or without the final newline, and the keys of its index entry, empty if
+    /// the blob has none. Skips an empty line.
     ///
     /// # Errors
     /// When a limit is exceeded or the disk is full.

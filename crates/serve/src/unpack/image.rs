@@ -1,4 +1,4 @@
-//! From a catalog image to stored content: layers are streamed to files, and these blob by blob into the store.
+//! Stores the content of a catalog image: layers are streamed to files, and these blob by blob into the store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::ingest::{IngestError, ingest};
 use crate::store::{Commit, Findings, Origin, Snapshot, Store, StoreError};
 
-/// The label of an image that names the directory in which the catalog lies.
+/// The label of an image with the directory of the catalog.
 pub const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
 /// The most findings with a text.
 const MAX_FINDINGS: usize = 25;
@@ -26,7 +26,7 @@ const MAX_PARSING: usize = 2;
 /// Memory for the facts that the check compares between blobs, in bytes.
 const CHECK_BYTES: usize = 40 << 20;
 
-/// The kind of an image that is no catalog.
+/// The kind of an image that is not a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
     /// A bundle.
@@ -78,7 +78,7 @@ pub enum UnpackError {
     /// The store refuses the content.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The caller wants no more.
+    /// The caller has cancelled the work.
     #[error("given up")]
     Stopped,
 }
@@ -128,7 +128,7 @@ fn exceeds(error: &StoreError) -> bool {
 /// The cost of a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pull {
-    /// Its time.
+    /// The time.
     pub took: Duration,
     /// Transferred bytes of the layers.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! From a catalog's files into the store, blob by blob.
+//! Writes a catalog's files into the store, blob by blob.
 
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ pub enum IngestError {
     Read {
         /// The file, relative to the catalog's root.
         path: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -32,10 +32,10 @@ pub enum IngestError {
         #[source]
         source: MetaError,
     },
-    /// The store does not take it.
+    /// The store refuses the content.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The caller wants no more.
+    /// The caller has cancelled the work.
     #[error("given up")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! The JSON Schema that is served, held against catalogs.
+//! The served JSON Schema, compared with catalogs.
 
 use jsonschema::Validator;
 use olm_platform::listener::Limits;

@@ -68,8 +68,8 @@ fn comparison(text: &str) -> Option<(Item<'_>, &str)> {
     Some((Item::Comparison(sign, operator, numbers), rest))
 }
 
-/// Comparisons and ranges with blanks or a comma between them. After blanks a range stands only behind another range:
-/// behind a comparison it takes a comma.
+/// Comparisons and ranges, separated by blanks or a comma. After blanks, a range may only follow another range; after a
+/// comparison it needs a comma.
 fn group(text: &str) -> Result<Group, ConstraintError> {
     let improper = || ConstraintError::Improper(text.to_owned());
     let mut found = Vec::new();
@@ -118,7 +118,7 @@ fn term(sign: &str, operator: Operator, numbers: &Numbers<'_>) -> Result<Term, C
         written,
         ..
     } = *numbers;
-    // A single bar is read with the number that it stands in, to tell it from two.
+    // A single bar is read as part of the number, to distinguish it from two.
     if written.contains('|') {
         return Err(ConstraintError::Version);
     }

@@ -51,7 +51,7 @@ fn next_number(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Identifiers with dots between them after `mark`, as many as there are.
+/// The identifiers after `mark`, separated by dots.
 fn identifiers(text: &str, mark: char) -> (Option<&str>, &str) {
     let Some(begin) = text.strip_prefix(mark) else {
         return (None, text);

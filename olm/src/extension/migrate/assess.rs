@@ -16,7 +16,7 @@ use super::mapping::{self, Change};
 pub(crate) struct Assessment {
     /// The namespace of the Subscription.
     pub(crate) namespace: String,
-    /// Its name.
+    /// The name.
     pub(crate) name: String,
     /// The package.
     pub(crate) package: String,

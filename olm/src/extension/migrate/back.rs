@@ -104,7 +104,7 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
     Ok(sets)
 }
 
-/// Gives the operator back. The ClusterExtension goes last, and with it the record.
+/// Returns the operator to OLM classic. The ClusterExtension is deleted last, and with it the record.
 pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
     let Return {
         record, extension, ..

@@ -64,7 +64,7 @@ impl Record {
         };
         let mut subscription = stripped(case.subscription);
         if let Some(image) = case.bundle_image() {
-            // The InstallPlan that names it goes with the Subscription.
+            // The InstallPlan that names it is deleted with the Subscription.
             annotate(&mut subscription, annotation::BUNDLE_NAME, case.installed());
             annotate(&mut subscription, annotation::BUNDLE_REFERENCE, image);
         }

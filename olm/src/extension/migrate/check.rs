@@ -22,7 +22,7 @@ const PACKAGES: &str = "packages.operators.coreos.com";
 pub(crate) enum Severity {
     /// The move is impossible.
     Blocks,
-    /// The move goes on once the user has acknowledged it.
+    /// The move continues once the user has acknowledged it.
     Acknowledge,
     /// The user has acknowledged it.
     Acknowledged,

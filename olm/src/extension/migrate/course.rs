@@ -85,7 +85,7 @@ async fn create_extension(
     Ok(created)
 }
 
-/// Keeps OLM classic from an upgrade meanwhile.
+/// Prevents upgrades by OLM classic meanwhile.
 async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
     let subscription = case.subscription;
     let subscriptions = api(

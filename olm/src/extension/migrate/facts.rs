@@ -25,12 +25,12 @@ pub(crate) struct Facts {
     pub(crate) extensions: Vec<ClusterExtension>,
 }
 
-/// The text at a JSON pointer; empty where there is none.
+/// The text at a JSON pointer; empty if there is none.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The list at a JSON pointer; empty where there is none.
+/// The list at a JSON pointer; empty if there is none.
 pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value
         .pointer(pointer)
@@ -88,7 +88,7 @@ impl<'a> Case<'a> {
         text(self.subscription, "/spec/name")
     }
 
-    /// The name of the installed ClusterServiceVersion; empty where there is none.
+    /// The name of the installed ClusterServiceVersion; empty if there is none.
     pub(crate) fn installed(&self) -> &'a str {
         text(self.subscription, "/status/installedCSV")
     }
@@ -105,7 +105,7 @@ impl<'a> Case<'a> {
             .unwrap_or_default()
     }
 
-    /// The OperatorGroup, where the namespace has just one.
+    /// The OperatorGroup, if the namespace has exactly one.
     pub(crate) fn group(&self) -> Option<&'a Value> {
         let mut groups = within(&self.facts.groups, self.namespace());
         let first = groups.next();

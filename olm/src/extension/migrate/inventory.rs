@@ -44,7 +44,7 @@ const NAMED: &[Kind] = &[
 /// The label with the name of the ClusterServiceVersion.
 const OWNER: &str = "olm.owner";
 
-/// The API of an object's kind in a namespace, or of the cluster where that is empty.
+/// The API of an object's kind in a namespace, or in the cluster if that is empty.
 pub(super) fn api(
     client: &Client,
     group: &str,

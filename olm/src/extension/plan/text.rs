@@ -93,7 +93,7 @@ fn summary(plan: &ChangePlan) -> String {
     text
 }
 
-/// `Deployment greeter/operator`, with the group where others may have such a kind.
+/// The kind with its group, and the name: `Deployment.apps greeter/operator`.
 fn named(id: &ObjectName) -> String {
     let id = &id.0;
     let kind = if id.group.is_empty() {

@@ -19,7 +19,7 @@ use super::account::Asker;
 pub(crate) struct Rehearsal {
     /// The refusals, a line for each object.
     pub(crate) refused: Vec<String>,
-    /// Objects that it could not be asked about, with the reason.
+    /// Unchecked objects, with the reasons.
     pub(crate) unchecked: Vec<String>,
     /// The reason why the dry run was not made as the account that writes the objects.
     pub(crate) not_as_account: Option<String>,

@@ -39,7 +39,7 @@ impl Archive {
         self.left
     }
 
-    /// Adds a file where it fits; false where it does not.
+    /// Adds a file; `false` if it does not fit.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) -> anyhow::Result<bool> {
         let Some(left) = self.left.checked_sub(content.len() as u64) else {
             return Ok(false);

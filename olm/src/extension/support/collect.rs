@@ -141,7 +141,7 @@ impl<'a> Collector<'a> {
         Ok(listed)
     }
 
-    /// The objects of a list, page by page, and why it ended early.
+    /// The objects of a list, read page by page, and the reason if it ended early.
     async fn list(&self, path: &str, keep: impl Fn(&Value) -> bool) -> (Vec<Value>, Option<anyhow::Error>) {
         let (mut found, mut next, mut bytes) = (Vec::new(), String::new(), 0);
         loop {
@@ -350,7 +350,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// A text in a value; empty where there is none.
+/// A text in a value; empty if there is none.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ const NONE: &str = "-";
 /// The number of clusters that are listed for a reason.
 const NAMED: usize = 3;
 
-/// The extensions that change or are held back, why, and how many there are of which kind.
+/// The extensions that change or are held back, the reasons, and the counts.
 pub(super) fn text(plan: &FleetPlan, is_everything: bool) -> String {
     let mut rows = Vec::new();
     let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();

@@ -105,7 +105,7 @@ pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> R
 /// The revision of a Secret.
 struct Revision {
     name: String,
-    /// Its UID, once it owns the Secret.
+    /// The UID, once it owns the Secret.
     uid: Option<String>,
 }
 

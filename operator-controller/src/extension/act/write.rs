@@ -32,7 +32,7 @@ pub enum WriteError {
     /// An archived revision could not be deleted.
     #[error("garbage collecting old revisions: {name}")]
     Remove {
-        /// Its name.
+        /// The name.
         name: String,
         /// The cause.
         #[source]
@@ -41,7 +41,7 @@ pub enum WriteError {
     /// A Secret could not be created.
     #[error("creating ref Secret {name:?}")]
     Secret {
-        /// Its name.
+        /// The name.
         name: String,
         /// The cause.
         #[source]
@@ -50,7 +50,7 @@ pub enum WriteError {
     /// The revision could not be created.
     #[error("creating new Revision {name}")]
     Create {
-        /// Its name.
+        /// The name.
         name: String,
         /// The cause.
         #[source]
@@ -59,7 +59,7 @@ pub enum WriteError {
     /// The revision could not be patched.
     #[error("patching {name} Revision")]
     Patch {
-        /// Its name.
+        /// The name.
         name: String,
         /// The cause.
         #[source]
@@ -80,7 +80,7 @@ pub enum WriteError {
     /// The owner of a Secret could not be set.
     #[error("patching ownerReferences on ref Secrets: {name}")]
     Own {
-        /// Its name.
+        /// The name.
         name: String,
         /// The cause.
         #[source]

@@ -16,7 +16,7 @@ use crate::extension::failure::{Severity, StageError};
 /// The reason why the policies are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum PoliciesError {
-    /// They cannot be listed.
+    /// The policies cannot be listed.
     #[error("cannot list the ChangePolicies")]
     List(#[source] kube::Error),
     /// One cannot be read. It could select any extension, so it holds every change back.
@@ -24,7 +24,7 @@ pub enum PoliciesError {
         "{CHANGE_POLICY} {name:?} cannot be read: {message}; no change begins until it is corrected or deleted"
     )]
     Read {
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         message: String,

@@ -41,7 +41,7 @@ impl Cache {
         self.platform = platform.map(Arc::new);
     }
 
-    /// The unmet requirements. While nothing changes, the cluster is seldom asked.
+    /// The unmet requirements. While nothing changes, the cluster is queried rarely.
     pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
         let platform = self.platform.as_ref()?;
         if let Some(known) = &self.findings

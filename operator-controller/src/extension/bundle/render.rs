@@ -1,4 +1,4 @@
-//! From a bundle's files to objects.
+//! Renders a bundle's files into objects.
 
 use std::sync::Arc;
 

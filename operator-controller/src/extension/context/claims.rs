@@ -16,7 +16,7 @@ pub struct Claims {
 /// The stage of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Its last run needs a user to act first.
+    /// The last run needs a user to act first.
     Blocked,
     /// A run began to install its bundle. Its revision may not be visible yet.
     Installing,

@@ -46,7 +46,7 @@ pub enum HelmError {
         "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to install the bundle again over the existing objects"
     )]
     Release {
-        /// Its first Secret.
+        /// The first Secret.
         name: String,
         /// The cause.
         #[source]

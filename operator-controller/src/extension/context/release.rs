@@ -30,7 +30,7 @@ pub enum ReleaseError {
     Type {
         /// The Secret.
         name: String,
-        /// Its type.
+        /// The type.
         found: String,
         /// The expected type.
         wanted: &'static str,
@@ -47,22 +47,22 @@ pub enum ReleaseError {
         #[source]
         source: serde_json::Error,
     },
-    /// It has too many Secrets.
+    /// The release has too many Secrets.
     #[error("it has {0} Secrets, more than {MOST_CHUNKS}")]
     Chunks(usize),
-    /// It is too large.
+    /// The release is too large.
     #[error("it holds more than {MAX_TOTAL} bytes")]
     TooLarge,
     /// The content of the Secrets is not a release.
     #[error("its Secrets hold no compressed release")]
     Content(#[source] serde_json::Error),
-    /// It belongs to another extension.
+    /// The release belongs to another extension.
     #[error("it is the release {0:?}")]
     Foreign(String),
-    /// Its objects cannot be read.
+    /// The objects cannot be read.
     #[error("its manifest cannot be read")]
     Manifest(#[source] olm_yaml::Error),
-    /// Neither it nor the status names its bundle.
+    /// Neither the release nor the status names its bundle.
     #[error("it names no bundle")]
     Unnamed,
 }
@@ -77,7 +77,7 @@ impl StageError for ReleaseError {
 /// A deployed release, according to the labels of its first Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// Its number.
+    /// The number.
     pub number: u64,
     /// The Secret's name.
     pub secret: String,
@@ -106,7 +106,7 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 /// The extension that continues from a release.
 #[derive(Debug, Clone, Copy)]
 pub struct Successor<'a> {
-    /// Its UID.
+    /// The UID.
     pub uid: &'a str,
     /// The time at which it was created.
     pub created: Option<Timestamp>,
@@ -177,7 +177,7 @@ fn name(secret: &Secret) -> String {
 pub struct Release {
     /// The labels about its bundle, under the keys of the annotations of revisions.
     pub labels: BTreeMap<String, String>,
-    /// Its objects.
+    /// The objects.
     pub objects: Vec<Value>,
 }
 

@@ -32,7 +32,7 @@ const LISTED: Duration = Duration::from_secs(1);
 pub struct Observed<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
-    /// Its uninstall policy.
+    /// The uninstall policy.
     pub policy: Result<Policy, PolicyError>,
     /// The announced policy.
     pub announced: Option<Uninstall>,
@@ -86,9 +86,9 @@ pub enum Outlook {
     Later(Duration),
     /// The condition `Progressing`.
     Progressing {
-        /// Its reason.
+        /// The reason.
         reason: &'static str,
-        /// Its message.
+        /// The message.
         message: String,
         /// The event that reports it.
         kind: EventKind,
@@ -233,7 +233,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     }
 }
 
-/// How a revision is deleted; `None` if its deletion is under way. If the account is permanently gone, a late choice of
+/// The propagation of a deletion; `None` if it is under way. If the account is permanently gone, a late choice of
 /// the user counts, too.
 fn propagation(set: &ClusterObjectSet, uninstall: Uninstall) -> Option<PropagationPolicy> {
     let orphan = uninstall == Uninstall::Orphan;

@@ -42,7 +42,7 @@ impl StageError for ClaimError {
     }
 }
 
-/// An extension that wants a package.
+/// An extension that claims a package.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
     /// The extension.
@@ -60,7 +60,7 @@ pub enum Standing {
     New,
 }
 
-/// The package that an extension wants.
+/// The package that an extension claims.
 pub fn wanted(extension: &ClusterExtension) -> Option<&str> {
     let catalog = extension.spec.source.catalog.as_ref();
     catalog.map(|catalog| catalog.package_name.as_str())

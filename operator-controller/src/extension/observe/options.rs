@@ -15,7 +15,7 @@ use olm_rollout::policy::{Policy, PolicyError, adopt, value};
 pub struct Options {
     /// Whether anything may be changed.
     pub writes: Writes,
-    /// Which existing objects may be taken over.
+    /// The existing objects that may be taken over.
     pub adopt: CollisionProtection,
     /// The severity of findings in changed custom resource definitions.
     pub definitions: crd_upgrade::Policy,
@@ -29,7 +29,7 @@ pub enum InstallerWorkloads {
     /// The bundle is refused.
     #[default]
     Refused,
-    /// They get all rights of that account.
+    /// The workloads get all rights of that account.
     Allowed,
 }
 

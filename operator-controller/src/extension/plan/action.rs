@@ -31,7 +31,7 @@ pub enum Action {
     },
     /// Patches a revision. The patch requires the revision that was read. A changed or deleted one starts another run.
     PatchRevision {
-        /// Its name.
+        /// The name.
         name: String,
         /// The merge patch.
         patch: Value,

@@ -23,9 +23,9 @@ const SECRET_BYTES: usize = 921_600;
 /// A Secret to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentSecret {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its data.
+    /// The data.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
@@ -50,7 +50,7 @@ pub enum ContentError {
         phase: usize,
         /// The object in it, from 0.
         index: usize,
-        /// Its compressed size in bytes.
+        /// The compressed size in bytes.
         size: usize,
     },
     /// An object cannot be compressed.

@@ -35,10 +35,10 @@ pub enum AdoptError {
     /// The release is malformed.
     #[error(transparent)]
     Release(#[from] HelmError),
-    /// Its objects do not fit into phases.
+    /// The objects do not fit into phases.
     #[error("migrating storage")]
     Phases(#[from] PhasesError),
-    /// They do not fit into a revision.
+    /// The objects do not fit into a revision.
     #[error("migrating storage")]
     Plan(#[from] PlanError),
 }

@@ -65,7 +65,7 @@ pub struct Wanted<'a> {
     pub config_digest: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
-    /// Which existing objects it may take over.
+    /// The existing objects that it may take over.
     pub adopt: CollisionProtection,
     /// The namespace of the Secrets with the objects.
     pub system_namespace: &'a str,

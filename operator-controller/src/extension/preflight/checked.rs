@@ -29,9 +29,9 @@ pub struct Announcement {
 /// A new revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Its name.
+    /// The name.
     pub revision: String,
-    /// Its bundle's version.
+    /// The bundle's version.
     pub version: String,
     /// The warnings.
     pub warnings: Option<String>,

@@ -22,7 +22,7 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 pub(crate) struct Looked {
     /// The faults of objects with the new schema.
     pub(crate) findings: Vec<Finding>,
-    /// The parts that were not checked, and why.
+    /// The unchecked parts, with the reasons.
     pub(crate) notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! When an extension is reconciled again.
+//! The time of the next run of an extension.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 pub struct Cache {
     /// The number of consecutive runs that waited for a user.
     waits: u32,
-    /// Since when its image is being pulled.
+    /// The start of the current image pull.
     pulling: Option<Instant>,
 }
 

@@ -60,7 +60,7 @@ pub fn status(
             let is_silent =
                 |set: &ClusterObjectSet| conditions::find(set.conditions(), PROGRESSING).is_none();
             match (rolling, installed) {
-                // An earlier message is about something else.
+                // An earlier message has another cause.
                 (Some(set), _) if is_silent(set) => {
                     let version = BundleIdentity::of(set).metadata.version;
                     list.set(

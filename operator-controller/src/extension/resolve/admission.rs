@@ -1,7 +1,7 @@
 //! The catalogs from which an extension may get its bundle.
 //!
-//! The publisher of a catalog decides what an account installs. So an installed extension stays with its catalog,
-//! unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
+//! The publisher of a catalog decides which objects an account installs. So an installed extension stays with its
+//! catalog, unless its selector or `--default-catalogs` admits others. Other catalogs neither change nor delay it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::extension::revisions::BundleIdentity;
 /// The catalogs from which an extension may get its bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Those that its own selector selects.
+    /// The catalogs that its own selector selects.
     Selected(Selector),
     /// All: nothing is installed, and there is no default.
     All,
@@ -160,7 +160,7 @@ pub(crate) async fn admitted(
     }
 }
 
-/// How closely a catalog matches the installed bundle, the best first.
+/// The match of a catalog with the installed bundle, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Image,

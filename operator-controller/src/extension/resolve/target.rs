@@ -1,4 +1,4 @@
-//! The result of a resolution: the bundle of an extension, or why there is none.
+//! The result of a resolution: the bundle of an extension, or the reason why there is none.
 
 use olm_resolve::deprecation::Messages;
 use olm_resolve::{Candidate, ReleaseField};
@@ -46,9 +46,9 @@ pub struct Resolution {
     pub problem: Option<Failure>,
     /// The catalog that does not answer, if the installed bundle matches the spec.
     pub silent: Option<Failure>,
-    /// The newer bundle that is held back, and why.
+    /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
-    /// Newer bundles, or why they are unknown.
+    /// Newer bundles, or the reason why they are unknown.
     pub updates: Result<Updates, Held>,
 }
 

@@ -236,7 +236,7 @@ struct Member {
     /// The selector of its catalogs.
     selector: Option<Selector>,
     asked: Vec<Asked>,
-    /// Its blocker.
+    /// The blocker.
     kept: Option<String>,
 }
 

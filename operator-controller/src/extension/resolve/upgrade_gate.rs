@@ -41,9 +41,9 @@ pub enum UpgradeGateError {
     /// The OperatorCondition cannot be read.
     #[error("cannot read OperatorCondition {namespace}/{name}, which could block the upgrade")]
     Read {
-        /// Its namespace.
+        /// The namespace.
         namespace: String,
-        /// Its name.
+        /// The name.
         name: String,
         /// The error.
         #[source]

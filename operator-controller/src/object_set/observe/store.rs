@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch};
 /// A ClusterObjectSet that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The UID of the ClusterExtension that controls it.
     pub extension: Option<String>,
@@ -68,7 +68,7 @@ impl Unreadable {
 /// A change of a set.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The set before, if it was known.
     pub before: Option<Arc<ClusterObjectSet>>,

@@ -20,11 +20,11 @@ const GRACE: Duration = Duration::from_mins(1);
 /// Whether objects that the account can no longer delete are abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Abandoned {
-    /// They wait for the account.
+    /// The objects wait for the account.
     No,
-    /// They are released after this time, unless the account exists again.
+    /// The objects are released after this time, unless the account exists again.
     After(Duration, Uninstall),
-    /// They are released.
+    /// The objects are released.
     Now(Uninstall),
 }
 

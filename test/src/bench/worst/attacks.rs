@@ -1,4 +1,4 @@
-//! Catalogs that are made to take as much memory as they can: near each bound, one by one.
+//! Catalogs that are designed to use as much memory as possible: each is near one limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde_json::json;
 const BLOB: usize = 8_300_000;
 /// The most values of a blob that are used: the bound is 100,000.
 const VALUES: usize = 99_000;
-/// Packages that are asked for, one for each worker of operator-controller.
+/// Requested packages, one for each worker of operator-controller.
 const PACKAGES: usize = 8;
 
 /// Clients of GraphQL.

@@ -170,7 +170,7 @@ fn unit(case: &Value) -> Outcome {
         return flagged;
     }
     if ["default", "enum"].contains(&name) {
-        // The table gives raw text that is not JSON where a definition has JSON text.
+        // The table has raw text; definitions have JSON text in its place.
         for message in messages.iter_mut().chain(&mut expected) {
             *message = message.replace(['"', '\\'], "");
         }

@@ -65,7 +65,7 @@ fn whole_catalog(case: &Value, expect: &Value) -> Outcome {
         }
     }
     let report = checker.finish();
-    // Rules that the requirements add to those of the reference stand in the deviations by name.
+    // The deviations name rules that the requirements add to those of the reference.
     let stricter = |rule: Rule| expect.get(rule.id()).and_then(Value::as_str) == Some("stricter");
     let counted: Vec<&CatalogFinding> = report
         .errors()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::Outcome;
 use super::{cluster, compare, list, text, texts};
 
-/// The version that an API server says which was built from source.
+/// The version of an API server that was built from source.
 pub(super) const UNKNOWN_VERSION: &str = "v0.0.0-master+$Format:%H$";
 
 /// Runs a case.

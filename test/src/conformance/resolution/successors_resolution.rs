@@ -48,7 +48,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// The gate stands in the case, or in the name of the test that the case was taken from.
+/// The case names the gate, or the name of its original test does.
 fn releases(case: &Value) -> ReleaseField {
     let is_listed = list(case, "featureGates").iter().any(|gate| gate == RELEASE_GATE);
     if is_listed || text(case, "id").contains("gate-enabled") {

@@ -193,7 +193,7 @@ fn render(
     prepare(files, &BTreeMap::new(), &request).map_err(|refusal| format!("refused: {}", refusal.kind()))
 }
 
-/// The oldest Kubernetes that the bundle says it works with.
+/// The minimum version of Kubernetes that the bundle declares.
 fn minimum_version(files: &BundleFiles) -> Option<String> {
     let documents = files
         .iter()

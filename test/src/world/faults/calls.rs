@@ -73,7 +73,7 @@ pub struct Call {
     pub user: String,
     /// Whether it is a dry run, so that nothing is stored.
     pub dry_run: bool,
-    /// Its number among the counted calls, from 1.
+    /// The number among the counted calls, from 1.
     pub number: Option<usize>,
     /// The status code of the API server, once it has answered.
     pub code: Option<u16>,

@@ -66,7 +66,7 @@ pub enum Watches {
 }
 
 impl Watches {
-    /// Those that a seed chooses from.
+    /// The faults from which a seed chooses.
     pub const ALL: &'static [Self] = &[
         Self::Close(1),
         Self::Close(3),
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Several faults among some `calls` calls about `focus`, and now and then among watches, as a seed has it.
+    /// Several faults among some `calls` calls about `focus`, and now and then among watches, from a seed.
     pub fn seeded(focus: &str, seed: u64, calls: usize) -> Self {
         let mut numbers = Numbers::from_seed(seed);
         let mut plan = Self::undisturbed(focus);

@@ -9,7 +9,7 @@ use super::plan::Watches;
 
 /// The reason why a stream broke.
 pub(super) type Broken = Box<dyn std::error::Error + Send + Sync>;
-/// The bytes of an answer as they come.
+/// The bytes of an answer as they arrive.
 pub(super) type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, Broken>> + Send>>;
 
 /// The event that the API server sends when it no longer has the history that a watch wants.

@@ -11,7 +11,7 @@ use crate::template::kind::Kind;
 /// The schemas with a meaning in a catalog.
 const SCHEMAS: [&str; 4] = [SCHEMA_PACKAGE, SCHEMA_CHANNEL, SCHEMA_BUNDLE, SCHEMA_DEPRECATIONS];
 
-/// A field that is read, and those within it that are.
+/// A known field, and the known fields within it.
 struct Field(&'static str, &'static [Self]);
 
 const PROPERTIES: Field = Field("properties", &[Field("type", &[]), Field("value", &[])]);

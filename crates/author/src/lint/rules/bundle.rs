@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::lint::manifests::{Manifests, csvs, of_kind};
 use crate::lint::problem::{Options, Problem};
 
-/// The largest bundle that fits where bundles were stored, compressed, in bytes.
+/// The largest bundle in compressed bytes that fitted into the earlier storage of bundles.
 const MAX_SIZE: usize = 1 << 20;
 
 pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::lint::manifests::Manifests;
 use crate::lint::problem::{Options, Problem};
 
-/// The security contexts that OpenShift comes with.
+/// The built-in security contexts of OpenShift.
 const DEFAULT_CONTEXTS: [&str; 8] = [
     "privileged",
     "restricted",

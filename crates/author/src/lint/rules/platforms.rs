@@ -19,7 +19,7 @@ const ARCHITECTURE: &str = "operatorframework.io/arch.";
 /// The value of a label for a supported platform.
 const SUPPORTED: &str = "supported";
 
-/// The images that the operators of a bundle consist of, and those that they bring along.
+/// The images of the operators of a bundle, and their related images.
 #[must_use]
 pub fn images(manifests: &Manifests) -> BTreeSet<String> {
     let all = csvs(manifests).flat_map(|(_, csv)| own(csv).chain(related(csv)));

@@ -133,7 +133,7 @@ fn bundle_name(name: &str) -> Vec<String> {
     warnings
 }
 
-/// The longest end of the text that looks like a version: three numbers, then perhaps a pre-release and a build.
+/// The longest end of the text in the form of a version: three numbers, then an optional pre-release and build.
 fn version_at_the_end(text: &str) -> Option<&str> {
     let identifier = |part: &str| {
         !part.is_empty()

@@ -43,7 +43,7 @@ pub struct ClusterRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogRecord {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The image in the spec.
     pub image: String,
@@ -55,7 +55,7 @@ pub struct CatalogRecord {
     /// Whether `spec.availabilityMode` switches it off.
     #[serde(skip_serializing_if = "is_false")]
     pub unavailable: bool,
-    /// Its labels, including the one with its name.
+    /// The labels, including the one with its name.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -63,7 +63,7 @@ pub struct CatalogRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtensionRecord {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The namespace of the bundle.
     pub namespace: String,
@@ -101,10 +101,10 @@ pub struct InstalledRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PropertyRecord {
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its value.
+    /// The value.
     pub value: Value,
 }
 
@@ -121,15 +121,15 @@ pub enum RecordError {
         "apiVersion {api_version:?} and kind {kind:?} are not those of a {CLUSTER_INVENTORY} of {INVENTORY_API_VERSION}"
     )]
     Kind {
-        /// Its `apiVersion`.
+        /// The `apiVersion`.
         api_version: String,
-        /// Its `kind`.
+        /// The `kind`.
         kind: String,
     },
     /// The document does not name the cluster.
     #[error("the field cluster is empty")]
     NoName,
-    /// Its fields have other types.
+    /// The fields have other types.
     #[error(transparent)]
     Shape(#[from] serde_json::Error),
 }

@@ -22,7 +22,7 @@ pub struct ClusterPlan {
 pub struct ExtensionPlan {
     /// The ClusterExtension.
     pub extension: String,
-    /// Its package.
+    /// The package.
     pub package: String,
     /// The change.
     pub change: Change,

@@ -47,7 +47,7 @@ fn the_cluster_has_to_be_new_enough_and_of_the_right_architecture() {
     };
     nodes(&["amd64", "arm64"]).gives(&arm, "red", None, "red.v1.0.0");
     nodes(&[]).gives(&arm, "red", None, "red.v1.0.0");
-    // A user who asks for it gets it.
+    // A user who requests the bundle gets it.
     nodes(&["amd64"]).gives(&arm, "red", None, "red.v1.0.0");
 }
 

@@ -82,7 +82,7 @@ fn the_newest_bundle_whose_requirements_hold_is_chosen() {
     let cluster = Cluster::default().with(installed(&blue, "blue", "1.0.0"));
     cluster.gives(&red, "red", None, "red.v2.0.0");
     Cluster::default().gives(&red, "red", None, "red.v1.0.0");
-    // The resolution lists those passed over, with the reason.
+    // The resolution lists the bundles that were passed over, with the reason.
     cluster.resolution(&red, "red", None, |found| {
         let blocked = found.unwrap().blocked;
         assert_eq!(blocked.len(), 1);

@@ -22,7 +22,7 @@ pub(super) struct Cluster {
     pub(super) version: u64,
     /// Objects of these kinds become ready only by [`Cluster::settle`].
     pub(super) slow: BTreeSet<String>,
-    /// The server stores this value of a field as another, as it does quantities.
+    /// The server stores this value of a field in another form, as it does with quantities.
     pub(super) rewrites: Option<(String, String)>,
     pub(super) requests: usize,
     pub(super) writes: usize,

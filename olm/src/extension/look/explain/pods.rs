@@ -67,7 +67,7 @@ fn values<K: serde::Serialize>(items: Vec<K>) -> anyhow::Result<Vec<Value>> {
         .collect()
 }
 
-/// Items of a list do not say of which kind they are.
+/// Items of a list lack their kind.
 fn kinds<K: serde::Serialize>(kind: &str, items: Vec<K>) -> anyhow::Result<Vec<Value>> {
     let mut found = values(items)?;
     for object in found.iter_mut().filter_map(Value::as_object_mut) {

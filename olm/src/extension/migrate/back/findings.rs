@@ -49,7 +49,7 @@ pub(crate) fn findings(
     findings
 }
 
-/// A deletion that takes the objects along cannot be stopped.
+/// The finding for a deletion that includes the objects: it cannot be stopped.
 fn deleted(extension: &ClusterExtension) -> Option<String> {
     let is_deleted = extension.metadata.deletion_timestamp.is_some();
     (is_deleted && extension.annotation(user::UNINSTALL) != Some("orphan")).then(|| {
