@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use crate::rest::{end, quiet, requests};
 use crate::stage::{CLUSTER, Stage, named};
 
-/// The objects in the namespace `PLACE`.
+/// The objects in the namespace `%PLACE%`.
 const OBJECTS: &str = include_str!("reference/operator.yaml");
 const VERSION: &str = "kettles.v1";
 
@@ -132,11 +132,8 @@ impl<'a> Operator<'a> {
         }
         for document in OBJECTS.split("\n---\n") {
             let mut text = document.to_owned();
-            // Longer words first: one may begin like another.
-            let mut words: Vec<_> = self.words.iter().collect();
-            words.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
-            for (word, value) in words {
-                text = text.replace(word, value);
+            for (word, value) in &self.words {
+                text = text.replace(&format!("%{word}%"), value);
             }
             let mut object = olm_yaml::to_json(&text)?;
             let modes = object.as_object_mut().and_then(|object| object.remove("modes"));
