@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic faults signatures run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors
+.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +72,11 @@ conformance: ## recorded cases and real data, where SHARED has them
 
 rights: ## the roles that olm rbac prints, for each real bundle in SHARED: enough, and none too many
 	$(PROGRAMS)
-	sh test/rights.sh $(SHARED)/realdata
+	sh test/bundles.sh $(SHARED)/realdata real-rights
+
+operators: ## each real bundle in SHARED by OLM classic, in every install mode: installed, upgraded, deleted
+	$(PROGRAMS)
+	sh test/bundles.sh $(SHARED)/realdata real-operators
 
 schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
 	$(PROGRAMS)

@@ -16,6 +16,7 @@ mod objects;
 mod reference;
 mod schema;
 mod steps;
+mod typed;
 
 pub use account::{Standing, standing};
 pub use definitions::Replacement;

@@ -107,7 +107,7 @@ pub struct Report {
     pub accepted: BTreeMap<Place, u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Stage {
     Observing(Vec<Place>),
     Checking(Vec<(Place, Write)>),
@@ -116,7 +116,7 @@ enum Stage {
 }
 
 /// Objects that the server refuses because of authorities in the live ones.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Obstructed {
     /// The objects and their failures.
     objects: Vec<(Place, Failure)>,
@@ -134,7 +134,7 @@ enum ObjectState {
 }
 
 /// A rollout in progress.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rollout {
     settings: Settings,
     phase: usize,

@@ -45,14 +45,14 @@ pub struct Lasting {
     pub held: BTreeSet<Place>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Stage {
     Observing(Vec<Place>),
     Acting(Vec<Place>),
 }
 
 /// A teardown in progress.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Teardown {
     lasting: Lasting,
     /// The remaining stops, the next one last.
@@ -66,7 +66,7 @@ pub struct Teardown {
 }
 
 /// Objects of a phase that are deleted at the same time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stop {
     phase: usize,
     places: Vec<Place>,

@@ -1,5 +1,6 @@
 //! The engine against a small cluster in memory: crash after every request, restart, and end in the same state.
 
+mod model;
 mod simulation;
 
 use std::collections::BTreeSet;

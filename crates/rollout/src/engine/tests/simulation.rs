@@ -1,6 +1,7 @@
 //! A simulated API server and executor in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Map, Value, json};
 
@@ -16,10 +17,14 @@ use crate::ownership::{Guard, Ownership, fields_of as fields_applied_by};
 use crate::probe;
 
 /// A simulated API server.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cluster {
     pub(super) objects: BTreeMap<ObjectId, Value>,
     pub(super) version: u64,
+    /// The version of an object is a hash of its content, so that equal clusters are equal values.
+    pub(super) hashed: bool,
+    /// The server ignores preconditions: a fault that tests must notice.
+    pub(super) unguarded: bool,
     /// Objects of these kinds become ready only by [`Cluster::settle`].
     pub(super) slow: BTreeSet<String>,
     /// The server stores this value of a field in another form, as it does with quantities.
@@ -36,7 +41,25 @@ impl Cluster {
         (self.version + 100).to_string()
     }
 
+    /// Stores an object under a new version.
+    fn store(&mut self, id: &ObjectId, mut live: Value) -> Value {
+        live["metadata"]["resourceVersion"] = if self.hashed {
+            live["metadata"]["uid"] = "uid".into();
+            live["metadata"]["resourceVersion"] = Value::Null;
+            let mut hasher = DefaultHasher::new();
+            live.hash(&mut hasher);
+            hasher.finish().to_string().into()
+        } else {
+            self.tick().into()
+        };
+        self.objects.insert(id.clone(), live.clone());
+        live
+    }
+
     pub(super) fn guard_holds(&self, id: &ObjectId, guard: &Guard) -> bool {
+        if self.unguarded {
+            return true;
+        }
         match (self.objects.get(id), guard) {
             (None, Guard::Absent) => true,
             (
@@ -76,11 +99,10 @@ impl Cluster {
             "manager": "olm.operatorframework.io", "operation": "Apply", "apiVersion": id.api_version(), "fieldsV1": fields,
         }]);
         if next != before {
-            next["metadata"]["resourceVersion"] = self.tick().into();
             if !self.slow.contains(&id.kind) {
                 next["ready"] = "yes".into();
             }
-            self.objects.insert(id.clone(), next.clone());
+            next = self.store(id, next);
         }
         next
     }
@@ -92,10 +114,9 @@ impl Cluster {
     }
 
     pub(super) fn edit(&mut self, id: &ObjectId, change: impl FnOnce(&mut Value)) {
-        let version = self.tick();
-        let live = self.objects.get_mut(id).unwrap();
-        change(live);
-        live["metadata"]["resourceVersion"] = version.into();
+        let mut live = self.objects[id].clone();
+        change(&mut live);
+        self.store(id, live);
     }
 
     /// The state without values that differ from run to run.
