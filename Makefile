@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors
+.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +72,11 @@ conformance: ## recorded cases and real data, where SHARED has them
 
 rights: ## the roles that olm rbac prints, for each real bundle in SHARED: enough, and none too many
 	$(PROGRAMS)
-	sh test/rights.sh $(SHARED)/realdata
+	sh test/bundles.sh $(SHARED)/realdata real-rights
+
+operators: ## each real bundle in SHARED by OLM classic, in every install mode: installed, upgraded, deleted
+	$(PROGRAMS)
+	sh test/bundles.sh $(SHARED)/realdata real-operators
 
 schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
 	$(PROGRAMS)
@@ -115,6 +119,9 @@ faults: ## a crash or another fault at every call of every workload; FAULTS_FROM
 	$(PROGRAMS)
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test classic_faults -- --nocapture
+
+signatures: ## what cosign 2 and 3 sign, with keys and with identities of services on this machine, and everything that may be wrong with it
+	SIGNATURES=all $(CARGO) test $(RELEASE) --workspace --test signatures -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed
 	$(CARGO) fmt --all --check

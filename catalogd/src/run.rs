@@ -124,7 +124,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     queue.report_to(&metrics, CONTROLLER);
     let context = Arc::new(Context {
         client: client.clone(),
-        contents: contents(&args, &client, &store)?,
+        contents: contents(&args, &client, &store, &metrics)?,
         store,
         catalogs,
         queue,
@@ -163,7 +163,7 @@ async fn open_store(args: &Args) -> anyhow::Result<Arc<Store>> {
     Ok(Arc::new(store.context("cannot open the cache directory")?))
 }
 
-fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<Contents> {
+fn contents(args: &Args, client: &Client, store: &Arc<Store>, metrics: &Metrics) -> anyhow::Result<Contents> {
     let spool = args.cache_dir.join("unpack");
     std::fs::create_dir_all(&spool).context("cannot create the directory for unpacking")?;
     let settings = Settings {
@@ -179,6 +179,12 @@ fn contents(args: &Args, client: &Client, store: &Arc<Store>) -> anyhow::Result<
         token_services: args.common.registry_token_services.clone(),
         ..Options::new(concat!("catalogd/", env!("CARGO_PKG_VERSION")))
     });
+    let counted = images.clone();
+    metrics.outcomes(
+        "catalogd_signature_checks",
+        "Images that were checked against the signature policy, by outcome",
+        move || counted.signature_checks(),
+    );
     let secrets = PullSecrets::new(
         client.clone(),
         args.common.pull_secret()?,

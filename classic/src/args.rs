@@ -61,6 +61,10 @@ pub struct ClassicArgs {
     /// ClusterOperator that the state is reported to; empty: none.
     #[arg(long = "writeStatusName", env = "OLM_WRITE_STATUS_NAME", default_value = "")]
     pub write_status_name: String,
+    /// Release of OpenShift that the program comes with, which ClusterOperators show; its next minor version is the one that
+    /// operators must support.
+    #[arg(long, env = "RELEASE_VERSION", default_value = "")]
+    pub release_version: String,
     /// Flags that every manager has.
     #[command(flatten)]
     pub common: CommonArgs,

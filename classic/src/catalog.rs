@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use olm_classic::csv::cluster_operator;
 use olm_platform::queue::{Queue, on_its_own};
 use serde_json::Value;
 
@@ -30,6 +31,7 @@ use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::registry::sources::{self, Sources};
+use crate::report;
 
 /// The time between two removals of unpacked bundles.
 const PRUNE_TIME: Duration = Duration::from_mins(30);
@@ -45,7 +47,7 @@ const KINDS: &[Kind] = &[
     named(kinds::ROLE_BINDING),
     named(kinds::CLUSTER_ROLE),
     named(kinds::CLUSTER_ROLE_BINDING),
-    named(kinds::SERVICE_ACCOUNT),
+    kinds::SERVICE_ACCOUNT,
 ];
 
 const fn named(kind: Kind) -> Kind {
@@ -81,6 +83,12 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     };
     let changes = base.store.subscribe();
     tokio::join!(base.follow(sources::KINDS), base.follow(KINDS));
+    report::start(
+        &base,
+        &args.classic,
+        &args.classic.write_status_name,
+        |reporter, _| reporter.of_program(cluster_operator::always(), &["subscriptions", "installplans"]),
+    );
     let sources = Sources::new(Arc::clone(&base), &args);
     let news = sources.subscribe();
     let (namespaces, plans) = (Queue::default(), Queue::default());

@@ -19,4 +19,5 @@ pub mod objects;
 pub mod operator;
 pub mod packages;
 pub mod registry;
+pub mod report;
 pub mod run;

@@ -3,8 +3,8 @@
 //! - [`wake`] says what there is to do after a change, as keys of one queue ([`work`]);
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
-//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] what is known of
-//!   them;
+//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] follows
+//!   their metadata;
 //! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;
 //! - [`metrics`] counts.
@@ -25,6 +25,7 @@ pub mod work;
 use std::sync::Arc;
 
 use olm_classic::cluster::Cluster;
+use olm_classic::csv::cluster_operator::{self, Reporter};
 use olm_classic::names;
 use olm_platform::queue::{Outcome, on_its_own};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -36,6 +37,7 @@ use crate::args::OperatorArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::objects::store::Change;
+use crate::report;
 
 /// The kinds that are followed.
 const KINDS: &[Kind] = &[
@@ -65,6 +67,7 @@ const KINDS: &[Kind] = &[
 /// Runs the controllers until the process ends.
 pub async fn run(base: Arc<Base>, args: OperatorArgs) {
     base.follow(KINDS).await;
+    report(&base, &args);
     let stop = base.shutdown.token();
     let concurrency = base.concurrency;
     let changes = base.store.subscribe();
@@ -81,6 +84,17 @@ pub async fn run(base: Arc<Base>, args: OperatorArgs) {
         })
         .await;
     waking.abort();
+}
+
+/// Reports to the ClusterOperators that flags name.
+fn report(base: &Arc<Base>, args: &OperatorArgs) {
+    let classic = &args.classic;
+    report::start(base, classic, &classic.write_status_name, |reporter, cluster| {
+        let upgradeable = cluster_operator::upgradeable(cluster, &reporter.release);
+        reporter.of_program(upgradeable, &["clusterserviceversions"])
+    });
+    let name = &args.write_package_server_status_name;
+    report::start(base, classic, name, Reporter::of_version);
 }
 
 async fn reconcile(context: Arc<Context>, work: Work) -> Outcome {

@@ -14,7 +14,7 @@ use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get, runbook};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
 use crate::output::{Outcome, Status, print};
-use crate::registry::image;
+use crate::registry::{image, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
@@ -137,6 +137,8 @@ pub(crate) enum Command {
     Updates(updates::Arguments),
     /// Upgrade a ClusterExtension to a newer version
     Upgrade(upgrade::Arguments),
+    /// Check that an image is signed by whom it must be, and say by whom and when
+    Verify(verify::Arguments),
     /// Print the version
     Version,
 }
@@ -177,6 +179,7 @@ impl Command {
             Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Upgrade(arguments) => upgrade::run(&arguments),
+            Self::Verify(arguments) => verify::run(&arguments),
             Self::Version => {
                 print(&format!(
                     "{}\n",

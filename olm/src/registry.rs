@@ -1,6 +1,7 @@
 //! The common parts of all commands that access a registry.
 
 pub(crate) mod image;
+pub(crate) mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

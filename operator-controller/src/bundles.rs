@@ -14,6 +14,7 @@ use olm_image::{
 use parking_lot::Mutex;
 
 use credentials::{CredentialsError, PullSecrets};
+use olm_platform::metrics::Metrics;
 use olm_platform::queue::Queue;
 use pulls::{Pending, Pulled, Pulls};
 
@@ -122,6 +123,16 @@ impl Bundles {
             pins: Pulls::new(Arc::clone(&places), settings.wake.clone()),
             pulls: Pulls::new(places, settings.wake),
         }
+    }
+
+    /// Shows how often images were checked against the signature policy.
+    pub fn report_to(&self, metrics: &Metrics) {
+        let images = self.registries.images.clone();
+        metrics.outcomes(
+            "operator_controller_signature_checks",
+            "Images that were checked against the signature policy, by outcome",
+            move || images.signature_checks(),
+        );
     }
 
     /// The image of an extension by digest. A reference by digest needs no request.

@@ -237,6 +237,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     queue.report_to(&metrics, CONTROLLER);
     revisions.report_to(&metrics);
     context.counters.register(&metrics);
+    context.bundles.report_to(&metrics);
     collector::register(
         &metrics,
         context.extensions.clone(),

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use crate::world::{Options, World};
 
 pub mod catalog;
+mod classic;
 mod dependencies;
 mod extensions;
 mod fleet;
@@ -90,6 +91,8 @@ pub async fn run(plan: &Plan) -> Result<()> {
     }
     process::confine(pid, std::thread::available_parallelism()?.get())?;
     extensions::measure(&world, plan, &mut figures).await?;
+    drop(world);
+    classic::measure(plan.quiet, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
     print(&figures)
 }
@@ -101,6 +104,16 @@ pub async fn run(plan: &Plan) -> Result<()> {
 pub fn fleet() -> Result<()> {
     let mut figures = Figures::new(&process::machine()?);
     fleet::measure(&mut figures)?;
+    print(&figures)
+}
+
+/// Measures olm-operator of OLM classic alone, and prints the figures.
+///
+/// # Errors
+/// When something cannot be started, or does not come to its end in time.
+pub async fn classic(quiet: Duration) -> Result<()> {
+    let mut figures = Figures::new(&process::machine()?);
+    classic::measure(quiet, &mut figures).await?;
     print(&figures)
 }
 

@@ -43,7 +43,7 @@ mod requirements;
 mod store;
 pub mod webhook;
 
-pub use binaries::Binaries;
+pub use binaries::{Binaries, Tool};
 pub use definitions::apply_definitions;
 pub use ports::free_address;
 

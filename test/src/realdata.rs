@@ -2,7 +2,7 @@
 //!
 //! The data is not part of this project. Its folder contains `bundles/PACKAGE/VERSION`, `fbc/CATALOG`, `templates/` and
 //! `operatorhub.json`. A case passes if the product accepts it or refuses it for a valid reason, and the reasons are
-//! counted. [`cluster`] also installs real bundles.
+//! counted. [`cluster`] and [`operators`] also install real bundles.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,6 +15,7 @@ pub mod changes;
 pub mod cluster;
 pub mod definitions;
 pub mod operatorhub;
+pub mod operators;
 pub mod plans;
 pub mod rights;
 pub mod templates;

@@ -1,9 +1,11 @@
 //! A real OCI registry, the Go module `distribution`. It stores on disk and has three listeners: plain, with TLS, and
 //! with TLS and a password. A cluster contains one; [`Server::start`] starts one without a cluster.
 
+pub mod certified;
 pub mod front;
 mod referrers;
 pub mod signatures;
+pub mod sigstore;
 pub mod tokens;
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! The kinds that the programs follow, and what is kept of their objects.
+//! The kinds that the programs follow, and the fields of their objects that they keep.
 
 use kube::core::ApiResource;
 use olm_classic::names;
@@ -172,7 +172,7 @@ pub const NETWORK_POLICY: Kind = kind(
     Scope::Namespaced,
 )
 .selected(MANAGED);
-/// Service accounts, all of them: those that a ClusterServiceVersion needs may be anybody's.
+/// Service accounts, all of them: those that a ClusterServiceVersion needs may belong to any owner.
 pub const SERVICE_ACCOUNT: Kind =
     kind("", "v1", "ServiceAccount", "serviceaccounts", Scope::Namespaced).stripped(strip_secrets);
 /// Secrets that OLM manages: serving certificates.
@@ -277,7 +277,7 @@ pub fn find(kind: &str) -> Option<&'static Kind> {
 
 fn keep(_: &mut Value) {}
 
-/// The names of token Secrets are read by nobody.
+/// No rule reads the names of token Secrets.
 fn strip_secrets(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("secrets");

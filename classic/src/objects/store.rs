@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The newest that is known of the object.
+    /// The newest version of the object.
     pub fn object(&self) -> &Value {
         const NONE: &Value = &Value::Null;
         self.now.as_deref().or(self.before.as_deref()).unwrap_or(NONE)
@@ -77,12 +77,12 @@ impl Gone {
 }
 
 impl Store {
-    /// The objects as they are known now. It costs little.
+    /// The followed objects, as of now. It costs little.
     pub fn snapshot(&self) -> Cluster {
         self.cluster.read().clone()
     }
 
-    /// All changes from now on. Objects that are known already are no change.
+    /// All changes from now on. Objects that are listed already are no change.
     pub fn subscribe(&self) -> UnboundedReceiver<Change> {
         let (sender, receiver) = unbounded_channel();
         self.subscribers.lock().push(sender);
@@ -215,7 +215,7 @@ impl Store {
         self.publish(kind.kind, before, Some(now));
     }
 
-    /// Removes an object unless it is known in a newer version: it may have been made anew.
+    /// Removes an object unless a newer version of it was seen: it may have been made anew.
     fn remove(&self, kind: &Kind, namespace: &str, name: &str, resource_version: &str) {
         let mut cluster = self.cluster.write();
         let deleted = number(resource_version);

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use kube::api::{DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, TypeMeta};
+use kube::{Api, Client};
 use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_cluster::apply::{Commit, Target, classify};
@@ -34,6 +35,25 @@ pub struct Writer {
     accounts: Arc<Accounts>,
     discovery: Arc<Discovery>,
     store: Arc<Store>,
+}
+
+/// Where an object is, and the client that reaches it.
+struct Place<'a> {
+    client: Client,
+    resource: Arc<Resource>,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Place<'_> {
+    fn target(&self) -> Target<'_> {
+        Target {
+            client: &self.client,
+            resource: &self.resource,
+            namespace: self.namespace,
+            name: self.name,
+        }
+    }
 }
 
 /// Metadata that the server sets.
@@ -104,6 +124,17 @@ impl Writer {
         found.map_err(|error| classify(&error))?.ok_or_else(unknown)
     }
 
+    /// The place of an object.
+    async fn place<'a>(&self, actor: &Actor, object: &'a Value) -> Result<Place<'a>, Failure> {
+        let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+        Ok(Place {
+            client: self.client(actor).await?,
+            resource: self.resource(api_version, kind).await?,
+            namespace: text(object, "/metadata/namespace"),
+            name: text(object, "/metadata/name"),
+        })
+    }
+
     /// Reads an object from the API server.
     ///
     /// # Errors
@@ -115,14 +146,42 @@ impl Writer {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, Failure> {
-        let (client, resource) = (self.client(actor).await?, self.resource(api_version, kind).await?);
-        let target = Target {
-            client: &client,
-            resource: &resource,
+        let place = Place {
+            client: self.client(actor).await?,
+            resource: self.resource(api_version, kind).await?,
             namespace,
             name,
         };
-        target.read().await
+        place.target().read().await
+    }
+
+    /// The objects of a kind in all namespaces that a label selector names; none where the cluster does not serve the kind.
+    ///
+    /// # Errors
+    /// The server did not say.
+    pub async fn labelled(
+        &self,
+        actor: &Actor,
+        (api_version, kind): (&str, &str),
+        selector: &str,
+    ) -> Result<Vec<Value>, Failure> {
+        let resource = match self.resource(api_version, kind).await {
+            Err(failure) if failure.kind == FailureKind::UnknownKind => return Ok(Vec::new()),
+            resource => resource?,
+        };
+        let objects: Api<DynamicObject> = Api::all_with(self.client(actor).await?, &resource.api);
+        let listed = objects.list(&ListParams::default().labels(selector)).await;
+        let listed = listed.map_err(|error| classify(&error))?.items.into_iter();
+        Ok(listed
+            .filter_map(|mut object| {
+                // Items of a list do not say what they are.
+                object.types = Some(TypeMeta {
+                    api_version: api_version.to_owned(),
+                    kind: kind.to_owned(),
+                });
+                serde_json::to_value(object).ok()
+            })
+            .collect())
     }
 
     /// Creates the object, or replaces what differs of it: metadata and content first, then the status. It insists on
@@ -131,17 +190,8 @@ impl Writer {
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.
     pub async fn write(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
-        let (client, resource) = (
-            self.client(actor).await?,
-            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
-                .await?,
-        );
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(wanted, "/metadata/namespace"),
-            name: text(wanted, "/metadata/name"),
-        };
+        let place = self.place(actor, wanted).await?;
+        let target = place.target();
         let read = self.known(&target).await?;
         let mut written = match read {
             None => {
@@ -175,19 +225,9 @@ impl Writer {
     /// # Errors
     /// The object was not created, or it is not known whether it was.
     pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
-        let (api_version, kind) = (text(wanted, "/apiVersion"), text(wanted, "/kind"));
-        let (client, resource) = (self.client(actor).await?, self.resource(api_version, kind).await?);
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(wanted, "/metadata/namespace"),
-            name: text(wanted, "/metadata/name"),
-        };
-        let mut body = new(wanted);
-        if let Some(body) = body.as_object_mut() {
-            body.remove("status");
-        }
-        let created = match target.create(&body).await {
+        let place = self.place(actor, wanted).await?;
+        let target = place.target();
+        let created = match target.create(&without_status(wanted)).await {
             Err(failure) if failure.kind == FailureKind::Conflict => target.read().await?.ok_or(failure)?,
             created => created?,
         };
@@ -209,14 +249,8 @@ impl Writer {
         if known.is_some_and(|known| known.get("status") == wanted.get("status")) {
             return Ok(());
         }
-        let resource = self.resource(text(wanted, "/apiVersion"), kind).await?;
-        let target = Target {
-            client: &self.own,
-            resource: &resource,
-            namespace,
-            name,
-        };
-        let written = target.replace_status(wanted).await?;
+        let place = self.place(&Actor::Own, wanted).await?;
+        let written = place.target().replace_status(wanted).await?;
         self.take(&written);
         Ok(())
     }
@@ -238,21 +272,9 @@ impl Writer {
         actor: &Actor,
         wanted: &Value,
     ) -> Result<(Value, Vec<String>), Failure> {
-        let (client, resource) = (
-            self.client(actor).await?,
-            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
-                .await?,
-        );
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(wanted, "/metadata/namespace"),
-            name: text(wanted, "/metadata/name"),
-        };
-        let mut body = new(wanted);
-        if let Some(body) = body.as_object_mut() {
-            body.remove("status");
-        }
+        let place = self.place(actor, wanted).await?;
+        let target = place.target();
+        let body = without_status(wanted);
         let (applied, warnings) = target.apply_hearing(names::FIELD_MANAGER, &body).await?;
         self.take(&applied);
         Ok((applied, warnings))
@@ -263,63 +285,34 @@ impl Writer {
     /// # Errors
     /// As [`Self::apply`].
     pub async fn apply_as(&self, manager: &str, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
-        let (client, resource) = (
-            self.client(actor).await?,
-            self.resource(text(wanted, "/apiVersion"), text(wanted, "/kind"))
-                .await?,
-        );
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(wanted, "/metadata/namespace"),
-            name: text(wanted, "/metadata/name"),
-        };
-        let mut body = new(wanted);
-        if let Some(body) = body.as_object_mut() {
-            body.remove("status");
-        }
-        let applied = target.apply_as(manager, &body, Commit::Yes).await?;
+        let place = self.place(actor, wanted).await?;
+        let target = place.target();
+        let applied = target
+            .apply_as(manager, &without_status(wanted), Commit::Yes)
+            .await?;
         self.take(&applied);
         Ok(applied)
     }
 
-    /// A merge patch of an object that is known.
+    /// A merge patch of a followed object.
     ///
     /// # Errors
     /// [`FailureKind::MissingNamespace`] when it is gone; others as the server says.
     pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, Failure> {
-        let (client, resource) = (
-            self.client(actor).await?,
-            self.resource(text(object, "/apiVersion"), text(object, "/kind"))
-                .await?,
-        );
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(object, "/metadata/namespace"),
-            name: text(object, "/metadata/name"),
-        };
+        let place = self.place(actor, object).await?;
+        let target = place.target();
         let merged = target.merge(patch).await?;
         self.take(&merged);
         Ok(merged)
     }
 
-    /// Deletes an object as it is known, in the background. One that is gone already is no failure.
+    /// Deletes an object in the version that was last seen, in the background. One that is gone already is no failure.
     ///
     /// # Errors
     /// The object was not deleted, or it is not known whether it was.
     pub async fn delete(&self, actor: &Actor, object: &Value) -> Result<(), Failure> {
-        let (client, resource) = (
-            self.client(actor).await?,
-            self.resource(text(object, "/apiVersion"), text(object, "/kind"))
-                .await?,
-        );
-        let target = Target {
-            client: &client,
-            resource: &resource,
-            namespace: text(object, "/metadata/namespace"),
-            name: text(object, "/metadata/name"),
-        };
+        let place = self.place(actor, object).await?;
+        let target = place.target();
         let guard = Guard::Seen {
             uid: text(object, "/metadata/uid").to_owned(),
             resource_version: text(object, "/metadata/resourceVersion").to_owned(),
@@ -336,7 +329,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The object as the store knows it; one of a kind that is not followed, as the server has it.
+    /// The object as the store has it; one of a kind that is not followed, as the server has it.
     async fn known(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
         if target.name.is_empty() {
             return Ok(None);
@@ -366,14 +359,20 @@ fn new(object: &Value) -> Value {
     object
 }
 
-/// What of an object is neither its status nor set by the server, without fields that say nothing.
-fn content(object: &Value) -> Value {
+/// The object without its status and what the server sets.
+fn without_status(object: &Value) -> Value {
     let mut object = new(object);
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
-        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|_, value| !is_empty(value));
-        }
+    }
+    object
+}
+
+/// What of an object is neither its status nor set by the server, without empty fields.
+fn content(object: &Value) -> Value {
+    let mut object = without_status(object);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|_, value| !is_empty(value));
     }
     object
 }
@@ -388,7 +387,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The wanted object, on the version that it was read in, else on the one that is known.
+/// The wanted object, on the version that it was read in, else on the last one that was seen.
 fn on_version_of(wanted: &Value, known: &Value) -> Value {
     let mut body = wanted.clone();
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {

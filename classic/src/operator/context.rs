@@ -60,7 +60,7 @@ impl Context {
         }
     }
 
-    /// The objects as they are known now.
+    /// The followed objects, as of now.
     pub fn snapshot(&self) -> Cluster {
         self.base.store.snapshot()
     }

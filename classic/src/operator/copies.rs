@@ -101,7 +101,7 @@ async fn write(
         metadata.insert("namespace".to_owned(), namespace.into());
     }
     if let Some(seen) = seen.filter(|seen| seen.has_content(copy)) {
-        // Only the status differs; it is written on the version that is known.
+        // Only the status differs; it is written on the version that was last seen.
         let live = json!({"metadata": {"uid": seen.uid, "resourceVersion": seen.resource_version}});
         let written = target.replace_status(&on_version(&wanted, &live)).await?;
         context.copies.wrote(name, namespace, &written);

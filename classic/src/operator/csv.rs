@@ -58,21 +58,24 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     let Some(object) = snapshot.get(names::CSV_KIND, &name.namespace, &name.name) else {
         return Outcome::Done;
     };
-    let csv = match ClusterServiceVersion::read(object) {
-        Ok(csv) if csv.is_copy() => return Outcome::Done,
-        Ok(csv) => csv,
-        Err(error) => {
-            tracing::warn!(%name, %error, "cannot read ClusterServiceVersion");
+    let (csv, fault) = match ClusterServiceVersion::read(object) {
+        Ok(csv) => (csv, None),
+        Err(error) => match ClusterServiceVersion::read_without_spec(object) {
+            Ok(csv) => (csv, Some(error)),
+            Err(_) => return Outcome::Done,
+        },
+    };
+    if csv.is_copy() {
+        return Outcome::Done;
+    }
+    let result = match fault {
+        _ if csv.metadata.deletion_timestamp.is_some() => remove(context, object, &csv).await,
+        _ if is_version_paused(&snapshot, object) => {
+            tracing::debug!(%name, "the ClusterServiceVersion is paused");
             return Outcome::Done;
         }
-    };
-    let result = if csv.metadata.deletion_timestamp.is_some() {
-        remove(context, object, &csv).await
-    } else if is_version_paused(&snapshot, object) {
-        tracing::debug!(%name, "the ClusterServiceVersion is paused");
-        return Outcome::Done;
-    } else {
-        run(context, object.clone()).await
+        None => run(context, object.clone()).await,
+        Some(error) => refuse(context, object, &error).await,
     };
     match result {
         Ok(outcome) => outcome,
@@ -91,6 +94,16 @@ fn after(name: &Name, failure: &Failure) -> Outcome {
             Outcome::Failed
         }
     }
+}
+
+/// Says in the status that the spec cannot be read. A change of the spec wakes it.
+async fn refuse(context: &Context, object: &Value, error: &serde_json::Error) -> Result<Outcome, Failure> {
+    let message = format!("install strategy invalid: cannot read the spec: {error}. Correct it");
+    let mut current = object.clone();
+    let now = written_time(Timestamp::now());
+    set_phase(&mut current, "Failed", "InvalidInstallStrategy", &message, &now);
+    settle::settle(context, object, &current).await?;
+    Ok(Outcome::Done)
 }
 
 /// Makes passes until nothing changes, then writes the status.

@@ -53,7 +53,7 @@ pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
 
 async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), Failure> {
     let outcome = pass(&name.namespace, &name.name, cluster, Timestamp::now());
-    // The label on its service account serves nobody, and the program writes no accounts.
+    // No client reads the label on its service account, and the program writes no accounts.
     let is_ours = |object: &&Value| text(object, "/kind") != "ServiceAccount";
     for object in outcome.written.iter().filter(is_ours) {
         context.writer().write(&Actor::Own, object).await?;

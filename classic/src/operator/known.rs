@@ -1,4 +1,4 @@
-//! What is known of the copies of ClusterServiceVersions.
+//! Namespaces, versions and hashes of the copies of ClusterServiceVersions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Seen {
     pub uid: String,
     /// Its resourceVersion.
     pub resource_version: String,
-    /// The hashes of its content and its status; nothing when it was changed since they were known.
+    /// The hashes of its content and its status; nothing when it has changed since they were computed.
     hashes: Option<[String; 2]>,
 }
 

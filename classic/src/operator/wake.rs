@@ -70,7 +70,7 @@ pub fn all(cluster: &Cluster) -> Tasks {
     for config in cluster.of_kind("OLMConfig") {
         add(Work::Config(text(config, "/metadata/name").to_owned()));
     }
-    // Roles of OperatorGroups that went while nobody looked.
+    // Roles of OperatorGroups that were deleted while the program did not run.
     for role in cluster.of_kind("ClusterRole") {
         if label(role, names::OWNER_KIND_LABEL) == names::OPERATOR_GROUP_KIND {
             add(Work::Group(labelled_owner(role)));

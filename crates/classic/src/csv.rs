@@ -1,8 +1,10 @@
 //! ClusterServiceVersions.
 //!
 //! - [`phases`] is one pass over one, [`requirements`] what it needs;
-//! - [`condition`] is the OperatorCondition beside it, [`component`] the Operator that it belongs to.
+//! - [`condition`] is the OperatorCondition beside it, [`component`] the Operator that it belongs to;
+//! - [`cluster_operator`] is what OpenShift reads of all of them.
 
+pub mod cluster_operator;
 pub mod component;
 pub mod condition;
 pub mod phases;

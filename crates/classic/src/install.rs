@@ -10,6 +10,7 @@ use crate::csv::ClusterServiceVersion;
 use crate::{hash, names, wire};
 
 pub(crate) mod certificate;
+pub mod ownership;
 pub mod rbac;
 pub mod serving;
 
@@ -65,7 +66,7 @@ pub struct Installed {
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
-    /// When the first of the certificates is due, as far as that is known.
+    /// When the first of the certificates is due, where its end can be read.
     pub due: Option<Timestamp>,
     /// Whether a certificate was made.
     pub is_certified: bool,
@@ -99,7 +100,7 @@ fn wanted(
         .collect()
 }
 
-/// What is to be written and deleted so that all that the strategy wants is there.
+/// The objects to write and delete so that all Deployments of the strategy run and are called.
 pub fn install(object: &Value, csv: &ClusterServiceVersion, setting: Setting<'_>) -> Installed {
     let cluster = setting.cluster;
     let mut installed = Installed::default();
@@ -129,7 +130,12 @@ pub fn install(object: &Value, csv: &ClusterServiceVersion, setting: Setting<'_>
             break;
         }
     }
-    installed.written.append(&mut callers);
+    // Whoever calls now trusts a new authority before anything serves with its certificate.
+    let (calling, mut later): (Vec<Value>, Vec<Value>) = callers
+        .into_iter()
+        .partition(|object| callers::is_calling(object, cluster));
+    installed.written.splice(..0, calling);
+    installed.written.append(&mut later);
     installed.written.retain(|object| {
         let found = cluster.get(
             text(object, "/kind"),

@@ -17,6 +17,7 @@ mod objects;
 mod reference;
 mod schema;
 mod steps;
+mod typed;
 
 pub use account::{Standing, standing};
 pub use approval::{approval, edited, plan_digest, refused};

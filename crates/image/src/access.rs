@@ -4,6 +4,7 @@ pub(crate) mod credentials;
 pub(crate) mod policy;
 pub(crate) mod registries;
 pub(crate) mod settings;
+pub(crate) mod tally;
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ mod registry;
 
 pub use access::Access;
 pub use access::credentials::{Credential, Credentials, CredentialsError};
-pub use access::policy::{Policy, PolicyError, Refusal};
+pub use access::policy::{Approval, Policy, PolicyError, Refusal};
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};
 pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
@@ -43,7 +43,7 @@ pub use mirror::{Copied, MirrorError, Origin, Outline, Target};
 pub use platform::Platform;
 pub use pull::contents::{Contents, LostLink};
 pub use pull::places::{Bounds, Place, Places};
-pub use pull::{Image, Images, Options, PullError};
+pub use pull::{Image, Images, Options, PullError, Verdict};
 pub use push::PushError;
 pub use reference::{Pinned, Reference, ReferenceError};
 pub use registry::clients::TrustError;

@@ -25,7 +25,7 @@ pub struct Blob {
 /// What the configuration of a container image is called.
 const CONFIG_TYPES: [&str; 2] = [IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE];
 /// What stands for a configuration where there is none.
-const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 
 #[derive(Deserialize, Default)]
 pub(crate) struct ConfigFile {

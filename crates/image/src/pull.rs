@@ -19,8 +19,9 @@ pub use error::PullError;
 use flight::Flights;
 
 use crate::access::Access;
-use crate::access::policy::{Refusal, Signed};
+use crate::access::policy::{Approval, Refusal, Signed};
 use crate::access::registries::{Endpoint, PlaceError};
+use crate::access::tally::Tally;
 use crate::digest::Digest;
 use crate::layer::tree::{Storage, Tree};
 use crate::layer::{Selection, Unpacker};
@@ -114,6 +115,15 @@ impl Image {
     }
 }
 
+/// An image that the signature policy lets through.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The image.
+    pub pinned: Pinned,
+    /// What satisfies each requirement.
+    pub approvals: Vec<Approval>,
+}
+
 /// Fetches images. Cheap to clone; clones share connections, tokens and pulls under way.
 #[derive(Clone)]
 pub struct Images {
@@ -126,6 +136,7 @@ struct Inner {
     store: Option<ContentsStore>,
     selection: Selection,
     contents: Flights<(Pinned, Limits), Result<Arc<Contents>, Arc<PullError>>>,
+    checks: Tally,
 }
 
 impl Images {
@@ -145,6 +156,7 @@ impl Images {
                 store: options.cache.map(ContentsStore::new),
                 selection: options.selection,
                 contents: Flights::default(),
+                checks: Tally::default(),
             }),
         }
     }
@@ -155,7 +167,7 @@ impl Images {
         if let Some(pinned) = reference.pinned() {
             return Ok(pinned);
         }
-        let signed = admitted(access, reference)?;
+        let signed = self.admitted(access, reference)?;
         let tag = reference.tag().unwrap_or(LATEST);
         let asking = async {
             let wanted = Wanted::Tag(tag);
@@ -191,39 +203,12 @@ impl Images {
         limits: &Limits,
     ) -> Result<Image, PullError> {
         let reference = pinned.reference();
-        let signed = admitted(access, &pinned.requested())?;
+        let signed = self.admitted(access, &pinned.requested())?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
         };
-        let limit = limits.manifest_bytes;
-        let wanted = Wanted::Manifest {
-            digest: pinned.digest(),
-            limit,
-        };
-        let (text, mut digest) = self.fetch(&reference, access, "the manifest", wanted).await?;
-        let mut manifest = parse_manifest(&text).map_err(unusable)?;
-        if let OciManifest::ImageIndex(index) = &manifest {
-            let platform = &self.inner.platform;
-            let entry = choose_platform(&index.manifests, platform).ok_or_else(|| PullError::Platform {
-                reference: pinned.to_string(),
-                os: platform.os.clone(),
-                architecture: platform.architecture.clone(),
-            })?;
-            let chosen = Digest::parse(&entry.digest).map_err(|error| unusable(error.to_string()))?;
-            let wanted = Wanted::Manifest {
-                digest: &chosen,
-                limit,
-            };
-            let (text, _) = self
-                .fetch(&reference, access, "the platform's manifest", wanted)
-                .await?;
-            manifest = parse_manifest(&text).map_err(unusable)?;
-            digest = chosen;
-        }
-        let OciManifest::Image(manifest) = manifest else {
-            return Err(unusable("an index leads to another index".to_owned()));
-        };
+        let (manifest, digest) = self.platform_manifest(pinned, access, limits).await?;
         let digests = [pinned.digest().clone(), digest.clone()];
         self.check_signatures(&signed, pinned, &digests, access).await?;
         if manifest.layers.len() > limits.layers {
@@ -264,7 +249,7 @@ impl Images {
         let limits = Limits::bundle();
         let pinned = self.resolve(reference, access).await?;
         let reference = pinned.reference();
-        admitted(access, &reference)?;
+        self.admitted(access, &reference)?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
@@ -298,6 +283,82 @@ impl Images {
             seconds: RESOLVE_TIME.as_secs(),
         };
         tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
+    }
+
+    /// How often images were checked for signatures since the start, by outcome: `verified`, or in one word what was wrong.
+    pub fn signature_checks(&self) -> Vec<(&'static str, u64)> {
+        self.inner.checks.read()
+    }
+
+    /// What has to be signed for the policy to let the image through; nothing when it does so as it is.
+    #[expect(clippy::result_large_err, reason = "the error of everything here")]
+    fn admitted<'a>(&self, access: &'a Access, reference: &Reference) -> Result<Vec<&'a Signed>, PullError> {
+        access.policy.admit(reference).map_err(|source| {
+            self.inner.checks.count(source.outcome());
+            refused(reference, source)
+        })
+    }
+
+    /// The manifest for the platform and its digest: that of the image itself, or one that its index names.
+    async fn platform_manifest(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<(OciImageManifest, Digest), PullError> {
+        let reference = pinned.reference();
+        let unusable = |message: String| PullError::Manifest {
+            reference: pinned.to_string(),
+            message,
+        };
+        let limit = limits.manifest_bytes;
+        let wanted = Wanted::Manifest {
+            digest: pinned.digest(),
+            limit,
+        };
+        let (text, mut digest) = self.fetch(&reference, access, "the manifest", wanted).await?;
+        let mut manifest = parse_manifest(&text).map_err(unusable)?;
+        if let OciManifest::ImageIndex(index) = &manifest {
+            let platform = &self.inner.platform;
+            let entry = choose_platform(&index.manifests, platform).ok_or_else(|| PullError::Platform {
+                reference: pinned.to_string(),
+                os: platform.os.clone(),
+                architecture: platform.architecture.clone(),
+            })?;
+            let chosen = Digest::parse(&entry.digest).map_err(|error| unusable(error.to_string()))?;
+            let wanted = Wanted::Manifest {
+                digest: &chosen,
+                limit,
+            };
+            let (text, _) = self
+                .fetch(&reference, access, "the platform's manifest", wanted)
+                .await?;
+            manifest = parse_manifest(&text).map_err(unusable)?;
+            digest = chosen;
+        }
+        let OciManifest::Image(manifest) = manifest else {
+            return Err(unusable("an index leads to another index".to_owned()));
+        };
+        Ok((manifest, digest))
+    }
+
+    /// Checks an image against the signature policy and nothing more: the manifest of the platform, and the index when
+    /// there is one. Returns what satisfies each requirement; nothing where the policy asks for no signature.
+    pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<Verdict, PullError> {
+        let pinned = self.resolve(reference, access).await?;
+        let limits = Limits::bundle();
+        let asking = async {
+            let signed = self.admitted(access, &pinned.requested())?;
+            let (_, manifest) = self.platform_manifest(&pinned, access, &limits).await?;
+            let digests = [pinned.digest().clone(), manifest];
+            self.check_signatures(&signed, &pinned, &digests, access).await
+        };
+        let late = |_| PullError::Time {
+            reference: reference.to_string(),
+            seconds: RESOLVE_TIME.as_secs(),
+        };
+        let approvals = tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)??;
+        Ok(Verdict { pinned, approvals })
     }
 
     async fn configuration(
@@ -451,7 +512,7 @@ impl Images {
         limits: &Limits,
     ) -> Result<Contents, PullError> {
         // What was let through once may be refused by the policy of today.
-        let signed = admitted(access, &pinned.requested())?;
+        let signed = self.admitted(access, &pinned.requested())?;
         let checked = if signed.is_empty() {
             None
         } else {
@@ -567,15 +628,6 @@ impl Images {
             source: last,
         })
     }
-}
-
-/// What has to be signed for the policy to let the image through; nothing when it does so as it is.
-#[expect(clippy::result_large_err, reason = "the error of everything here")]
-fn admitted<'a>(access: &'a Access, reference: &Reference) -> Result<Vec<&'a Signed>, PullError> {
-    access
-        .policy
-        .admit(reference)
-        .map_err(|source| refused(reference, source))
 }
 
 fn refused(reference: &Reference, source: Refusal) -> PullError {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -107,6 +108,21 @@ impl Metrics {
         self.register(|registry| registry.register_collector(Box::new(expiry)));
     }
 
+    /// Shows counts that are kept elsewhere, by outcome.
+    pub fn outcomes(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static,
+    ) {
+        let outcomes = Outcomes {
+            name,
+            help,
+            read: Box::new(read),
+        };
+        self.register(|registry| registry.register_collector(Box::new(outcomes)));
+    }
+
     pub(crate) fn queue(
         &self,
         name: &'static str,
@@ -186,9 +202,53 @@ impl Collector for Expiry {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+/// Counts by outcome.
+struct Outcomes {
+    name: &'static str,
+    help: &'static str,
+    read: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+}
+
+impl fmt::Debug for Outcomes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcomes")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collector for Outcomes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut descriptor = encoder.encode_descriptor(self.name, self.help, None, MetricType::Counter)?;
+        for (outcome, count) in (self.read)() {
+            ConstCounter::new(count).encode(descriptor.encode_family(&Outcome { outcome })?)?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_that_are_kept_elsewhere_are_shown_by_outcome() {
+        let metrics = Metrics::default();
+        metrics.outcomes("checks", "Checks", || vec![("good", 2), ("bad", 0)]);
+        let text = metrics.text().unwrap();
+        for line in [
+            "# TYPE checks counter",
+            "checks_total{outcome=\"good\"} 2",
+            "checks_total{outcome=\"bad\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+    }
 
     #[test]
     fn the_text_holds_the_process_and_whether_it_leads() {

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 use olm_api::names;
 use serde_json::Value;
 
+use crate::world::CLASSIC_NAMESPACE;
+
 /// User → verb → number of requests.
 pub(super) type Requests = BTreeMap<String, BTreeMap<String, usize>>;
 
@@ -17,7 +19,7 @@ pub(super) fn end(log: &Path) -> Result<u64> {
     Ok(std::fs::metadata(log).context("there is no audit log")?.len())
 }
 
-/// The requests that both managers made after `start`, under their own accounts and under those of extensions.
+/// The requests that the programs made after `start`, under their own accounts and under those for content.
 pub(super) fn since(log: &Path, start: u64) -> Result<Requests> {
     let mut file = File::open(log).context("there is no audit log")?;
     file.seek(SeekFrom::Start(start))?;
@@ -48,7 +50,7 @@ fn who(user: &str, agent: &str) -> Option<String> {
     let account = user.strip_prefix("system:serviceaccount:")?;
     let (namespace, name) = account.split_once(':')?;
     let agent = agent.split(['/', ' ']).next().unwrap_or_default();
-    if namespace == names::SYSTEM_NAMESPACE {
+    if [names::SYSTEM_NAMESPACE, CLASSIC_NAMESPACE].contains(&namespace) {
         return Some(format!(
             "`{}`, own account",
             if agent.is_empty() { name } else { agent }

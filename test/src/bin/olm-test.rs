@@ -59,6 +59,13 @@ enum Verb {
         /// Only these packages.
         packages: Vec<String>,
     },
+    /// Real bundles are installed, upgraded and deleted by OLM classic on a throwaway cluster, in every install mode.
+    RealOperators {
+        /// The folder with `bundles/PACKAGE/VERSION`.
+        dir: PathBuf,
+        /// Only these packages.
+        packages: Vec<String>,
+    },
     /// The roles that `olm rbac` prints are enough for each real bundle, and none too many.
     RealRights {
         /// The folder with `bundles/PACKAGE/VERSION`.
@@ -71,6 +78,12 @@ enum Verb {
     },
     /// The part of `bench` about `olm fleet plan`.
     BenchFleet,
+    /// The part of `bench` about olm-operator of OLM classic.
+    BenchClassic {
+        /// How many seconds are counted in which nothing should be done.
+        #[arg(long, default_value_t = 30)]
+        quiet: u64,
+    },
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -123,11 +136,20 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::cluster::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
+        Verb::RealOperators { dir, packages } => wait_for(async {
+            let passed = olm_test::realdata::operators::run(&dir, &packages).await?;
+            Ok(verdict(passed))
+        }),
         Verb::RealRights { dir } => {
             wait_for(async { olm_test::realdata::rights::run(&dir).await.map(verdict) })
         }
         Verb::Worst { catalogs } => wait_for(async {
             olm_test::bench::worst::run(&catalogs)
+                .await
+                .map(|()| ExitCode::SUCCESS)
+        }),
+        Verb::BenchClassic { quiet } => wait_for(async {
+            olm_test::bench::classic(Duration::from_secs(quiet))
                 .await
                 .map(|()| ExitCode::SUCCESS)
         }),

@@ -1,6 +1,7 @@
 //! The cluster's programs: found in `KUBEBUILDER_ASSETS`, or built from Go modules once and kept in the user's cache.
 
 mod modules;
+mod signing;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,6 +17,7 @@ use self::modules::{
     Client, GRPCURL, HEALTH, HEALTH_SOURCES, HELM, HELM_SOURCES, KUBECTL_OPERATOR, MINOR, MODULES, Module,
     Needed, OPM, PROMETHEUS, PROMETHEUS_SOURCES, Program, REGISTRY, SOURCES, TOKEN_SOURCES,
 };
+pub use self::signing::Tool;
 use super::minors::{self, Minor};
 use super::{Mode, process, requirements};
 
@@ -86,6 +88,15 @@ impl Binaries {
     pub fn ensure_helm() -> Result<Self> {
         let binaries = Self::separate(HELM_SOURCES, &[HELM])?;
         binaries.ensure_where(|needed| needed == Needed::Helm)
+    }
+
+    /// Builds the missing programs that sign images, or the services that they use.
+    ///
+    /// # Errors
+    /// When Go is missing or the build fails.
+    pub fn ensure_signing(tool: Tool) -> Result<Self> {
+        let (sources, modules, wanted) = tool.parts();
+        Self::separate(sources, modules)?.ensure_where(|needed| needed == wanted)
     }
 
     /// Builds `kubectl-operator` if it is missing, and returns its file.

@@ -1,11 +1,11 @@
-//! An admission webhook that refuses every object: a real HTTPS server on the loopback address.
+//! Admission webhooks: real HTTPS servers on the loopback address.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use http::header::CONTENT_TYPE;
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::ByteString;
@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::pki::{Authority, Subject};
 
-/// A webhook that serves until it is dropped.
+/// A webhook that refuses every object until it is dropped.
 #[derive(Debug)]
 pub struct RefusingWebhook {
     url: String,
@@ -39,29 +39,11 @@ impl RefusingWebhook {
         let pair = authority.issue("webhook", &subject, &["127.0.0.1"])?;
         let (chain, key) = (std::fs::read(&pair.certificate)?, std::fs::read(&pair.key)?);
         let certificate = Arc::new(ReloadingCertificate::new(&chain, &key, "webhook")?);
-        let transport = Transport::Tls(Arc::new(server_config(&Profile::default(), certificate)?));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let url = format!("https://{}/", listener.local_addr()?);
-        let stop = CancellationToken::new();
-        let answers = listener::serve(
-            listener,
-            transport,
-            Limits::default(),
-            stop.clone(),
-            move |request, _| async move {
-                let body = request.into_body().collect().await;
-                let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                let mut response = Response::new(Full::new(std::io::Cursor::new(refusal(&body, message))));
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, json);
-                response
-            },
-        );
-        tokio::spawn(answers);
+        let (port, stop) = serve(0, certificate, Some(message)).await?;
         Ok(Self {
-            url,
+            url: format!("https://127.0.0.1:{port}/"),
             authority: ByteString(std::fs::read(authority.certificate())?),
-            _stop: stop.drop_guard(),
+            _stop: stop,
         })
     }
 
@@ -86,14 +68,79 @@ impl RefusingWebhook {
     }
 }
 
-fn refusal(question: &[u8], message: &str) -> Vec<u8> {
-    let question: Value = serde_json::from_slice(question).unwrap_or_default();
-    let answer = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "response": {
-            "uid": question.pointer("/request/uid"), "allowed": false, "status": { "message": message },
+/// A webhook that allows every object until it is dropped. Each call is a connection of its own: the certificate is checked each time.
+#[derive(Debug)]
+pub struct AllowingWebhook {
+    certificate: Arc<ReloadingCertificate>,
+    _stop: DropGuard,
+}
+
+impl AllowingWebhook {
+    /// Starts the server on a port with a certificate and its key, both PEM.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used or the port is taken.
+    pub async fn start(port: u16, certificate: &str, key: &str) -> Result<Self> {
+        let certificate = ReloadingCertificate::new(certificate.as_bytes(), key.as_bytes(), "webhook")?;
+        let certificate = Arc::new(certificate);
+        let (_, stop) = serve(port, Arc::clone(&certificate), None).await?;
+        Ok(Self {
+            certificate,
+            _stop: stop,
+        })
+    }
+
+    /// Serves with another certificate from now on.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn replace(&self, certificate: &str, key: &str) -> Result<()> {
+        Ok(self
+            .certificate
+            .replace(certificate.as_bytes(), key.as_bytes(), "webhook")?)
+    }
+}
+
+/// Answers every question with `refusal`, or that the object is allowed where there is none. Returns the port.
+async fn serve(
+    port: u16,
+    certificate: Arc<ReloadingCertificate>,
+    refusal: Option<&'static str>,
+) -> Result<(u16, DropGuard)> {
+    let mut config = server_config(&Profile::default(), certificate)?;
+    // A connection of HTTP/1.1 ends with its answer.
+    config.alpn_protocols.clear();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let port = listener.local_addr()?.port();
+    let stop = CancellationToken::new();
+    let answers = listener::serve(
+        listener,
+        Transport::Tls(Arc::new(config)),
+        Limits::default(),
+        stop.clone(),
+        move |request, _| async move {
+            let body = request.into_body().collect().await;
+            let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let mut response = Response::new(Full::new(std::io::Cursor::new(answer(&body, refusal))));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            response
         },
+    );
+    tokio::spawn(answers);
+    Ok((port, stop.drop_guard()))
+}
+
+fn answer(question: &[u8], refusal: Option<&str>) -> Vec<u8> {
+    let question: Value = serde_json::from_slice(question).unwrap_or_default();
+    let mut response = json!({
+        "uid": question.pointer("/request/uid"), "allowed": refusal.is_none(),
     });
+    if let Some(message) = refusal {
+        response["status"] = json!({ "message": message });
+    }
+    let answer =
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
     answer.to_string().into_bytes()
 }

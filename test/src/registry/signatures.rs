@@ -6,8 +6,8 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use olm_image::Digest;
-use serde_json::json;
+use olm_image::{Digest, Platform};
+use serde_json::{Value, json};
 
 use super::Registry;
 
@@ -32,43 +32,41 @@ pub fn key() -> Result<(String, EcdsaKeyPair)> {
 /// When the registry refuses it.
 pub async fn sign(registry: &Registry, about: &str, digest: &Digest, pair: &EcdsaKeyPair) -> Result<()> {
     let repository = about.split(':').next().unwrap_or(about);
-    let payload = json!({
+    let payload = payload(&format!("{}/{about}", registry.tls), digest);
+    let signature = pair.sign(&SystemRandom::new(), payload.as_bytes())?;
+    let annotations = json!({ "dev.cosignproject.cosign/signature": STANDARD.encode(signature.as_ref()) });
+    attach(registry, repository, digest, &payload, annotations).await
+}
+
+/// What is signed of an image under a name, `HOST/REPOSITORY[:TAG]`.
+pub fn payload(about: &str, digest: &Digest) -> String {
+    json!({
         "critical": {
-            "identity": { "docker-reference": format!("{}/{about}", registry.tls) },
+            "identity": { "docker-reference": about },
             "image": { "docker-manifest-digest": digest.to_string() },
             "type": "cosign container image signature",
         },
         "optional": null,
     })
-    .to_string();
-    let signature = pair.sign(&SystemRandom::new(), payload.as_bytes())?;
-    let client = reqwest::Client::new();
-    let base = format!("http://{}/v2/{repository}", registry.address);
-    for blob in ["{}", payload.as_str()] {
-        let begun = client
-            .post(format!("{base}/blobs/uploads/"))
-            .send()
-            .await?
-            .error_for_status()?;
-        let place = begun
-            .headers()
-            .get("location")
-            .context("no place to upload to")?
-            .to_str()?;
-        let query = [("digest", Digest::of(blob.as_bytes()).to_string())];
-        let mut url = reqwest::Url::parse(place)?;
-        url.query_pairs_mut().extend_pairs(&query);
-        client
-            .put(url)
-            .body(blob.to_owned())
-            .send()
-            .await?
-            .error_for_status()?;
+    .to_string()
+}
+
+/// Puts what is signed, with the signature and what proves it as annotations, beside an image.
+///
+/// # Errors
+/// When the registry does not take it.
+pub async fn attach(
+    registry: &Registry,
+    repository: &str,
+    digest: &Digest,
+    payload: &str,
+    annotations: Value,
+) -> Result<()> {
+    for blob in ["{}", payload] {
+        upload(registry, repository, blob).await?;
     }
-    let descriptor = |kind: &str, blob: &str| json!({ "mediaType": kind, "digest": Digest::of(blob.as_bytes()).to_string(), "size": blob.len() });
-    let mut layer = descriptor("application/vnd.dev.cosign.simplesigning.v1+json", &payload);
-    layer["annotations"] =
-        json!({ "dev.cosignproject.cosign/signature": STANDARD.encode(signature.as_ref()) });
+    let mut layer = descriptor("application/vnd.dev.cosign.simplesigning.v1+json", payload);
+    layer["annotations"] = annotations;
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -76,12 +74,168 @@ pub async fn sign(registry: &Registry, about: &str, digest: &Digest, pair: &Ecds
         "layers": [layer],
     });
     let tag = format!("{}.sig", digest.to_string().replace(':', "-"));
-    client
-        .put(format!("{base}/manifests/{tag}"))
-        .header("content-type", "application/vnd.oci.image.manifest.v1+json")
-        .body(manifest.to_string())
-        .send()
-        .await?
-        .error_for_status()?;
+    let place = Beside::new(registry, repository, Form::Attached);
+    place.put(&tag, &manifest).await.map(drop)
+}
+
+fn descriptor(kind: &str, blob: &str) -> Value {
+    json!({ "mediaType": kind, "digest": Digest::of(blob.as_bytes()).to_string(), "size": blob.len() })
+}
+
+async fn upload(registry: &Registry, repository: &str, blob: &str) -> Result<()> {
+    let client = reqwest::Client::new();
+    let url = format!("http://{}/v2/{repository}/blobs/uploads/", registry.address);
+    let begun = client.post(url).send().await?.error_for_status()?;
+    let place = begun
+        .headers()
+        .get("location")
+        .context("no place to upload to")?
+        .to_str()?;
+    let query = [("digest", Digest::of(blob.as_bytes()).to_string())];
+    let mut url = reqwest::Url::parse(place)?;
+    url.query_pairs_mut().extend_pairs(&query);
+    let put = client.put(url).body(blob.to_owned());
+    put.send().await?.error_for_status()?;
     Ok(())
+}
+
+/// How a signature lies beside an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A bundle among the referrers, listed at the tag `sha256-HEX`.
+    Bundle,
+    /// A layer of the image at the tag `sha256-HEX.sig`.
+    Attached,
+}
+
+/// The signatures of the images of a repository, as documents to change: a bundle, or a payload with annotations.
+#[derive(Debug)]
+pub struct Beside<'registry> {
+    registry: &'registry Registry,
+    repository: &'registry str,
+    form: Form,
+}
+
+impl<'registry> Beside<'registry> {
+    /// Signatures in one form.
+    pub const fn new(registry: &'registry Registry, repository: &'registry str, form: Form) -> Self {
+        Self {
+            registry,
+            repository,
+            form,
+        }
+    }
+
+    fn url(&self, rest: &str) -> String {
+        format!("http://{}/v2/{}/{rest}", self.registry.address, self.repository)
+    }
+
+    async fn get(&self, rest: &str) -> Result<Vec<u8>> {
+        let accepted = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
+        let request = reqwest::Client::new()
+            .get(self.url(rest))
+            .header("accept", accepted);
+        Ok(request.send().await?.error_for_status()?.bytes().await?.to_vec())
+    }
+
+    async fn document(&self, rest: &str) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.get(rest).await?)?)
+    }
+
+    async fn put(&self, place: &str, manifest: &Value) -> Result<Digest> {
+        let kind = manifest["mediaType"]
+            .as_str()
+            .context("a manifest without a type")?;
+        let text = manifest.to_string();
+        let request = reqwest::Client::new()
+            .put(self.url(&format!("manifests/{place}")))
+            .header("content-type", kind);
+        request.body(text.clone()).send().await?.error_for_status()?;
+        Ok(Digest::of(text.as_bytes()))
+    }
+
+    /// The one signature of a digest.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn read(&self, digest: &Digest) -> Result<Value> {
+        let tag = digest.to_string().replace(':', "-");
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("no digest");
+        match self.form {
+            Form::Bundle => {
+                let index = self.document(&format!("manifests/{tag}")).await?;
+                let entry = text(&index["manifests"][0]["digest"])?;
+                let manifest = self.document(&format!("manifests/{entry}")).await?;
+                let layer = text(&manifest["layers"][0]["digest"])?;
+                self.document(&format!("blobs/{layer}")).await
+            }
+            Form::Attached => {
+                let manifest = self.document(&format!("manifests/{tag}.sig")).await?;
+                let layer = &manifest["layers"][0];
+                let payload = self.get(&format!("blobs/{}", text(&layer["digest"])?)).await?;
+                Ok(json!({ "payload": String::from_utf8(payload)?, "annotations": layer["annotations"] }))
+            }
+        }
+    }
+
+    /// Puts a signature in the place of those that a digest has.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn write(&self, digest: &Digest, document: &Value) -> Result<()> {
+        match self.form {
+            Form::Bundle => {
+                const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+                let text = document.to_string();
+                for blob in ["{}", &text] {
+                    upload(self.registry, self.repository, blob).await?;
+                }
+                let manifest = json!({
+                    "schemaVersion": 2,
+                    "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                    "artifactType": BUNDLE,
+                    "config": descriptor("application/vnd.oci.empty.v1+json", "{}"),
+                    "layers": [descriptor(BUNDLE, &text)],
+                });
+                let place = Digest::of(manifest.to_string().as_bytes()).to_string();
+                self.put(&place, &manifest).await?;
+                let mut entry = descriptor(
+                    "application/vnd.oci.image.manifest.v1+json",
+                    &manifest.to_string(),
+                );
+                entry["artifactType"] = json!(BUNDLE);
+                let list = json!({
+                    "schemaVersion": 2,
+                    "mediaType": "application/vnd.oci.image.index.v1+json",
+                    "manifests": [entry],
+                });
+                let tag = digest.to_string().replace(':', "-");
+                self.put(&tag, &list).await.map(drop)
+            }
+            Form::Attached => {
+                let payload = document["payload"].as_str().context("no payload")?;
+                let annotations = document["annotations"].clone();
+                attach(self.registry, self.repository, digest, payload, annotations).await
+            }
+        }
+    }
+
+    /// Makes an index that names an image for the platform of this machine.
+    ///
+    /// # Errors
+    /// When there is no such image.
+    pub async fn index(&self, image: &Digest) -> Result<Digest> {
+        let manifest = self.get(&format!("manifests/{image}")).await?;
+        let platform = Platform::host();
+        let list = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [{
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "digest": image.to_string(), "size": manifest.len(),
+                "platform": { "os": platform.os, "architecture": platform.architecture },
+            }],
+        });
+        self.put("index", &list).await
+    }
 }

@@ -19,7 +19,10 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
             "olm.owner.kind": "ClusterServiceVersion",
         });
         granted["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]}]);
-        stage.lab.apply(std::slice::from_ref(&granted))?;
+        let mut urgent = named("scheduling.k8s.io/v1", "PriorityClass", "", "leaving-urgent");
+        urgent["metadata"]["labels"] = granted["metadata"]["labels"].clone();
+        urgent["value"] = json!(1000);
+        stage.lab.apply(&[granted.clone(), urgent.clone()])?;
         let owned = json!({"customresourcedefinitions": {"owned": [
             {"name": "mugs.leaving.example", "version": "v1", "kind": "Mug"},
         ]}});
@@ -48,6 +51,7 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
         stage.delete(&version).await?;
         stage.goes(&version).await?;
         stage.goes(&granted).await?;
+        stage.goes(&urgent).await?;
         stage
             .goes(&named("apps/v1", "Deployment", "leaving", "leaving-operator"))
             .await?;

@@ -13,7 +13,7 @@ use crate::stage::{CLUSTER, Stage, csv};
 
 /// The requests of the program after a position of the audit log, under its own account and under that for content, by
 /// verb.
-fn requests(stage: &Stage, start: u64) -> Result<BTreeMap<String, usize>> {
+pub(crate) fn requests(stage: &Stage, start: u64) -> Result<BTreeMap<String, usize>> {
     let mut file = File::open(stage.lab.cluster.audit_log())?;
     file.seek(SeekFrom::Start(start))?;
     let mut counts = BTreeMap::new();
@@ -36,8 +36,25 @@ fn requests(stage: &Stage, start: u64) -> Result<BTreeMap<String, usize>> {
     Ok(counts)
 }
 
-fn end(stage: &Stage) -> Result<u64> {
+/// The present end of the audit log.
+pub(crate) fn end(stage: &Stage) -> Result<u64> {
     Ok(std::fs::metadata(stage.lab.cluster.audit_log())?.len())
+}
+
+/// Waits until the program asks and writes nothing.
+pub(crate) async fn quiet(stage: &Stage) -> Result<()> {
+    eventually(
+        "nothing is asked or written for 6 s",
+        Duration::from_secs(120),
+        async || {
+            let start = end(stage)?;
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            let asked = requests(stage, start)?;
+            ensure!(asked.is_empty(), "{asked:?}");
+            Ok(Some(()))
+        },
+    )
+    .await
 }
 
 #[test]
@@ -53,16 +70,6 @@ fn a_cluster_at_rest_costs_no_request_and_a_restart_no_write() -> Result<()> {
         }]});
         stage.lab.apply(&[csv("rest", "rest.v1", &webhook)])?;
         stage.phase("rest", "rest.v1", "Succeeded", "InstallSucceeded").await?;
-        let quiet = async |stage: &Stage| {
-            eventually("nothing is asked or written for 6 s", Duration::from_secs(120), async || {
-                let start = end(stage)?;
-                tokio::time::sleep(Duration::from_secs(6)).await;
-                let asked = requests(stage, start)?;
-                ensure!(asked.is_empty(), "{asked:?}");
-                Ok(Some(()))
-            })
-            .await
-        };
         quiet(stage).await?;
         stage.operator.stop().await?;
         let start = end(stage)?;

@@ -115,3 +115,52 @@ fn an_operator_that_is_not_upgradeable_holds_the_upgrade() -> Result<()> {
         stage.goes(&old).await
     })
 }
+
+#[test]
+fn an_upgrade_keeps_the_certificate_and_rolls_out_once() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("once", json!({}))?;
+        let more = |replaces: Option<&str>| {
+            let mut more = json!({"webhookdefinitions": [{
+                "type": "ValidatingAdmissionWebhook", "generateName": "v.once.example", "deploymentName": "once-operator",
+                "containerPort": 443, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                "failurePolicy": "Ignore", "webhookPath": "/validate",
+                "rules": [{"apiGroups": ["once.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["x"]}],
+            }]});
+            if let Some(replaces) = replaces {
+                more["replaces"] = json!(replaces);
+            }
+            more
+        };
+        let old = csv("once", "once.v1", &more(None));
+        stage.lab.apply(std::slice::from_ref(&old))?;
+        stage
+            .phase("once", "once.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let secret = named("v1", "Secret", "once", "once-operator-service-cert");
+        let before = stage.get(&secret).await?.unwrap_or_default();
+        let live = named("apps/v1", "Deployment", "once", "once-operator");
+        let first = stage.get(&live).await?.unwrap_or_default();
+        stage.lab.apply(&[csv("once", "once.v2", &more(Some("once.v1")))])?;
+        let new = stage
+            .phase("once", "once.v2", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage.goes(&old).await?;
+        // The garbage collector looks at everything that the old version owned.
+        stage
+            .becomes("the certificate belongs to the new version alone", &secret, |found| {
+                let owners = &found["metadata"]["ownerReferences"];
+                owners[0]["uid"] == new["metadata"]["uid"] && owners[1].is_null()
+            })
+            .await?;
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        let after = stage.get(&secret).await?.unwrap_or_default();
+        ensure!(after["data"] == before["data"], "the certificate was made anew");
+        let last = stage.get(&live).await?.unwrap_or_default();
+        let rollouts = |found: &Value| found["metadata"]["annotations"]["deployment.kubernetes.io/revision"].clone();
+        ensure!((rollouts(&first), rollouts(&last)) == (json!("1"), json!("2")), "{}", rollouts(&last));
+        let history = stage.csv("once", "once.v2").await?.unwrap_or_default();
+        ensure!(history["status"]["phase"] == "Succeeded", "{}", history["status"]);
+        Ok(())
+    })
+}

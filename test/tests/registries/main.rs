@@ -7,6 +7,7 @@
 
 mod answers;
 mod proxies;
+mod signed;
 mod tls;
 
 use std::path::PathBuf;

@@ -4,12 +4,14 @@ use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, text};
 use olm_classic::csv::phases::Outcome;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
+use olm_classic::install::ownership;
 use olm_classic::{hash, install, names};
 use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use super::super::context::{Context, written_time};
 use super::NO_RETRY;
+use crate::objects::kinds;
 use crate::objects::write::Actor;
 
 /// What came of it.
@@ -131,7 +133,7 @@ async fn write_content(
     let deleted: Vec<&Value> = deleted
         .iter()
         .filter_map(|(kind, namespace, name)| cluster.get(kind, namespace, name))
-        // One of the same name may be somebody else's.
+        // One of the same name may have another owner.
         .filter(|found| install::is_of(found, csv))
         .collect();
     if written.is_empty() && deleted.is_empty() {
@@ -140,20 +142,52 @@ async fn write_content(
     let actor = context.account(cluster, &csv.metadata.namespace);
     let actor = actor.map_err(Refusal::Other)?;
     let writer = context.writer();
-    for object in written {
-        if text(&object, "/kind") == names::CRD_KIND {
-            let conversion = conversion(&object);
+    let written: Vec<Value> = written.into_iter().map(|object| named(object, csv)).collect();
+    for object in &written {
+        if let Some(found) = live(context, cluster, &actor, object).await?
+            && let Some(refusal) = ownership::refusal(&found, object)
+        {
+            return Err(Refusal::Other(refusal));
+        }
+    }
+    for object in &written {
+        if text(object, "/kind") == names::CRD_KIND {
             writer
-                .apply_as(names::CONVERSION_MANAGER, &actor, &conversion)
+                .apply_as(names::CONVERSION_MANAGER, &actor, &conversion(object))
                 .await?;
         } else {
-            writer.apply(&actor, &named(object, csv)).await?;
+            writer.apply(&actor, object).await?;
         }
     }
     for object in deleted {
         writer.delete(&actor, object).await?;
     }
     Ok(())
+}
+
+/// The object in the cluster that a write would change. The API server is asked where only objects of OLM are followed.
+async fn live(
+    context: &Context,
+    cluster: &Cluster,
+    actor: &Actor,
+    wanted: &Value,
+) -> Result<Option<Value>, Failure> {
+    let (kind, namespace, name) = (
+        text(wanted, "/kind"),
+        text(wanted, "/metadata/namespace"),
+        text(wanted, "/metadata/name"),
+    );
+    if let Some(found) = cluster.get(kind, namespace, name) {
+        return Ok(Some(found.clone()));
+    }
+    if kinds::find(kind).is_some_and(|kind| kind.selector.is_empty()) {
+        return Ok(None);
+    }
+    let api_version = text(wanted, "/apiVersion");
+    context
+        .writer()
+        .read(actor, (api_version, kind), namespace, name)
+        .await
 }
 
 /// An object whose name the API server would choose, with a name that follows from its owner: written twice it is one.

@@ -5,7 +5,7 @@
 //! the rights, an event says what stays.
 
 use olm_classic::cluster::{Cluster, items, label, text};
-use olm_classic::csv::ClusterServiceVersion;
+use olm_classic::csv::{ClusterServiceVersion, Metadata};
 use olm_classic::install::{is_of, serving};
 use olm_classic::names;
 use olm_platform::events::Notice;
@@ -25,6 +25,17 @@ const KINDS: [&str; 5] = [
     "ClusterRoleBinding",
     "ClusterRole",
 ];
+/// Kinds at cluster scope that bundles may hold and that are not followed.
+const UNFOLLOWED: [(&str, &str); 6] = [
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("console.openshift.io/v1", "ConsoleCLIDownload"),
+    ("console.openshift.io/v1", "ConsoleLink"),
+    ("console.openshift.io/v1", "ConsolePlugin"),
+    ("console.openshift.io/v1", "ConsoleQuickStart"),
+    ("console.openshift.io/v1", "ConsoleYAMLSample"),
+];
+/// The longest value of a label.
+const MAX_LABEL: usize = 63;
 const SYSTEM: &str = "kube-system";
 
 /// Deletes what belongs to a ClusterServiceVersion that is being deleted, then removes the finalizer.
@@ -66,7 +77,7 @@ pub async fn remove(
     Ok(Outcome::Done)
 }
 
-/// Deletes what is found by its labels; what could not be deleted, and why.
+/// Deletes the objects that its labels name. Returns those that could not be deleted, and why.
 async fn clean(
     context: &Context,
     cluster: &Cluster,
@@ -74,19 +85,58 @@ async fn clean(
 ) -> Result<Vec<String>, Failure> {
     let found = leftovers(cluster, csv);
     let conversions = conversions(cluster, csv);
-    if found.is_empty() && conversions.is_empty() {
-        return Ok(Vec::new());
-    }
     let actors = match actors(context, cluster, &csv.metadata.namespace) {
         Ok(actors) => actors,
+        Err(_) if found.is_empty() && conversions.is_empty() => return Ok(Vec::new()),
         Err(error) => return Ok(vec![error]),
     };
-    let steps = found.into_iter().map(Step::Delete);
     let mut left = Vec::new();
+    let unfollowed = unfollowed(context, &actors, csv).await?;
+    let steps = found.into_iter().chain(&unfollowed).map(Step::Delete);
     for step in steps.chain(conversions.iter().map(Step::Convert)) {
         left.extend(by_first(context, &actors, step).await?);
     }
     Ok(left)
+}
+
+/// The objects with its labels of kinds that are not followed, as the first account sees them that may list them. An account
+/// that may not has brought none.
+async fn unfollowed(
+    context: &Context,
+    actors: &[Actor],
+    csv: &ClusterServiceVersion,
+) -> Result<Vec<Value>, Failure> {
+    let mut all = Vec::new();
+    let Some(selector) = owner_selector(csv) else {
+        return Ok(all);
+    };
+    for kind in UNFOLLOWED {
+        for actor in actors {
+            match context.writer().labelled(actor, kind, &selector).await {
+                Ok(found) => {
+                    all.extend(found);
+                    break;
+                }
+                Err(failure) if failure.kind == FailureKind::Forbidden => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The selector of the objects of a ClusterServiceVersion; nothing where its name is too long for a label.
+fn owner_selector(csv: &ClusterServiceVersion) -> Option<String> {
+    let Metadata { name, namespace, .. } = &csv.metadata;
+    (name.len() <= MAX_LABEL).then(|| {
+        format!(
+            "{}={name},{}={namespace},{}={}",
+            names::OWNER_LABEL,
+            names::OWNER_NAMESPACE_LABEL,
+            names::OWNER_KIND_LABEL,
+            names::CSV_KIND
+        )
+    })
 }
 
 /// One thing that is cleaned.
@@ -136,7 +186,7 @@ async fn by_first(context: &Context, actors: &[Actor], step: Step<'_>) -> Result
     }))
 }
 
-/// The objects that nobody else deletes.
+/// The objects that the garbage collector leaves.
 fn leftovers<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a Value> {
     let place = csv.metadata.namespace.as_str();
     let labelled = KINDS

@@ -22,7 +22,7 @@ pub(super) enum Given {
     NotAll,
 }
 
-/// Gives what lacks.
+/// Creates the missing roles and bindings.
 ///
 /// # Errors
 /// Something passing keeps it from being done.

@@ -1,4 +1,4 @@
-//! How the outcome of a run gets into the status, and what is said about it.
+//! How the outcome of a run gets into the status and into events.
 
 use olm_classic::cluster::{items, text};
 use olm_platform::events::Notice;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::context::Context;
 use crate::objects::write::Actor;
 
-/// What a status says of the phase.
+/// Phase, reason and message of a status.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Said {
     pub(super) phase: String,
@@ -16,7 +16,7 @@ pub(super) struct Said {
     message: String,
 }
 
-/// What the status of a ClusterServiceVersion says of its phase.
+/// Phase, reason and message of a ClusterServiceVersion.
 pub(super) fn said(csv: &Value) -> Said {
     let field = |key: &str| text(csv, key).to_owned();
     Said {
@@ -26,14 +26,14 @@ pub(super) fn said(csv: &Value) -> Said {
     }
 }
 
-/// Fields of the status beside what it says of the phase. Times and the history change only with it.
+/// Fields of the status beside phase, reason and message. Times and the history change only with these.
 const FIELDS: [&str; 3] = [
     "/status/requirementStatus",
     "/status/certsLastUpdated",
     "/status/certsRotateAt",
 ];
 
-/// Writes the status where it says something else than the stored one, and tells about it. The object as it is then.
+/// Writes the status where it differs from the stored one, with events. Returns the object as it is then.
 ///
 /// # Errors
 /// The status was not written.

@@ -155,7 +155,7 @@ fn rights(condition: &Value, accounts: &[String], place: &str) -> [Value; 2] {
     ]
 }
 
-/// Whether an object has what is wanted of it.
+/// Whether an object has all fields of the wanted one.
 fn holds(found: &Value, wanted: &Value) -> bool {
     ["/rules", "/subjects", "/roleRef", "/metadata/ownerReferences"]
         .iter()

@@ -7,6 +7,7 @@ use olm_bundle::csv::InstallModeEntry;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::cluster::text;
 use crate::names;
 
 /// The reason of copies.
@@ -240,15 +241,25 @@ impl ClusterServiceVersion {
         Self::deserialize(object)
     }
 
-    /// Whether it is the copy of one in another namespace.
+    /// The same without the spec: enough to recognize a copy, and to delete what its labels name.
+    ///
+    /// # Errors
+    /// When a field of the metadata has another type.
+    pub fn read_without_spec(object: &Value) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            metadata: Metadata::deserialize(object.get("metadata").unwrap_or(&Value::Null))?,
+            status: CsvStatus {
+                reason: text(object, "/status/reason").to_owned(),
+                ..CsvStatus::default()
+            },
+            ..Self::default()
+        })
+    }
+
+    /// Whether it is the copy of one in another namespace. An annotation that names another namespace makes no copy: bundles and
+    /// exports carry such annotations.
     pub fn is_copy(&self) -> bool {
-        let operator_namespace = self
-            .metadata
-            .annotations
-            .get(names::OPERATOR_NAMESPACE_ANNOTATION);
-        self.status.reason == COPIED
-            || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
-            || operator_namespace.is_some_and(|namespace| *namespace != self.metadata.namespace)
+        self.status.reason == COPIED || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
     }
 }
 

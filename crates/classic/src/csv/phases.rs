@@ -137,7 +137,7 @@ impl Pass<'_> {
         evaluate(&self.csv, self.facts).map_err(|error| error.to_string())
     }
 
-    /// Writes what was found of the requirements.
+    /// Writes the rows of the requirements.
     fn record(&mut self, found: &Requirements) {
         if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
             if found.rows.is_empty() {

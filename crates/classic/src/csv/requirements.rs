@@ -14,7 +14,7 @@ mod grants;
 mod permissions;
 mod server;
 
-/// What is known of the cluster.
+/// The state of the cluster that the rules read.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// CustomResourceDefinitions, APIServices, ClusterServiceVersions of the namespace, service accounts, and all roles

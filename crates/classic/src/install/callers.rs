@@ -20,6 +20,8 @@ use crate::{hash, names, wire};
 pub(super) type Authorities<'a> = BTreeMap<&'a str, Vec<u8>>;
 
 const DEFAULT_PORT: i32 = 443;
+/// Where a CustomResourceDefinition has the authority of its conversion webhook.
+const CONVERSION_AUTHORITY: &str = "/spec/conversion/webhook/clientConfig/caBundle";
 /// What the entry of a webhook configuration has as its definition has it.
 const COPIED: [&str; 7] = [
     "rules",
@@ -59,6 +61,13 @@ pub(super) fn write(
         }
     }
     Ok(())
+}
+
+/// Whether the API server already makes calls by the object that this one replaces.
+pub(super) fn is_calling(wanted: &Value, cluster: &Cluster) -> bool {
+    let kind = text(wanted, "/kind");
+    let found = cluster.get(kind, "", text(wanted, "/metadata/name"));
+    found.is_some_and(|found| kind != names::CRD_KIND || !decoded(found, CONVERSION_AUTHORITY).is_empty())
 }
 
 /// The authority by which each Deployment is called now: that of its last webhook, else of its last APIService. Nothing where
@@ -101,7 +110,7 @@ fn webhook_authority(csv: &ClusterServiceVersion, definition: &Value, cluster: &
             let mut converted = items(definition, "/conversionCRDs").filter_map(Value::as_str);
             return converted.find_map(|name| {
                 let found = cluster.get(names::CRD_KIND, "", name)?;
-                let authority = decoded(found, "/spec/conversion/webhook/clientConfig/caBundle");
+                let authority = decoded(found, CONVERSION_AUTHORITY);
                 (!authority.is_empty()).then_some(authority)
             });
         }

@@ -121,6 +121,7 @@ pub(super) fn serve(
     let kept = found.filter(|secret| !is_due(secret, &hosts, now, ROTATION));
     let is_made = kept.is_none();
     let (authority, due) = if let Some(kept) = kept {
+        objects.extend(owned_by(kept, object));
         (before, secret_due(kept, issuer))
     } else {
         let mut made = issuer.issue(&hosts)?;
@@ -146,6 +147,20 @@ fn metadata(csv: &Value, name: &str) -> Value {
         "labels": {names::MANAGED_LABEL: "true"},
         "ownerReferences": [owner_reference(csv)],
     })
+}
+
+/// A Secret that stays as it is, with this ClusterServiceVersion as its owner; nothing where no ClusterServiceVersion owns it.
+/// Its old owner is going to be deleted, and the certificate must not go with it.
+fn owned_by(kept: &Value, csv: &Value) -> Option<Value> {
+    let owners: Vec<&Value> = items(kept, "/metadata/ownerReferences").collect();
+    let is_owned = owners.iter().any(|owner| text(owner, "/kind") == names::CSV_KIND);
+    let wanted = json!([owner_reference(csv)]);
+    if !is_owned || kept.pointer("/metadata/ownerReferences") == Some(&wanted) {
+        return None;
+    }
+    let mut kept = kept.clone();
+    object_at(&mut kept, &["metadata"])?.insert("ownerReferences".to_owned(), wanted);
+    Some(kept)
 }
 
 /// The metadata of an object that may be there already. One that no ClusterServiceVersion owns stays so.

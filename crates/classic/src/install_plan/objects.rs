@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::failure::Failure;
 use super::reference::Bundles;
 use super::steps::BUNDLE_SECRET;
+use super::typed::{as_written, usual_version};
 use super::{Facts, Write};
 use crate::cluster::{items, object_at, put, text};
 use crate::install::owner_reference;
@@ -119,7 +120,12 @@ impl<'a> Objects<'a> {
             BUNDLE_SECRET => names::SECRET_KIND,
             kind => kind,
         };
-        let api_version = group_version(text(step, "/resource/group"), text(step, "/resource/version"));
+        let api_version = match group_version(text(step, "/resource/group"), text(step, "/resource/version"))
+        {
+            // The kinds that OLM knows itself need none in a bundle.
+            unnamed if unnamed.is_empty() => usual_version(kind).to_owned(),
+            named => named,
+        };
         put(&mut object, &[], "apiVersion", api_version);
         put(&mut object, &[], "kind", kind);
         Ok(object)
@@ -240,18 +246,44 @@ impl<'a> Objects<'a> {
     fn cluster_role(&mut self, step: &Value) -> Applied {
         let mut object = self.object(step)?;
         let status = self.status(&object);
-        if status == PRESENT {
-            let owner = text(step, "/resolving");
-            put(&mut object, &["metadata", "labels"], names::OWNER_LABEL, owner);
+        let owner = text(step, "/resolving");
+        if !owner.is_empty() {
+            self.label(&mut object, owner);
         }
         self.write(object);
         Ok(Some(status))
+    }
+
+    /// Labels an object at cluster scope with the ClusterServiceVersion that brings it, whose deletion deletes it.
+    fn label(&self, object: &mut Value, csv: &str) {
+        if let Some(labels) = object_at(object, &["metadata", "labels"]) {
+            for (key, value) in [
+                (names::OWNER_LABEL, csv),
+                (names::OWNER_NAMESPACE_LABEL, self.namespace()),
+                (names::OWNER_KIND_LABEL, names::CSV_KIND),
+            ] {
+                labels.insert(key.to_owned(), value.into());
+            }
+        }
+    }
+
+    /// Makes the ClusterServiceVersion of a step the owner of an object of its bundle that names no owner: what a bundle brings
+    /// goes with it.
+    fn own_unowned(&self, object: &mut Value, step: &Value) {
+        let csv = self.get(names::CSV_KIND, self.namespace(), text(step, "/resolving"));
+        if let Some(csv) = csv
+            && !is_owned(object)
+        {
+            let owner = owner_reference(csv);
+            put(object, &["metadata"], "ownerReferences", json!([owner]));
+        }
     }
 
     fn role(&mut self, step: &Value) -> Applied {
         let kind = text(step, "/resource/kind").to_lowercase();
         let mut object = self.placed(step)?;
         let subject = format!("{kind} {}", text(&object, "/metadata/name"));
+        self.own_unowned(&mut object, step);
         self.fill_owners(&mut object, &subject)?;
         let status = self.status(&object);
         self.write(object);
@@ -262,6 +294,13 @@ impl<'a> Objects<'a> {
     fn account(&mut self, step: &Value) -> Applied {
         let mut object = self.placed(step)?;
         let name = text(&object, "/metadata/name").to_owned();
+        // An account that was there before stays when the operator goes.
+        if self
+            .get("ServiceAccount", self.namespace(), &name)
+            .is_none_or(is_owned)
+        {
+            self.own_unowned(&mut object, step);
+        }
         self.fill_owners(&mut object, &format!("service account: {name}"))?;
         let found = self.get("ServiceAccount", self.namespace(), &name);
         let Some(found) = found.cloned() else {
@@ -358,16 +397,8 @@ impl<'a> Objects<'a> {
                 self.own(&mut object, csv, &subject)?;
                 self.fill_owners(&mut object, &subject)?;
             }
-        } else if let (false, Some(labels)) =
-            (csv.is_empty(), object_at(&mut object, &["metadata", "labels"]))
-        {
-            for (key, value) in [
-                (names::OWNER_LABEL, csv),
-                (names::OWNER_NAMESPACE_LABEL, self.namespace()),
-                (names::OWNER_KIND_LABEL, names::CSV_KIND),
-            ] {
-                labels.insert(key.to_owned(), value.into());
-            }
+        } else if !csv.is_empty() {
+            self.label(&mut object, csv);
         }
         let status = self.status(&object);
         self.write(object);
@@ -376,6 +407,10 @@ impl<'a> Objects<'a> {
 }
 
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
+
+fn is_owned(object: &Value) -> bool {
+    items(object, "/metadata/ownerReferences").next().is_some()
+}
 
 /// Whether a value has all that another one has. Empty values are no part of one.
 fn has(found: &Value, wanted: &Value) -> bool {
@@ -396,22 +431,6 @@ fn has(found: &Value, wanted: &Value) -> bool {
 fn map_at(object: &Value, pointer: &str) -> Map<String, Value> {
     let found = object.pointer(pointer).and_then(Value::as_object);
     found.cloned().unwrap_or_default()
-}
-
-/// The ClusterServiceVersion with the fields of its type alone, those that are always written among them.
-fn as_written(mut csv: Value) -> Value {
-    if let Some(fields) = csv.as_object_mut() {
-        fields.retain(|key, _| ["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()));
-    }
-    for (path, key) in [
-        (&["spec"][..], "displayName"),
-        (&["spec", "install"][..], "strategy"),
-    ] {
-        if let Some(object) = object_at(&mut csv, path) {
-            object.entry(key).or_insert_with(|| "".into());
-        }
-    }
-    csv
 }
 
 /// `group/version`; the version alone in the core group.

@@ -4,16 +4,15 @@
 //! everything is accepted; whoever sets that up says so.
 
 mod parse;
-mod signature;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+use olm_signature::{Authority, Fault, Signature, Verified};
 pub use parse::PolicyError;
-pub(crate) use signature::{Payload, SIGNATURE_ANNOTATION, SIMPLE_SIGNING};
 
 use crate::digest::Digest;
 use crate::reference::Reference;
-use signature::PublicKey;
 
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
@@ -38,15 +37,17 @@ enum Requirement {
     Reject,
     /// Signatures of a kind that is not checked here.
     SignedBy,
-    Signed(Signed),
+    Signed(Box<Signed>),
 }
 
 /// A signature that an image has to carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// One of these has to have made it.
-    keys: Vec<PublicKey>,
+    /// Who has to have made it.
+    authority: Authority,
     identity: Identity,
+    /// Which entry of the policy asks for it.
+    scope: String,
 }
 
 /// Which name a signature has to be about.
@@ -62,6 +63,8 @@ enum Identity {
     ExactReference(Reference),
     /// This repository.
     ExactRepository(String),
+    /// None: the digest is enough.
+    Digest,
     /// The same, with one prefix in the place of another.
     Remap { prefix: String, signed_prefix: String },
 }
@@ -84,17 +87,34 @@ pub enum Refusal {
         scope: String,
     },
     /// It is not signed.
-    #[error("the signature policy asks for a signature, and there is none at tag {tag}")]
+    #[error(
+        "the signature policy asks for a signature (scope {scope}), and there is none at tag {tag} and among the referrers"
+    )]
     Unsigned {
+        /// Which entry of the policy.
+        scope: String,
         /// Where signatures are looked for.
         tag: String,
     },
     /// There are signatures, and none of them will do.
-    #[error("no signature satisfies the signature policy: {}", .reasons.join("; "))]
+    #[error("no signature satisfies the signature policy (scope {scope}): {}", .reasons.join("; "))]
     Signature {
+        /// Which entry of the policy.
+        scope: String,
         /// What is wrong with each.
         reasons: Vec<String>,
+        /// The kind of what is wrong with the one that came closest, in one word.
+        kind: &'static str,
     },
+}
+
+/// A requirement of the policy that an image satisfies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// Which entry of the policy asked for it: `default`, or a scope in quotes.
+    pub scope: String,
+    /// The signature that satisfies it.
+    pub verified: Verified,
 }
 
 impl Policy {
@@ -114,12 +134,9 @@ impl Policy {
     /// What an image must be signed with, as far as its name decides it.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<&Signed>, Refusal> {
         let (scope, requirements) = self.requirements(reference);
-        let scope = || {
-            if scope.is_empty() {
-                "default".to_owned()
-            } else {
-                format!("{scope:?}")
-            }
+        let scope = || match &scope {
+            None => "default".to_owned(),
+            Some(scope) => format!("{scope:?}"),
         };
         let mut signed = Vec::new();
         for requirement in requirements {
@@ -127,7 +144,7 @@ impl Policy {
                 Requirement::Accept => {}
                 Requirement::Reject => return Err(Refusal::Rejected { scope: scope() }),
                 Requirement::SignedBy => return Err(Refusal::SignedBy { scope: scope() }),
-                Requirement::Signed(one) => signed.push(one),
+                Requirement::Signed(one) => signed.push(&**one),
             }
         }
         Ok(signed)
@@ -135,13 +152,13 @@ impl Policy {
 
     /// The entry of the most particular scope: the reference, its repository, what is above it, the host, the domains above
     /// the host, every registry, and the default.
-    fn requirements(&self, reference: &Reference) -> (String, &[Requirement]) {
+    fn requirements(&self, reference: &Reference) -> (Option<String>, &[Requirement]) {
         for scope in scopes(reference) {
             if let Some(requirements) = self.registries.get(&scope) {
-                return (scope, requirements);
+                return (Some(scope), requirements);
             }
         }
-        (String::new(), &self.default)
+        (None, &self.default)
     }
 }
 
@@ -163,37 +180,68 @@ fn scopes(reference: &Reference) -> Vec<String> {
 }
 
 impl Signed {
-    /// Whether this signature, as base64, is one over the payload, by one of the keys, for one of the digests, and about
-    /// the image.
+    /// Which entry of the policy asks for it.
+    pub(crate) fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// Whether this signature is by whom it must be, for one of the digests, and about the image.
     pub(crate) fn check(
         &self,
-        payload: &[u8],
-        signature: &str,
-        digests: &[Digest],
+        signature: &Signature,
+        digests: &BTreeSet<&Digest>,
         image: &Reference,
-    ) -> Result<(), String> {
-        let signature = signature::decode(signature)?;
-        if !self.keys.iter().any(|key| key.verifies(payload, &signature)) {
-            return Err("it was not made with a key of the policy".to_owned());
-        }
-        // Only what is verified is read.
-        let payload = Payload::parse(payload)?;
-        if !digests.iter().any(|digest| digest.to_string() == payload.digest) {
-            return Err(format!("it is for {}", payload.digest));
-        }
-        if self.identity.fits(&payload.reference, image) {
-            Ok(())
-        } else {
-            Err(format!(
-                "it is about {:?}, which does not match {:?}",
-                payload.reference,
-                image.to_string()
-            ))
+        now: Timestamp,
+    ) -> Result<Verified, Unfit> {
+        let digests: Vec<_> = digests.iter().map(ToString::to_string).collect();
+        let verified = self.authority.check(signature, &digests, now)?;
+        self.identity.check(verified.claim.name.as_deref(), image)?;
+        Ok(verified)
+    }
+}
+
+/// Why a signature does not satisfy a requirement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    #[error("it is about {signed:?}, which does not match {image:?}")]
+    Name { signed: String, image: String },
+    #[error(
+        "it names no image, so that anybody could move {image:?} to what was signed for another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
+    )]
+    Nameless { image: String },
+}
+
+impl Unfit {
+    /// What is wrong in one word, and how close it came.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Fault(fault) => fault.kind(),
+            Self::Name { .. } | Self::Nameless { .. } => "name",
         }
     }
 }
 
 impl Identity {
+    /// Whether a signature with this name, if it has one, is about the image.
+    fn check(&self, signed: Option<&str>, image: &Reference) -> Result<(), Unfit> {
+        let text = || image.to_string();
+        match signed {
+            Some(signed) if *self == Self::Digest || self.fits(signed, image) => Ok(()),
+            Some(signed) => Err(Unfit::Name {
+                signed: signed.to_owned(),
+                image: text(),
+            }),
+            None => match self {
+                Self::Digest => Ok(()),
+                // Whoever named the digest chose this content.
+                Self::RepositoryOrExact if image.digest().is_some() => Ok(()),
+                _ => Err(Unfit::Nameless { image: text() }),
+            },
+        }
+    }
+
     fn fits(&self, signed: &str, image: &Reference) -> bool {
         let Ok(signed) = Reference::parse_familiar(signed) else {
             return false;
@@ -204,6 +252,7 @@ impl Identity {
             (other.tag().is_some() || other.digest().is_some()) && signed.to_string() == other.to_string()
         };
         match self {
+            Self::Digest => true,
             Self::Repository => same_repository(image),
             Self::Exact => same(image),
             Self::RepositoryOrExact => match image.digest() {

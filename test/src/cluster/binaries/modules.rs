@@ -101,17 +101,32 @@ pub(super) enum Needed {
     Health,
     Prometheus,
     Helm,
+    Signer,
+    SigningService,
     Minor,
     Client,
     Simulated,
     Node,
 }
 
-const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
+pub(super) const fn program(name: &'static str, package: &'static str, needed: Needed) -> Program {
     Program {
         name,
         package,
         needed,
+    }
+}
+
+impl Module {
+    /// A module whose programs need no tags and report no version of ours.
+    pub(super) const fn of(folder: &'static str, programs: &'static [Program]) -> Self {
+        Self {
+            folder,
+            version_of: "",
+            stamp: |_| String::new(),
+            tags: "",
+            programs,
+        }
     }
 }
 
@@ -266,11 +281,8 @@ pub(super) struct Client {
 
 const fn client(folder: &'static str, tags: &'static str, programs: &'static [Program]) -> Module {
     Module {
-        folder,
-        version_of: "",
-        stamp: |_| String::new(),
         tags,
-        programs,
+        ..Module::of(folder, programs)
     }
 }
 

@@ -80,7 +80,7 @@ enum Issue {
     Mendable(String),
 }
 
-/// What is wrong, for all owned APIServices together; nothing where all is good. What is wrong twice is told once.
+/// The faults of all owned APIServices together; nothing where all is good. A fault of several is told once.
 pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
     let mut found: Vec<String> = Vec::new();
     let mut is_mendable = true;
@@ -154,7 +154,7 @@ fn called<'a>(pass: &'a Pass<'_>, registered: &Value, deployment: &str) -> Resul
     Ok(live)
 }
 
-/// What of the rights of a Deployment is missing.
+/// The missing accounts, roles and bindings of a Deployment.
 fn rights(pass: &Pass<'_>, live: &Value, deployment: &str) -> Vec<String> {
     let cluster = pass.facts.cluster;
     let place = pass.namespace();

@@ -17,7 +17,7 @@ pub(super) enum Trouble {
     Ended(String),
 }
 
-/// The first thing that is wrong; nothing where all are good.
+/// The first fault; nothing where all are good.
 pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<Trouble> {
     let cluster = pass.facts.cluster;
     wanted.iter().find_map(|wanted| {

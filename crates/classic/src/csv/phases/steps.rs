@@ -39,7 +39,7 @@ pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
     }
 }
 
-/// Whether the install strategy is one that is known; else the phase says so.
+/// Whether the install strategy is supported; else the phase says that it is not.
 fn has_strategy(pass: &mut Pass<'_>) -> bool {
     let is_known = pass.csv.spec.install.strategy == DEPLOYMENT;
     if !is_known {
@@ -160,8 +160,8 @@ fn installing(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether what is installed is healthy. Where the Deployments that are wanted are not known, nothing: they are installed
-/// again.
+/// Whether the Deployments, webhooks and aggregated APIs are healthy. Nothing where the wanted Deployments cannot be computed:
+/// they are installed again.
 fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> Option<bool> {
     let Some(wanted) = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster) else {
         pass.set("Pending", "NeedsReinstall", BAD_INSTALL);

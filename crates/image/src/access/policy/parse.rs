@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use base64::Engine as _;
+use olm_signature::{Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::signature::PublicKey;
 use super::{Identity, Policy, Requirement, Signed};
 use crate::reference::Reference;
 
@@ -28,8 +28,8 @@ pub enum PolicyError {
         /// What is wrong.
         message: String,
     },
-    /// A file with a key cannot be read.
-    #[error("signature policy, scope {scope}: cannot read key `{path}`")]
+    /// A file with a key or a certificate cannot be read.
+    #[error("signature policy, scope {scope}: cannot read `{path}`")]
     Key {
         /// Which entry.
         scope: String,
@@ -136,6 +136,72 @@ impl<'fields> Fields<'fields> {
             .ok_or_else(|| self.wrong(format!("`{name}` is no list of texts")))
     }
 
+    fn object(&mut self, name: &str) -> Result<Option<Self>, PolicyError> {
+        match self.left.remove(name) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(Self::new(self.scope, map))),
+            Some(_) => Err(self.wrong(format!("`{name}` is no object"))),
+        }
+    }
+
+    /// A value `NAME` or a pattern `NAMERegExp`.
+    fn pattern(&mut self, name: &str) -> Result<Pattern, PolicyError> {
+        let by_pattern = format!("{name}RegExp");
+        match (self.text(name)?, self.text(&by_pattern)?) {
+            (Some(text), None) => Ok(Pattern::Exact(text.to_owned())),
+            (None, Some(text)) => {
+                Pattern::matching(text).map_err(|message| self.wrong(format!("`{by_pattern}`: {message}")))
+            }
+            _ => Err(self.wrong(format!("an identity needs one of `{name}` and `{by_pattern}`"))),
+        }
+    }
+
+    /// What the file `NAMEPath` holds or the base64 `NAMEData` means, and which of them it is.
+    fn content(&mut self, name: &str, read: ReadKey<'_>) -> Result<Option<(String, Vec<u8>)>, PolicyError> {
+        let (path, data) = (format!("{name}Path"), format!("{name}Data"));
+        match (self.text(&path)?, self.text(&data)?) {
+            (None, None) => Ok(None),
+            (Some(file), None) => Ok(Some((format!("`{file}`"), self.file(file, read)?))),
+            (None, Some(text)) => Ok(Some((format!("`{data}`"), self.decoded(&data, text)?))),
+            (Some(_), Some(_)) => Err(self.wrong(format!("only one of `{path}` and `{data}` may be set"))),
+        }
+    }
+
+    /// The public keys of `NAMEPath`, `NAMEPaths`, `NAMEData` and `NAMEDatas`.
+    fn keys(&mut self, name: &str, read: ReadKey<'_>) -> Result<Vec<PublicKey>, PolicyError> {
+        let data = format!("{name}Data");
+        let mut paths = self.texts(&format!("{name}Paths"))?;
+        paths.extend(self.text(&format!("{name}Path"))?);
+        let mut datas = self.texts(&format!("{data}s"))?;
+        datas.extend(self.text(&data)?);
+        let mut keys = Vec::new();
+        for path in paths {
+            let text = self.file(path, read)?;
+            let found = PublicKey::parse_pem(&text);
+            keys.extend(found.map_err(|message| self.wrong(format!("key `{path}`: {message}")))?);
+        }
+        for text in datas {
+            let text = self.decoded(&data, text)?;
+            let found = PublicKey::parse_pem(&text);
+            keys.extend(found.map_err(|message| self.wrong(format!("`{data}`: {message}")))?);
+        }
+        Ok(keys)
+    }
+
+    fn file(&self, path: &str, read: ReadKey<'_>) -> Result<Vec<u8>, PolicyError> {
+        read(path).map_err(|source| PolicyError::Key {
+            scope: self.scope.to_owned(),
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    fn decoded(&self, name: &str, text: &str) -> Result<Vec<u8>, PolicyError> {
+        base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .map_err(|_| self.wrong(format!("`{name}` is no base64")))
+    }
+
     fn end(&self) -> Result<(), PolicyError> {
         match self.left.keys().next() {
             None => Ok(()),
@@ -155,61 +221,140 @@ fn requirement(
         "reject" => Requirement::Reject,
         // Refused when an image needs it, so that its fields do not matter.
         "signedBy" => return Ok(Requirement::SignedBy),
-        "sigstoreSigned" => Requirement::Signed(signed(&mut fields, key)?),
+        "sigstoreSigned" => Requirement::Signed(Box::new(signed(&mut fields, key)?)),
         other => return Err(fields.wrong(format!("unknown type {other:?}"))),
     };
     fields.end()?;
     Ok(requirement)
 }
 
-fn signed(fields: &mut Fields<'_>, key: ReadKey<'_>) -> Result<Signed, PolicyError> {
-    for unsupported in [
-        "fulcio",
-        "pki",
-        "rekorPublicKeyPath",
-        "rekorPublicKeyPaths",
-        "rekorPublicKeyData",
-        "rekorPublicKeyDatas",
-    ] {
-        if fields.left.contains_key(unsupported) {
-            return Err(fields.wrong(format!(
-                "`{unsupported}` of `sigstoreSigned` is not supported; signatures are checked by key alone"
-            )));
-        }
-    }
-    let mut paths = fields.texts("keyPaths")?;
-    paths.extend(fields.text("keyPath")?);
-    let mut data = fields.texts("keyDatas")?;
-    data.extend(fields.text("keyData")?);
-    let mut keys = Vec::new();
-    for path in paths {
-        let text = key(path).map_err(|source| PolicyError::Key {
-            scope: fields.scope.to_owned(),
-            path: path.to_owned(),
-            source,
-        })?;
-        keys.extend(
-            PublicKey::parse_pem(&text)
-                .map_err(|message| fields.wrong(format!("key `{path}`: {message}")))?,
-        );
-    }
-    for data in data {
-        let text = base64::engine::general_purpose::STANDARD
-            .decode(data)
-            .map_err(|_| fields.wrong("`keyData` is no base64"))?;
-        keys.extend(
-            PublicKey::parse_pem(&text).map_err(|message| fields.wrong(format!("`keyData`: {message}")))?,
-        );
-    }
-    if keys.is_empty() {
-        return Err(fields.wrong("`sigstoreSigned` names no key"));
-    }
+fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
+    let authority = authority(fields, read)?;
     let identity = match fields.left.remove("signedIdentity") {
         None => Identity::RepositoryOrExact,
         Some(Value::Object(map)) => identity(fields.scope, map)?,
         Some(_) => return Err(fields.wrong("`signedIdentity` is no object")),
     };
-    Ok(Signed { keys, identity })
+    Ok(Signed {
+        authority,
+        identity,
+        scope: fields.scope.to_owned(),
+    })
+}
+
+/// Who has to have signed: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.
+fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, PolicyError> {
+    let keys = fields.keys("key", read)?;
+    let logs = fields.keys("rekorPublicKey", read)?;
+    let root = match fields.content("trustedRoot", read)? {
+        Some((name, text)) => {
+            let trust = Trust::parse(&text);
+            Some(trust.map_err(|message| fields.wrong(format!("{name}: {message}")))?)
+        }
+        None => None,
+    };
+    let fulcio = fields.object("fulcio")?;
+    let pki = fields.object("pki")?;
+    let identities = fields.left.remove("identities");
+    if root.is_some() && !logs.is_empty() {
+        return Err(fields.wrong("a `trustedRoot…` already names the logs; remove `rekorPublicKey…`"));
+    }
+    match (keys.is_empty(), fulcio, pki, identities) {
+        (false, None, None, None) => Ok(Authority::Keys {
+            keys,
+            log: match root {
+                Some(root) if root.has_logs() => Some(root),
+                Some(_) => {
+                    return Err(fields.wrong(
+                        "the trust root names no transparency log, and a key needs nothing else of it",
+                    ));
+                }
+                None if logs.is_empty() => None,
+                None => Some(Trust::logs(&logs).map_err(|message| fields.wrong(message))?),
+            },
+        }),
+        (true, Some(fulcio), None, None) if root.is_none() => certificates(fulcio, &logs, read),
+        (true, None, Some(pki), None) if root.is_none() => own_authority(pki, &logs, read),
+        (true, None, None, Some(list)) => {
+            let trust = root
+                .ok_or_else(|| fields.wrong("`identities` needs `trustedRootPath` or `trustedRootData`"))?;
+            let identities = identities_of(fields.scope, list)?;
+            Ok(Authority::Certificate { trust, identities })
+        }
+        (true, None, None, None) => {
+            Err(fields.wrong("`sigstoreSigned` names no key, no `fulcio`, no `pki` and no `identities`"))
+        }
+        _ => Err(fields.wrong("only one of keys, `fulcio`, `pki` and `identities` may be set")),
+    }
+}
+
+/// `fulcio`: a certificate authority for identities, and the logs that prove when a certificate was used.
+fn certificates(
+    mut fields: Fields<'_>,
+    logs: &[PublicKey],
+    read: ReadKey<'_>,
+) -> Result<Authority, PolicyError> {
+    if logs.is_empty() {
+        return Err(fields.wrong("`fulcio` needs `rekorPublicKeyPath` or `rekorPublicKeyData`"));
+    }
+    let (name, text) = fields
+        .content("ca", read)?
+        .ok_or_else(|| fields.wrong("`fulcio` names neither `caPath` nor `caData`"))?;
+    let trust = Trust::of(&text, logs).map_err(|message| fields.wrong(format!("{name}: {message}")))?;
+    let identity = olm_signature::Identity {
+        subject: Pattern::Exact(fields.needed("subjectEmail")?.to_owned()),
+        issuer: Pattern::Exact(fields.needed("oidcIssuer")?.to_owned()),
+        email: true,
+    };
+    fields.end()?;
+    Ok(Authority::Certificate {
+        trust,
+        identities: Identities(vec![identity]),
+    })
+}
+
+/// `pki`: an authority of one's own.
+fn own_authority(
+    mut fields: Fields<'_>,
+    logs: &[PublicKey],
+    read: ReadKey<'_>,
+) -> Result<Authority, PolicyError> {
+    let (name, roots) = fields
+        .content("caRoots", read)?
+        .ok_or_else(|| fields.wrong("`pki` names neither `caRootsPath` nor `caRootsData`"))?;
+    let between = fields.content("caIntermediates", read)?.map(|(_, text)| text);
+    let subject = Subject {
+        email: fields.text("subjectEmail")?.map(str::to_owned),
+        hostname: fields.text("subjectHostname")?.map(str::to_owned),
+    };
+    fields.end()?;
+    Pki::new(&roots, between.as_deref(), subject, logs)
+        .map(Authority::Pki)
+        .map_err(|message| fields.wrong(format!("`pki`, {name}: {message}")))
+}
+
+/// `identities`: subjects and issuers, each by its value or by a pattern.
+fn identities_of(scope: &str, list: &Value) -> Result<Identities, PolicyError> {
+    let wrong = |message: &str| PolicyError::Requirement {
+        scope: scope.to_owned(),
+        message: message.to_owned(),
+    };
+    let list = list.as_array().filter(|list| !list.is_empty());
+    let list = list.ok_or_else(|| wrong("`identities` is no list of identities"))?;
+    let one = |value: &Value| {
+        let map = value
+            .as_object()
+            .ok_or_else(|| wrong("an identity is no object"))?;
+        let mut fields = Fields::new(scope, map);
+        let identity = olm_signature::Identity {
+            subject: fields.pattern("subject")?,
+            issuer: fields.pattern("issuer")?,
+            email: false,
+        };
+        fields.end()?;
+        Ok(identity)
+    };
+    list.iter().map(one).collect::<Result<_, _>>().map(Identities)
 }
 
 fn identity(scope: &str, map: &Map<String, Value>) -> Result<Identity, PolicyError> {
@@ -233,6 +378,7 @@ fn identity(scope: &str, map: &Map<String, Value>) -> Result<Identity, PolicyErr
             let text = fields.needed("dockerRepository")?;
             Identity::ExactRepository(reference(text, &fields)?.name())
         }
+        "matchDigest" => Identity::Digest,
         "remapIdentity" => Identity::Remap {
             prefix: fields.needed("prefix")?.to_owned(),
             signed_prefix: fields.needed("signedPrefix")?.to_owned(),

@@ -1,8 +1,9 @@
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use olm_signature::{Attached, SIGNATURE_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::*;
@@ -26,6 +27,21 @@ fn key() -> (String, impl Fn(&[u8]) -> String) {
         STANDARD.encode(signature.as_ref())
     };
     (text, sign)
+}
+
+/// What a requirement says of a signature in the older form.
+fn judge(
+    wanted: &Signed,
+    payload: &[u8],
+    signature: &str,
+    digests: &[Digest],
+    image: &Reference,
+) -> Result<(), String> {
+    let annotation = |name: &str| (name == SIGNATURE_ANNOTATION).then_some(signature);
+    let signature = Signature::Attached(Attached::new(payload.to_vec(), annotation).unwrap());
+    let now = Timestamp::from_second(1_700_000_000).unwrap();
+    let found = wanted.check(&signature, &digests.iter().collect(), image, now);
+    found.map(drop).map_err(|unfit| unfit.to_string())
 }
 
 fn parse(policy: &Value) -> Result<Policy, String> {
@@ -145,7 +161,7 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
     );
     check(
         &signed(json!({ "keyPath": "/missing" })),
-        "cannot read key `/missing`",
+        "cannot read `/missing`",
     );
     check(
         &signed(json!({ "keyPath": "/other" })),
@@ -156,21 +172,6 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
         "kind of key is not supported",
     );
-    for unchecked in [
-        "fulcio",
-        "pki",
-        "rekorPublicKeyPath",
-        "rekorPublicKeyPaths",
-        "rekorPublicKeyData",
-        "rekorPublicKeyDatas",
-    ] {
-        check(
-            &signed(json!({ "keyPath": "/key", unchecked: {} })),
-            &format!(
-                "`{unchecked}` of `sigstoreSigned` is not supported; signatures are checked by key alone"
-            ),
-        );
-    }
     check(
         &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
         "unknown identity",
@@ -182,6 +183,94 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
     check(
         &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
         "unknown field `x`",
+    );
+}
+
+#[test]
+fn a_requirement_names_exactly_one_kind_of_signer() {
+    let check = |policy: &Value, expected: &str| {
+        let error = parse(policy).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    let signed = |more: Value| {
+        let mut requirement = json!({ "type": "sigstoreSigned", "keyPath": "/key.pub" });
+        let fields = requirement.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        json!({ "default": [requirement] })
+    };
+    let only = |more: Value| {
+        let mut requirement = json!({ "type": "sigstoreSigned" });
+        let fields = requirement.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        json!({ "default": [requirement] })
+    };
+    let certificate = STANDARD.encode(authority());
+    let fulcio =
+        json!({ "caData": certificate, "oidcIssuer": "https://a.example", "subjectEmail": "a@a.example" });
+    parse(&only(
+        json!({ "fulcio": fulcio, "rekorPublicKeyPath": "/key.pub" }),
+    ))
+    .unwrap();
+    check(
+        &only(json!({ "fulcio": fulcio })),
+        "`fulcio` needs `rekorPublicKeyPath`",
+    );
+    check(
+        &only(json!({ "fulcio": {}, "rekorPublicKeyPath": "/key.pub" })),
+        "names neither `caPath` nor `caData`",
+    );
+    check(
+        &only(json!({ "fulcio": { "caData": certificate }, "rekorPublicKeyPath": "/key.pub" })),
+        "`subjectEmail` is missing",
+    );
+    check(
+        &only(json!({ "fulcio": { "caPath": "/other" }, "rekorPublicKeyPath": "/key.pub" })),
+        "`/other`: it holds no certificate",
+    );
+    check(
+        &signed(json!({ "fulcio": fulcio, "rekorPublicKeyPath": "/key.pub" })),
+        "only one of keys, `fulcio`, `pki` and `identities`",
+    );
+    parse(&only(
+        json!({ "pki": { "caRootsData": certificate, "subjectEmail": "a@a.example" } }),
+    ))
+    .unwrap();
+    check(
+        &only(json!({ "pki": { "caRootsData": certificate } })),
+        "neither a subjectEmail nor a subjectHostname",
+    );
+    parse(&signed(json!({ "rekorPublicKeyPaths": ["/key.pub"] }))).unwrap();
+    let identities = json!([{ "subjectRegExp": "a.*", "issuer": "https://a.example" }]);
+    check(
+        &only(json!({ "identities": identities })),
+        "`identities` needs `trustedRootPath`",
+    );
+    check(
+        &only(json!({ "identities": identities, "trustedRootPath": "/other" })),
+        "`/other`: ",
+    );
+    let root =
+        STANDARD.encode(r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}"#);
+    let keyless = |identity: Value| only(json!({ "identities": [identity], "trustedRootData": root }));
+    parse(&keyless(
+        json!({ "subjectRegExp": "a.*", "issuer": "https://a.example" }),
+    ))
+    .unwrap();
+    check(
+        &keyless(json!({ "subject": "a" })),
+        "one of `issuer` and `issuerRegExp`",
+    );
+    check(
+        &keyless(json!({ "subject": "a", "subjectRegExp": "a", "issuer": "b" })),
+        "one of `subject` and `subjectRegExp`",
+    );
+    check(
+        &keyless(json!({ "subject": "a", "issuerRegExp": "a)|(b" })),
+        "no usable regular expression",
+    );
+    check(
+        &signed(json!({ "trustedRootData": root })),
+        "the trust root names no transparency log",
     );
 }
 
@@ -216,7 +305,13 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         let policy = signed(identity);
         let wanted = policy.admit(&image).unwrap();
         let payload = payload(name, &digest.to_string());
-        let found = wanted[0].check(&payload, &sign(&payload), std::slice::from_ref(&digest), &image);
+        let found = judge(
+            wanted[0],
+            &payload,
+            &sign(&payload),
+            std::slice::from_ref(&digest),
+            &image,
+        );
         let expected = expected.map_err(|said| format!("{said}, which does not match \"{image}\""));
         assert_eq!(found, expected, "{name}");
     };
@@ -260,7 +355,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     let wanted = policy.admit(&image).unwrap()[0];
     let good = payload("a.example/team/app", &digest.to_string());
     let check = |payload: &[u8], signature: &str, digests: &[Digest], expected: &str| {
-        let error = wanted.check(payload, signature, digests, &image).unwrap_err();
+        let error = judge(wanted, payload, signature, digests, &image).unwrap_err();
         assert!(error.contains(expected), "{error}");
     };
     let one = std::slice::from_ref(&digest);
@@ -297,7 +392,13 @@ fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
         let payload = payload(name, &digest.to_string());
         let signature = sign(&payload);
         let wanted = policy.admit(&image).unwrap();
-        let found = wanted[0].check(&payload, &signature, std::slice::from_ref(&digest), &image);
+        let found = judge(
+            wanted[0],
+            &payload,
+            &signature,
+            std::slice::from_ref(&digest),
+            &image,
+        );
         let refused = format!("it is about {name:?}, which does not match \"a.example/team/app:v1\"");
         assert_eq!(found, if fits { Ok(()) } else { Err(refused) });
     };
@@ -320,13 +421,39 @@ fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
     check(&remap, "b.example/origin/app:v2", false);
 }
 
+/// Bundles of cosign 3 name no image. For an image by digest that changes nothing; a tag could be moved.
 #[test]
-fn keys_of_other_kinds_sign_too() {
-    let pair = Ed25519KeyPair::generate().unwrap();
-    let der: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
-    let keys = PublicKey::parse_pem(pem(der.as_ref()).as_bytes()).unwrap();
-    assert!(keys[0].verifies(b"message", pair.sign(b"message").as_ref()));
-    assert!(!keys[0].verifies(b"massage", pair.sign(b"message").as_ref()));
+fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
+    let digest = Digest::parse(&format!("sha256:{HEX}")).unwrap();
+    let by_tag = Reference::parse("a.example/team/app:v1").unwrap();
+    let by_digest = by_tag.pin(digest).reference();
+    let check = |identity: &Identity, image: &Reference, fits: bool| {
+        assert_eq!(identity.check(None, image).is_ok(), fits, "{identity:?} {image}");
+    };
+    check(&Identity::RepositoryOrExact, &by_digest, true);
+    check(&Identity::RepositoryOrExact, &by_tag, false);
+    check(&Identity::Digest, &by_tag, true);
+    check(&Identity::Repository, &by_digest, false);
+    check(
+        &Identity::ExactRepository("a.example/team/app".to_owned()),
+        &by_digest,
+        false,
+    );
+    let error = Identity::Exact.check(None, &by_tag).unwrap_err().to_string();
+    assert!(
+        error.contains("set `signedIdentity` to `{\"type\": \"matchDigest\"}`"),
+        "{error}"
+    );
+    // A name that is there is no reason to refuse what the digest alone decides.
+    assert_eq!(Identity::Digest.check(Some("b.example/x"), &by_tag), Ok(()));
+}
+
+/// An authority, in PEM.
+fn authority() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::default();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    parameters.self_signed(&key).unwrap().pem()
 }
 
 proptest::proptest! {

@@ -1,0 +1,253 @@
+//! The older form of cosign: a layer of the image at the tag `sha256-HEX.sig`, with what proves it in annotations.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use sigstore_verify::types::bundle::{
+    InclusionPromise, LogId, Rfc3161Timestamp, TimestampVerificationData, VerificationMaterial,
+    VerificationMaterialContent, X509Certificate,
+};
+use sigstore_verify::types::{
+    Bundle, CanonicalizedBody, DerCertificate, KindVersion, LogIndex, LogKeyId, MediaType, MessageSignature,
+    PublicKeyIdentifier, SignatureBytes, SignatureContent, SignedTimestamp, TimestampToken,
+    TransparencyLogEntry,
+};
+
+use crate::fault::Fault;
+use crate::key::{blocks, certificates};
+use crate::verdict::Claim;
+
+/// The media type of what is signed.
+pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// The annotation with the signature.
+pub const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+/// The annotations with the certificate and its chain in PEM, the entry of the log, and the timestamp.
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CHAIN: &str = "dev.sigstore.cosign/chain";
+const LOG: &str = "dev.sigstore.cosign/bundle";
+const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
+/// The most bytes of what is signed.
+const PAYLOAD_BYTES: usize = 64 << 10;
+/// The most bytes of an annotation.
+const ANNOTATION_BYTES: usize = 128 << 10;
+/// The most certificates of a chain.
+const CHAIN_LENGTH: usize = 8;
+
+/// A signature in the older form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    payload: Vec<u8>,
+    signature: String,
+    certificate: Option<String>,
+    chain: Option<String>,
+    log: Option<String>,
+    timestamp: Option<String>,
+}
+
+/// The parts of it that are needed, read.
+pub(crate) struct Parts {
+    pub(crate) signature: Vec<u8>,
+    pub(crate) certificates: Vec<Vec<u8>>,
+}
+
+impl Attached {
+    /// A signature from a layer: its content, and its annotations by name. None where there is no signature.
+    pub fn new<'a>(payload: Vec<u8>, annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let text = |name| {
+            annotation(name)
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
+        Some(Self {
+            payload,
+            signature: annotation(SIGNATURE_ANNOTATION)?.to_owned(),
+            certificate: text(CERTIFICATE),
+            chain: text(CHAIN),
+            log: text(LOG),
+            timestamp: text(TIMESTAMP),
+        })
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    pub(crate) fn parts(&self) -> Result<Parts, Fault> {
+        let form = |what: &str, error: String| Fault::Form(format!("{what}: {error}"));
+        let annotations = [&self.certificate, &self.chain, &self.log, &self.timestamp];
+        let long = annotations
+            .into_iter()
+            .flatten()
+            .chain([&self.signature])
+            .any(|text| text.len() > ANNOTATION_BYTES);
+        if long || self.payload.len() > PAYLOAD_BYTES {
+            return Err(Fault::Form("it is too long".to_owned()));
+        }
+        let signature = STANDARD
+            .decode(self.signature.trim())
+            .map_err(|_| Fault::Form("it is no base64".to_owned()))?;
+        let mut found = Vec::new();
+        if let Some(text) = &self.certificate {
+            found = certificates(text.as_bytes()).map_err(|error| form("certificate", error))?;
+            found.truncate(1);
+            if let Some(text) = &self.chain {
+                found.extend(blocks(text.as_bytes(), "CERTIFICATE").map_err(|error| form("chain", error))?);
+            }
+        }
+        if found.len() > CHAIN_LENGTH {
+            return Err(Fault::Form(format!(
+                "its chain has more than {CHAIN_LENGTH} certificates"
+            )));
+        }
+        Ok(Parts {
+            signature,
+            certificates: found,
+        })
+    }
+
+    /// The same as a bundle: with the certificate, or for a key that the verifier knows. `logged` chooses the version of
+    /// bundles that demands the promise of a log.
+    pub(crate) fn bundle(
+        &self,
+        parts: &Parts,
+        with_certificate: bool,
+        logged: bool,
+    ) -> Result<Bundle, Fault> {
+        let content = if with_certificate {
+            if parts.certificates.is_empty() {
+                return Err(Fault::Material("certificate"));
+            }
+            let certificate = |der: &Vec<u8>| X509Certificate::new(DerCertificate::new(der.clone()));
+            VerificationMaterialContent::X509CertificateChain {
+                certificates: parts.certificates.iter().map(certificate).collect(),
+            }
+        } else {
+            VerificationMaterialContent::PublicKey(PublicKeyIdentifier::new(""))
+        };
+        let mut material = VerificationMaterial::new(content);
+        if let Some(text) = &self.log {
+            material = material.with_tlog_entries(vec![entry(text)?]);
+        }
+        if let Some(text) = &self.timestamp {
+            let stamp: Stamp = serde_json::from_str(text)
+                .map_err(|error| Fault::Form(format!("annotation {TIMESTAMP}: {error}")))?;
+            let token = TimestampToken::from_base64(&stamp.token)
+                .map_err(|error| Fault::Form(format!("annotation {TIMESTAMP}: {error}")))?;
+            material = material.with_timestamp_verification_data(TimestampVerificationData::new(vec![
+                Rfc3161Timestamp::new(token),
+            ]));
+        }
+        let version = if logged {
+            MediaType::Bundle0_1
+        } else {
+            MediaType::Bundle0_2
+        };
+        let signature = MessageSignature::new(SignatureBytes::from_bytes(&parts.signature));
+        Ok(Bundle::new(
+            version,
+            material,
+            SignatureContent::MessageSignature(signature),
+        ))
+    }
+
+    /// What is signed. To be read only once the signature is verified.
+    pub(crate) fn claim(&self) -> Result<Claim, Fault> {
+        let document: Document = serde_json::from_slice(&self.payload)
+            .map_err(|error| Fault::Form(format!("what is signed cannot be read: {error}")))?;
+        if document.critical.kind != "cosign container image signature" {
+            return Err(Fault::Form("what is signed is no image".to_owned()));
+        }
+        Ok(Claim {
+            digest: document.critical.image.digest,
+            name: Some(document.critical.identity.reference),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Document {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    identity: Named,
+    image: Image,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "docker-reference")]
+    reference: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stamp {
+    #[serde(rename = "SignedRFC3161Timestamp")]
+    token: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "PascalCase")]
+struct Logged {
+    signed_entry_timestamp: String,
+    payload: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    body: String,
+    #[serde(rename = "integratedTime")]
+    time: i64,
+    #[serde(rename = "logIndex")]
+    index: i64,
+    #[serde(rename = "logID")]
+    log: String,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+    #[serde(rename = "apiVersion")]
+    version: String,
+}
+
+/// An entry of a log with the promise of the log, from an annotation.
+fn entry(text: &str) -> Result<TransparencyLogEntry, Fault> {
+    let wrong = |error: String| Fault::Form(format!("annotation {LOG}: {error}"));
+    let Logged {
+        signed_entry_timestamp,
+        payload,
+    } = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let body = STANDARD
+        .decode(&payload.body)
+        .map_err(|_| wrong("the entry is no base64".to_owned()))?;
+    let kind: Kind = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
+    let kind = match (kind.kind.as_str(), kind.version.as_str()) {
+        ("hashedrekord", "0.0.1") => KindVersion::HashedRekordV001,
+        (kind, version) => return Err(wrong(format!("unknown kind of entry {kind} {version}"))),
+    };
+    let index = LogIndex::try_from(payload.index).map_err(|error| wrong(error.to_string()))?;
+    let log = hex::decode(&payload.log).map_err(|error| wrong(error.to_string()))?;
+    let promise =
+        SignedTimestamp::from_base64(&signed_entry_timestamp).map_err(|error| wrong(error.to_string()))?;
+    let time = jiff::Timestamp::from_second(payload.time).map_err(|error| wrong(error.to_string()))?;
+    Ok(TransparencyLogEntry::new(
+        index,
+        LogId::new(LogKeyId::new(log)),
+        kind,
+        CanonicalizedBody::new(body),
+    )
+    .with_integrated_time(time)
+    .with_inclusion_promise(InclusionPromise::new(promise)))
+}

@@ -1,0 +1,110 @@
+//! Who must have signed, and whether somebody did.
+
+use jiff::{SignedDuration, Timestamp};
+use sigstore_verify::crypto::SubjectAltName;
+
+use crate::fault::Fault;
+use crate::identity::Identities;
+use crate::key::PublicKey;
+use crate::pki::Pki;
+use crate::read::{Read, Signature, proven};
+use crate::trust::Trust;
+use crate::verdict::{Proof, Signer, Verified};
+
+/// How much later than ours the clock of a log or timestamp authority may be.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// Who must have signed, and what must prove it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// One of these keys; where a log is named, it must have an entry of the signature.
+    Keys {
+        /// The keys.
+        keys: Vec<PublicKey>,
+        /// The transparency log.
+        log: Option<Trust>,
+    },
+    /// Somebody with one of these identities, by a certificate that was valid when the signature was made.
+    Certificate {
+        /// Who vouches for identities, for entries and for times.
+        trust: Trust,
+        /// The identities.
+        identities: Identities,
+    },
+    /// The owner of a certificate of an authority of one's own.
+    Pki(Pki),
+}
+
+impl Authority {
+    /// Whether this signature is by whom it must be, provable as it must be, and about one of the digests.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(
+        &self,
+        signature: &Signature,
+        digests: &[String],
+        now: Timestamp,
+    ) -> Result<Verified, Fault> {
+        let read = Read::of(signature)?;
+        let (signer, time, proof) = match self {
+            Self::Keys { keys, log } => by_key(&read, keys, log.as_ref())?,
+            Self::Certificate { trust, identities } => by_certificate(&read, trust, identities)?,
+            Self::Pki(pki) => pki.check(&read, now)?,
+        };
+        if let Some(time) = time
+            && time > now.saturating_add(SKEW).unwrap_or(now)
+        {
+            return Err(Fault::Time(format!("{time} is in the future")));
+        }
+        // Only what is verified is believed.
+        let claim = read.claim()?;
+        if !digests.contains(&claim.digest) {
+            return Err(Fault::Digest(claim.digest));
+        }
+        Ok(Verified {
+            claim,
+            signer,
+            time,
+            proof,
+        })
+    }
+}
+
+type Found = (Signer, Option<Timestamp>, Proof);
+
+fn by_key(read: &Read<'_>, keys: &[PublicKey], log: Option<&Trust>) -> Result<Found, Fault> {
+    let (message, signature) = read.signed();
+    let key = keys
+        .iter()
+        .find(|key| key.verifies(&message, signature))
+        .ok_or(Fault::Key("a key of the policy"))?;
+    let signer = Signer::Key {
+        fingerprint: key.fingerprint(),
+    };
+    let Some(log) = log else {
+        return Ok((signer, None, Proof::default()));
+    };
+    let found = read.check_key(log, key)?;
+    let (time, proof) = proven(&found);
+    Ok((signer, time, proof))
+}
+
+fn by_certificate(read: &Read<'_>, trust: &Trust, identities: &Identities) -> Result<Found, Fault> {
+    let found = read.check_certificate(trust)?;
+    let (subject, email) = match found.identity() {
+        Some(SubjectAltName::Email(text)) => (text.as_str(), true),
+        Some(other) => (other.as_str(), false),
+        None => return Err(Fault::Certificate("it names nobody".to_owned())),
+    };
+    let issuer = found
+        .issuer()
+        .ok_or_else(|| Fault::Certificate("it names no issuer of the identity".to_owned()))?;
+    identities.check(subject, email, issuer)?;
+    let signer = Signer::Identity {
+        subject: subject.to_owned(),
+        issuer: issuer.to_owned(),
+    };
+    let (time, proof) = proven(&found);
+    Ok((signer, time, proof))
+}

@@ -1,0 +1,32 @@
+//! Signatures of images: who made them, of what, and when. Bytes, trust and the time go in, a verdict comes out; nothing is
+//! fetched. Only that no log entry is of the future, the library beneath compares with the clock of the machine itself.
+//!
+//! Two forms are known, those that cosign writes: a layer of the image at the tag `sha256-HEX.sig` with annotations
+//! ([`Attached`]), and a Sigstore bundle among the referrers of the image ([`Bundle`]). Forms, fields and algorithms that
+//! are not known are refused.
+
+mod attached;
+mod authority;
+mod bundle;
+mod fault;
+mod identity;
+mod key;
+mod pki;
+mod read;
+mod statement;
+mod trust;
+mod verdict;
+
+pub use attached::{Attached, SIGNATURE_ANNOTATION, SIMPLE_SIGNING};
+pub use authority::Authority;
+pub use bundle::{BUNDLE, BUNDLE_BYTES, Bundle};
+pub use fault::Fault;
+pub use identity::{Identities, Identity, Pattern};
+pub use key::PublicKey;
+pub use pki::{Pki, Subject};
+pub use read::Signature;
+pub use trust::Trust;
+pub use verdict::{Claim, Proof, Signer, Verified};
+
+#[cfg(test)]
+mod tests;

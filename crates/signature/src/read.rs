@@ -1,0 +1,121 @@
+//! A signature of either form, read.
+
+use jiff::Timestamp;
+use sigstore_verify::VerificationResult;
+use sigstore_verify::types::bundle::VerificationMaterialContent;
+use sigstore_verify::types::{self, Sha256Hash};
+
+use crate::attached::{Attached, Parts};
+use crate::bundle::Bundle;
+use crate::fault::Fault;
+use crate::key::PublicKey;
+use crate::statement;
+use crate::trust::{Content, Trust};
+use crate::verdict::{Claim, Proof};
+
+/// A signature as it was fetched, not yet verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signature {
+    /// A layer of the image at the tag `sha256-HEX.sig`.
+    Attached(Attached),
+    /// A bundle among the referrers of the image.
+    Bundle(Bundle),
+}
+
+/// A signature that was read, with what is needed of either form.
+pub(crate) enum Read<'signature> {
+    Attached(&'signature Attached, Parts),
+    Bundle(Box<types::Bundle>, types::DsseEnvelope),
+}
+
+impl<'signature> Read<'signature> {
+    pub(crate) fn of(signature: &'signature Signature) -> Result<Self, Fault> {
+        match signature {
+            Signature::Attached(attached) => Ok(Self::Attached(attached, attached.parts()?)),
+            Signature::Bundle(bundle) => {
+                let (bundle, envelope) = bundle.read()?;
+                Ok(Self::Bundle(Box::new(bundle), envelope))
+            }
+        }
+    }
+
+    /// The bytes that were signed, and the signature.
+    pub(crate) fn signed(&self) -> (Vec<u8>, &[u8]) {
+        match self {
+            Self::Attached(attached, parts) => (attached.payload().to_vec(), &parts.signature),
+            Self::Bundle(_, envelope) => (envelope.pae(), envelope.signature.sig.as_bytes()),
+        }
+    }
+
+    /// The certificates that came with it, its own first.
+    pub(crate) fn certificates(&self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Attached(_, parts) => parts.certificates.clone(),
+            Self::Bundle(bundle, _) => match bundle.signing_certificate() {
+                Some(certificate) => vec![certificate.as_bytes().to_vec()],
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// The image that it is about. To be believed once the signature is verified.
+    pub(crate) fn claim(&self) -> Result<Claim, Fault> {
+        match self {
+            Self::Attached(attached, _) => attached.claim(),
+            Self::Bundle(_, envelope) => {
+                statement::claim(&envelope.payload_type, envelope.payload.as_bytes())
+            }
+        }
+    }
+
+    /// Checks the certificate, the signature by its key, and what proves its time.
+    pub(crate) fn check_certificate(&self, trust: &Trust) -> Result<VerificationResult, Fault> {
+        match self {
+            Self::Attached(attached, parts) => {
+                let bundle = attached.bundle(parts, true, trust.has_logs())?;
+                trust.check_certificate(Content::Bytes(attached.payload()), bundle)
+            }
+            Self::Bundle(bundle, _) => {
+                if bundle.signing_certificate().is_none() {
+                    return Err(Fault::Material("certificate"));
+                }
+                trust.check_certificate(Content::Digest(self.digest()?), (**bundle).clone())
+            }
+        }
+    }
+
+    /// Checks that one of the keys made it and that the log has it.
+    pub(crate) fn check_key(&self, trust: &Trust, key: &PublicKey) -> Result<VerificationResult, Fault> {
+        match self {
+            Self::Attached(attached, parts) => {
+                let bundle = attached.bundle(parts, false, true)?;
+                trust.check_key(Content::Bytes(attached.payload()), bundle, key)
+            }
+            Self::Bundle(bundle, _) => {
+                if !matches!(
+                    bundle.verification_material.content,
+                    VerificationMaterialContent::PublicKey(_)
+                ) {
+                    return Err(Fault::Material("key"));
+                }
+                trust.check_key(Content::Digest(self.digest()?), (**bundle).clone(), key)
+            }
+        }
+    }
+
+    fn digest(&self) -> Result<Sha256Hash, Fault> {
+        let claim = self.claim()?;
+        let hex = claim.digest.strip_prefix("sha256:").unwrap_or_default();
+        Sha256Hash::from_hex(hex).map_err(|error| Fault::Form(error.to_string()))
+    }
+}
+
+/// The earliest time that is proven, and what vouches.
+pub(crate) fn proven(found: &VerificationResult) -> (Option<Timestamp>, Proof) {
+    let time = found.verified_timestamps().iter().min().copied();
+    let proof = Proof {
+        log: found.tlog_verified(),
+        time: time.is_some(),
+    };
+    (time, proof)
+}

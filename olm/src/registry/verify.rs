@@ -1,0 +1,189 @@
+//! `olm verify`: whether an image is signed by whom it must be.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use olm_image::{Approval, Policy, Reference, Verdict};
+use serde_json::{Value, json};
+
+use super::RegistryArguments;
+use crate::hint::Hint;
+use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
+
+/// The words for what the options ask for, in the place of an entry of a policy.
+const OPTIONS: &str = "the command line";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Looks for signatures at the tag sha256-HEX.sig and among the referrers, as OLM does, and checks them by the \
+                  signature policy, or by the options below. Needs no cluster, and no service but the registry.\n\nExamples:\n  \
+                  olm verify registry.example/catalogs/mine:latest --signature-policy ./policy.json\n  olm verify \
+                  registry.example/catalogs/mine:latest --key key.pub\n  olm verify registry.example/catalogs/mine:latest \
+                  --trusted-root trusted_root.json --certificate-identity release@example.com --certificate-oidc-issuer \
+                  https://accounts.example.com"
+)]
+pub(crate) struct Arguments {
+    /// Reference of the image
+    image: String,
+    #[command(flatten)]
+    signer: Signer,
+    #[command(flatten)]
+    registry: RegistryArguments,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ReportFormat,
+}
+
+/// Who must have signed, in the place of the signature policy.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Signer, in the place of the signature policy")]
+struct Signer {
+    /// File with a public key in PEM that may have signed; may be repeated
+    #[arg(long = "key", value_name = "FILE", conflicts_with = "signature_policy")]
+    keys: Vec<PathBuf>,
+    /// File with authorities, logs and timestamp authorities to trust, `trusted_root.json` of Sigstore. With --key, its log must
+    /// have the signature
+    #[arg(long, value_name = "FILE", conflicts_with = "signature_policy")]
+    trusted_root: Option<PathBuf>,
+    /// Email address or URI that the certificate must be for
+    #[arg(
+        long,
+        value_name = "SUBJECT",
+        requires = "trusted_root",
+        conflicts_with = "keys"
+    )]
+    certificate_identity: Option<String>,
+    /// Regular expression that the whole of it must match
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        requires = "trusted_root",
+        conflicts_with_all = ["keys", "certificate_identity"]
+    )]
+    certificate_identity_regexp: Option<String>,
+    /// Issuer of the token that the certificate was asked for with
+    #[arg(long, value_name = "URL", requires = "trusted_root", conflicts_with = "keys")]
+    certificate_oidc_issuer: Option<String>,
+    /// Regular expression that the whole of it must match
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        requires = "trusted_root",
+        conflicts_with_all = ["keys", "certificate_oidc_issuer"]
+    )]
+    certificate_oidc_issuer_regexp: Option<String>,
+}
+
+impl Signer {
+    /// The policy that the options mean, where there are any. The digest is enough: who calls names the image himself.
+    fn policy(&self) -> anyhow::Result<Option<Policy>> {
+        let mut requirement =
+            json!({ "type": "sigstoreSigned", "signedIdentity": { "type": "matchDigest" } });
+        let identity = [
+            ("subject", &self.certificate_identity),
+            ("subjectRegExp", &self.certificate_identity_regexp),
+            ("issuer", &self.certificate_oidc_issuer),
+            ("issuerRegExp", &self.certificate_oidc_issuer_regexp),
+        ];
+        let identity: serde_json::Map<String, Value> = identity
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))))
+            .collect();
+        match (self.keys.is_empty(), identity.len()) {
+            (false, _) => requirement["keyPaths"] = json!(self.keys),
+            (true, 0) if self.trusted_root.is_none() => return Ok(None),
+            (true, 2) => requirement["identities"] = json!([identity]),
+            (true, _) => bail!(
+                "cannot verify by a certificate: name both its identity and its issuer, with --certificate-identity and \
+                 --certificate-oidc-issuer or their patterns"
+            ),
+        }
+        if let Some(root) = &self.trusted_root {
+            requirement["trustedRootPath"] = json!(root);
+        }
+        let text = json!({ "default": [requirement] }).to_string();
+        let policy = Policy::parse(&text, |file| std::fs::read(file));
+        policy.map(Some).context("cannot verify by these options")
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let written = &arguments.image;
+    let reference = Reference::parse_familiar(written)
+        .with_context(|| format!("{written:?} is not an image reference"))?;
+    let mut access = arguments.registry.access(&reference)?;
+    let given = arguments.signer.policy()?;
+    let by_options = given.is_some();
+    if let Some(policy) = given {
+        access.policy = Arc::new(policy);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let verdict = runtime.block_on(arguments.registry.images().verify(&reference, &access))?;
+    if verdict.approvals.is_empty() {
+        let error = anyhow!("cannot verify {}: no signature is asked for", verdict.pinned);
+        return Err(error.context(Hint(
+            "set --signature-policy to a policy that asks for a signature of this image, or set --key or --trusted-root".to_owned(),
+        )));
+    }
+    let rule = |approval: &Approval| {
+        if by_options {
+            OPTIONS.to_owned()
+        } else {
+            format!("signature policy, scope {}", approval.scope)
+        }
+    };
+    match arguments.output {
+        ReportFormat::Text => print_text(&text(&verdict, rule))?,
+        ReportFormat::Json => print_json(&document(&verdict, rule))?,
+    }
+    Ok(Status::Success)
+}
+
+fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
+    let mut text = format!("{}\n", verdict.pinned);
+    for approval in &verdict.approvals {
+        let verified = &approval.verified;
+        let proof = match (verified.proof.log, verified.proof.time) {
+            (true, true) => "transparency log and time",
+            (true, false) => "transparency log",
+            (false, true) => "time",
+            (false, false) => "none but the key or certificate",
+        };
+        let time = verified
+            .time
+            .map_or("not proven".to_owned(), |time| time.to_string());
+        let name = verified.claim.name.as_deref().unwrap_or("none, only the digest");
+        let rows = [
+            ("rule", rule(approval)),
+            ("signed by", verified.signer.to_string()),
+            ("signed at", time),
+            ("proof", proof.to_owned()),
+            ("digest", verified.claim.digest.clone()),
+            ("name", name.to_owned()),
+        ];
+        for (label, value) in rows {
+            let _ = writeln!(text, "  {label:<9}  {value}");
+        }
+    }
+    text
+}
+
+fn document(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> Value {
+    let approvals = verdict.approvals.iter().map(|approval| {
+        let verified = &approval.verified;
+        json!({
+            "rule": rule(approval),
+            "signer": verified.signer.to_string(),
+            "time": verified.time.map(|time| time.to_string()),
+            "proof": { "log": verified.proof.log, "time": verified.proof.time },
+            "digest": verified.claim.digest,
+            "name": verified.claim.name,
+        })
+    });
+    json!({ "image": verdict.pinned.to_string(), "verified": approvals.collect::<Vec<_>>() })
+}
