@@ -2,9 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::samples;
+use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, Stage, V1ALPHA1, catalog_source, condition, csv, named, subscription};
+use crate::stage::{
+    CLUSTER, OPERATOR, SOON, Stage, V1ALPHA1, catalog_source, condition, csv, named, subscription,
+};
 
 /// A definition of the operator's kind whose stored version its bundle does not have: no plan may replace it.
 fn older_definition(package: &str) -> Value {
@@ -193,12 +196,14 @@ fn an_edit_of_the_steps_after_the_approval_stops_the_plan() -> Result<()> {
         let uid = plan["metadata"]["uid"].as_str().unwrap_or_default();
         ensure!(approved.starts_with(&format!("{uid}/sha256:")), "{approved}");
         let steps = stuck["status"]["plan"].as_array().context("no steps")?;
-        edit_step(stage, &plan, steps.len() - 1)?;
-        let refused = stage
-            .becomes("the plan is refused", &plan, |found| {
-                found["status"]["phase"] == "Failed"
-            })
-            .await?;
+        // A pass that is under way writes over the edit: what it has read is what was approved.
+        let last = steps.len() - 1;
+        let refused = eventually("the plan is refused", SOON, async || {
+            edit_step(stage, &plan, last)?;
+            let found = stage.get(&plan).await?.context("no plan")?;
+            Ok((found["status"]["phase"] == "Failed").then_some(found))
+        })
+        .await?;
         let installed = condition(&refused, "Installed").context("nothing says why")?;
         ensure!(installed["reason"] == "InstallCheckFailed", "{installed}");
         stage
@@ -233,7 +238,7 @@ fn unpacked_bundles_that_no_plan_needs_are_removed() -> Result<()> {
         stage.catalog.stop().await?;
         stage.catalog.start(&stage.lab.cluster)?;
         stage.catalog.ready().await?;
-        olm_test::world::eventually("the bundle is removed", crate::stage::SOON, async || {
+        eventually("the bundle is removed", SOON, async || {
             Ok((!unneeded.exists()).then_some(()))
         })
         .await?;
