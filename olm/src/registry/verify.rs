@@ -80,8 +80,10 @@ struct Signer {
 impl Signer {
     /// The policy that the options mean, where there are any. The digest is enough: who calls names the image himself.
     fn policy(&self) -> anyhow::Result<Option<Policy>> {
-        let mut requirement =
-            json!({ "type": "sigstoreSigned", "signedIdentity": { "type": "matchDigest" } });
+        let mut requirement = serde_json::Map::new();
+        let mut set = |name: &str, value: Value| requirement.insert(name.to_owned(), value);
+        set("type", json!("sigstoreSigned"));
+        set("signedIdentity", json!({ "type": "matchDigest" }));
         let identity = [
             ("subject", &self.certificate_identity),
             ("subjectRegExp", &self.certificate_identity_regexp),
@@ -93,16 +95,16 @@ impl Signer {
             .filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))))
             .collect();
         match (self.keys.is_empty(), identity.len()) {
-            (false, _) => requirement["keyPaths"] = json!(self.keys),
+            (false, _) => drop(set("keyPaths", json!(self.keys))),
             (true, 0) if self.trusted_root.is_none() => return Ok(None),
-            (true, 2) => requirement["identities"] = json!([identity]),
+            (true, 2) => drop(set("identities", json!([identity]))),
             (true, _) => bail!(
                 "cannot verify by a certificate: name both its identity and its issuer, with --certificate-identity and \
                  --certificate-oidc-issuer or their patterns"
             ),
         }
         if let Some(root) = &self.trusted_root {
-            requirement["trustedRootPath"] = json!(root);
+            set("trustedRootPath", json!(root));
         }
         let text = json!({ "default": [requirement] }).to_string();
         let policy = Policy::parse(&text, |file| std::fs::read(file));

@@ -178,6 +178,7 @@ fn forged(document: &mut Value) {
 }
 
 /// All rows of the matrix for one way to sign. `services` says whether certificates, logs and timestamps are there.
+#[expect(clippy::too_many_lines, reason = "one row of the matrix after the other")]
 async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     let name = format!("{:?}/{}/{:?}", way.cosign, way.keyless, way.form).to_lowercase();
     let image = stage.push(&name).await?;
