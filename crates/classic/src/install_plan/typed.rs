@@ -15,7 +15,8 @@ pub(super) fn usual_version(kind: &str) -> &'static str {
     }
 }
 
-/// The ClusterServiceVersion with the fields of its type alone, those that are always written among them.
+/// The ClusterServiceVersion in its one version, with the fields of its type alone, those that are always written among
+/// them. Bundles exist whose ClusterServiceVersion names another version.
 pub(super) fn as_written(mut csv: Value) -> Value {
     const APIS: [[&str; 2]; 4] = [
         ["customresourcedefinitions", "owned"],
@@ -25,6 +26,7 @@ pub(super) fn as_written(mut csv: Value) -> Value {
     ];
     if let Some(fields) = csv.as_object_mut() {
         fields.retain(|key, _| ["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()));
+        fields.insert("apiVersion".to_owned(), names::CSV_API_VERSION.into());
     }
     for (path, key) in [
         (&["spec"][..], "displayName"),
@@ -70,10 +72,12 @@ mod tests {
 
     #[test]
     fn fields_that_are_always_written_are_empty_where_a_bundle_has_none() {
-        let csv = json!({"spec": {"customresourcedefinitions": {"owned": [
-            {"name": "a", "version": "v1", "kind": "A", "resources": [{"kind": "Pod"}]},
-        ]}}, "other": 1});
-        let expected = json!({"spec": {
+        let owned = json!([{"name": "a", "version": "v1", "kind": "A", "resources": [{"kind": "Pod"}]}]);
+        let csv = json!({
+            "apiVersion": "operators.coreos.com/v1", "other": 1,
+            "spec": {"customresourcedefinitions": {"owned": owned}},
+        });
+        let expected = json!({"apiVersion": names::CSV_API_VERSION, "spec": {
             "customresourcedefinitions": {"owned": [
                 {"name": "a", "version": "v1", "kind": "A", "resources": [{"kind": "Pod", "name": "", "version": ""}]},
             ]},
