@@ -189,7 +189,7 @@ impl World {
         let outline = &self.revisions[index].outline;
         if life.archived {
             let step = Teardown::start(outline, Lasting::default());
-            self.took_down(state, process, step);
+            Self::took_down(state, process, step);
         } else {
             let mode = if life.succeeded {
                 Mode::KeepUp
@@ -220,7 +220,7 @@ impl World {
         };
     }
 
-    fn took_down(&self, state: &mut State, process: usize, step: Step<Teardown, TeardownEnd>) {
+    fn took_down(state: &mut State, process: usize, step: Step<Teardown, TeardownEnd>) {
         state.runs[process] = match step {
             Step::Ask(machine, requests) => Some(run(Machine::Down(machine), requests)),
             Step::End(_) => None,
@@ -267,7 +267,7 @@ impl World {
             }
             Machine::Down(machine) => {
                 let step = machine.step(&revision.outline, under_way.answers);
-                self.took_down(state, process, step);
+                Self::took_down(state, process, step);
             }
         }
     }
@@ -282,8 +282,8 @@ impl World {
     ) -> Option<String> {
         let id = actor.outline.id(request.place());
         let owner = &actor.outline.owner;
-        let was = before.objects.get(&id).map(|live| controllers(live));
-        let is = after.objects.get(&id).map(|live| controllers(live));
+        let was = before.objects.get(&id).map(controllers);
+        let is = after.objects.get(&id).map(controllers);
         if let Some(is) = &is
             && is.len() > 1
         {
@@ -475,7 +475,7 @@ impl Model for World {
             }),
             Property::always(
                 "a fair run ends as an undisturbed one",
-                |world: &World, state: &State| {
+                |world: &Self, state: &State| {
                     state.runs.iter().any(Option::is_some) || {
                         let (found, violation) = world.ended(state);
                         found == *world.end.get_or_init(|| world.ended(&world.start()).0)
