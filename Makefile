@@ -42,7 +42,7 @@ test: ## everything that needs no root: unit, property and control-plane tests
 
 # Tests on a cluster mostly wait: half of them run beside all other tests, each file with servers of its own. What they
 # print comes in one piece.
-LONG := managers extension_safety extension
+LONG := alerts classic_operator extension extension_safety faults managers
 SUITES := $(wildcard */tests/*.rs crates/*/tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs crates/*/tests/*/main.rs))
 REST := $(filter-out $(LONG),$(sort $(basename $(notdir $(SUITES)))))
 
