@@ -258,7 +258,7 @@ async fn the_files_of_the_container_tools_say_where_images_come_from_and_which_m
         ),
         (
             r#"{"type":"sigstoreSigned","fulcio":{}}"#,
-            "`fulcio` of `sigstoreSigned` is not supported",
+            "`fulcio` needs `rekorPublicKeyPath` or `rekorPublicKeyData`",
         ),
     ] {
         write("own.json", policy(requirement))?;
