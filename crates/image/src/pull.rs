@@ -285,7 +285,8 @@ impl Images {
         tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
     }
 
-    /// How often images were checked for signatures since the start, by outcome: `verified`, or in one word what was wrong.
+    /// How often images were checked for signatures since the start, by outcome: `verified`, or the
+    /// fault in one word.
     pub fn signature_checks(&self) -> Vec<(&'static str, u64)> {
         self.inner.checks.read()
     }

@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::key::{blocks, certificates};
 use crate::verdict::Claim;
 
-/// The media type of what is signed.
+/// The media type of the signed payload.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation with the signature.
 pub const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
@@ -26,7 +26,7 @@ const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG: &str = "dev.sigstore.cosign/bundle";
 const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
-/// The most bytes of what is signed.
+/// The most bytes of the signed payload.
 const PAYLOAD_BYTES: usize = 64 << 10;
 /// The most bytes of an annotation.
 const ANNOTATION_BYTES: usize = 128 << 10;
@@ -153,9 +153,9 @@ impl Attached {
     /// What is signed. To be read only once the signature is verified.
     pub(crate) fn claim(&self) -> Result<Claim, Fault> {
         let document: Document = serde_json::from_slice(&self.payload)
-            .map_err(|error| Fault::Form(format!("what is signed cannot be read: {error}")))?;
+            .map_err(|error| Fault::Form(format!("the signed payload cannot be read: {error}")))?;
         if document.critical.kind != "cosign container image signature" {
-            return Err(Fault::Form("what is signed is no image".to_owned()));
+            return Err(Fault::Form("the signed payload is about no image".to_owned()));
         }
         Ok(Claim {
             digest: document.critical.image.digest,

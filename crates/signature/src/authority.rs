@@ -95,7 +95,7 @@ fn by_certificate(read: &Read<'_>, trust: &Trust, identities: &Identities) -> Re
     let (subject, email) = match found.identity() {
         Some(SubjectAltName::Email(text)) => (text.as_str(), true),
         Some(other) => (other.as_str(), false),
-        None => return Err(Fault::Certificate("it names nobody".to_owned())),
+        None => return Err(Fault::Certificate("it names no identity".to_owned())),
     };
     let issuer = found
         .issuer()

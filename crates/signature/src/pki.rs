@@ -40,7 +40,7 @@ impl Pki {
     /// Certificates of these roots, by way of these intermediates, both in PEM.
     ///
     /// # Errors
-    /// When a certificate cannot be used, or nobody is named.
+    /// When a certificate cannot be used, or there is no name.
     pub fn new(
         roots: &[u8],
         intermediates: Option<&[u8]>,

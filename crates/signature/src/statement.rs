@@ -43,7 +43,7 @@ struct Subject {
 pub(crate) fn claim(payload_type: &str, payload: &[u8]) -> Result<Claim, Fault> {
     let form = |message: String| Fault::Form(message);
     if payload_type != IN_TOTO {
-        return Err(form(format!("what is signed is {payload_type:?}, no statement")));
+        return Err(form(format!("the payload type {payload_type:?} is no statement")));
     }
     let statement: Statement = serde_json::from_slice(payload)
         .map_err(|error| form(format!("the statement cannot be read: {error}")))?;

@@ -103,7 +103,7 @@ pub enum Refusal {
         scope: String,
         /// What is wrong with each.
         reasons: Vec<String>,
-        /// The kind of what is wrong with the one that came closest, in one word.
+        /// The kind of fault of the signature that came closest, in one word.
         kind: &'static str,
     },
 }

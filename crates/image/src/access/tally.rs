@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::policy::Refusal;
 
-/// Every outcome: a good signature, or what was wrong with the one that came closest.
-const OUTCOMES: [&str; 12] = [
+/// Every outcome: a good signature, or the fault of the one that came closest. The nearest to a good one is first.
+pub(crate) const OUTCOMES: [&str; 12] = [
     VERIFIED,
     "rejected",
     "unsigned",

@@ -11,7 +11,7 @@ use olm_signature::{
 use super::{Images, PullError};
 use crate::access::Access;
 use crate::access::policy::{Approval, Refusal, SIGNATURES, Signed, Unfit};
-use crate::access::tally::VERIFIED;
+use crate::access::tally::{OUTCOMES, VERIFIED};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::manifest::{Blob, EMPTY_TYPE, artifact_type, blob, parse_manifest};
@@ -19,7 +19,7 @@ use crate::reference::{Pinned, Reference};
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::Wanted;
 
-/// The most bytes of what a signature of the older form is about.
+/// The most bytes of the payload of a signature of the older form.
 const SIGNED_BYTES: u64 = 64 << 10;
 /// The most bytes of a manifest or a list of signatures.
 const MANIFEST_BYTES: u64 = Limits::bundle().manifest_bytes;
@@ -39,7 +39,7 @@ impl Images {
         let Some(first) = wanted.first() else {
             return Ok(Vec::new());
         };
-        // By the tag, if it was one: what is signed may have another, of an older version say.
+        // By the tag, if the reference has one: an image signed for another tag, such as an older version, must not count.
         let image = &pinned.requested();
         let now = Timestamp::now();
         let digests: BTreeSet<_> = digests.iter().collect();
@@ -241,20 +241,8 @@ fn unsatisfied(scope: String, unfit: &[Unfit]) -> Refusal {
 
 /// How far a fault of this kind is from a good signature.
 fn distance(kind: &str) -> usize {
-    let order = [
-        "name",
-        "digest",
-        "identity",
-        "log",
-        "time",
-        "certificate",
-        "key",
-        "form",
-    ];
-    order
-        .iter()
-        .position(|other| *other == kind)
-        .unwrap_or(order.len())
+    let place = OUTCOMES.iter().position(|other| *other == kind);
+    place.unwrap_or(OUTCOMES.len())
 }
 
 fn unusable(reference: &Reference, message: String) -> PullError {
