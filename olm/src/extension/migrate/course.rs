@@ -88,13 +88,7 @@ async fn create_extension(
 /// Prevents upgrades by OLM classic meanwhile.
 async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
     let subscription = case.subscription;
-    let subscriptions = api(
-        client,
-        operator_condition::GROUP,
-        "v1alpha1",
-        "Subscription",
-        case.namespace(),
-    );
+    let subscriptions = classic_api(client, "Subscription", case.namespace());
     let patch = json!({
         "metadata": {
             "uid": subscription.pointer("/metadata/uid"),
@@ -116,15 +110,14 @@ async fn freeze(client: &Client, case: Case<'_>) -> anyhow::Result<()> {
     pause_version(client, case.namespace(), version).await
 }
 
+/// The API of a kind of OLM classic.
+fn classic_api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
+    api(client, operator_condition::GROUP, "v1alpha1", kind, namespace)
+}
+
 /// Keeps OLM classic from the objects of the ClusterServiceVersion, once its Subscription is gone, too.
 async fn pause_version(client: &Client, namespace: &str, version: &str) -> anyhow::Result<()> {
-    let versions = api(
-        client,
-        operator_condition::GROUP,
-        "v1alpha1",
-        "ClusterServiceVersion",
-        namespace,
-    );
+    let versions = classic_api(client, "ClusterServiceVersion", namespace);
     let patch = json!({"metadata": {"annotations": {user::PAUSED: "true"}}});
     let parameters = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -300,13 +293,7 @@ pub(crate) fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
 async fn remove_subscription(client: &Client, extension: &ClusterExtension) -> anyhow::Result<()> {
     let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
     let (namespace, wanted) = key.split_once('/').unwrap_or_default();
-    let subscriptions = api(
-        client,
-        operator_condition::GROUP,
-        "v1alpha1",
-        "Subscription",
-        namespace,
-    );
+    let subscriptions = classic_api(client, "Subscription", namespace);
     let Some(found) = get(&subscriptions, "Subscription", wanted).await? else {
         return Ok(());
     };
@@ -337,13 +324,7 @@ async fn remove_version(
 ) -> anyhow::Result<()> {
     let wanted = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
     let namespace = &extension.spec.namespace;
-    let versions = api(
-        client,
-        operator_condition::GROUP,
-        "v1alpha1",
-        "ClusterServiceVersion",
-        namespace,
-    );
+    let versions = classic_api(client, "ClusterServiceVersion", namespace);
     for look in 0..LOOKS {
         let Some(found) = get(&versions, "ClusterServiceVersion", wanted).await? else {
             note(&format!("clusterserviceversion/{wanted} deleted"));
