@@ -53,7 +53,7 @@ pub async fn remove(
     let cluster = context.snapshot();
     let left = clean(context, &cluster, csv).await?;
     if !left.is_empty() {
-        let note = format!("cannot delete what it has installed: {}", left.join("; "));
+        let note = format!("cannot delete its content: {}", left.join("; "));
         tracing::warn!(
             csv = csv.metadata.name,
             namespace = csv.metadata.namespace,
