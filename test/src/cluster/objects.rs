@@ -1,6 +1,7 @@
 //! Objects of kinds that need example data, and some that tests share.
 
-use kube::api::DynamicObject;
+use anyhow::{Context as _, Result};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -18,6 +19,45 @@ pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
     }
+}
+
+/// The name of an object.
+fn name(object: &Value) -> Result<&str> {
+    object["metadata"]["name"]
+        .as_str()
+        .context("the object has no name")
+}
+
+/// The object with this kind, namespace and name as it is in the cluster.
+///
+/// # Errors
+/// When the API server cannot read it.
+pub async fn find(client: &Client, object: &Value) -> Result<Option<Value>> {
+    let found = api(client, object).get_opt(name(object)?).await?;
+    Ok(found.map(serde_json::to_value).transpose()?)
+}
+
+/// Deletes the object with this kind, namespace and name.
+///
+/// # Errors
+/// When the API server does not delete it.
+pub async fn delete(client: &Client, object: &Value) -> Result<()> {
+    api(client, object)
+        .delete(name(object)?, &DeleteParams::default())
+        .await?;
+    Ok(())
+}
+
+/// Changes the object with this kind, namespace and name by a merge patch.
+///
+/// # Errors
+/// When the API server does not change it.
+pub async fn merge(client: &Client, object: &Value, patch: &Value) -> Result<()> {
+    let params = PatchParams::default();
+    api(client, object)
+        .patch(name(object)?, &params, &Patch::Merge(patch))
+        .await?;
+    Ok(())
 }
 
 /// A webhook for writes of one resource in one namespace, which never answers, with the failure policy Ignore.

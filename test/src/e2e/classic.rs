@@ -14,13 +14,7 @@ impl Story {
         let authority = std::fs::read_to_string(lab.authorities().join("ca.crt"))?;
         let crds = repository().join("manifests/classic/crds").display().to_string();
         lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
-        lab.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "--all",
-        ])?;
+        lab.await_definitions()?;
         lab.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": CLASSIC_NAMESPACE } }),
             json!({

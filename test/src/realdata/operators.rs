@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, RwLock};
 use crate::classic;
 use crate::e2e::everything;
 use crate::objects::api;
-use crate::world::{Lab, Manager};
+use crate::world::Lab;
 
 mod read;
 mod story;
@@ -96,16 +96,7 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
         .collect();
     lab.apply(&of_others)?;
     more_nodes(&lab).await?;
-    let account = format!("--classic-account={}", classic::ACCOUNT);
-    let cache = format!("--cache-dir={}", lab.folder().join("catalogs").display());
-    let mut programs = [
-        Manager::classic(&lab, "olm-operator", "olm-operator", vec![account.clone()]).await?,
-        Manager::classic(&lab, "catalog-operator", "catalog-operator", vec![account, cache]).await?,
-    ];
-    for program in &mut programs {
-        program.start(&lab.cluster)?;
-        program.ready().await?;
-    }
+    let programs = classic::start(&lab).await?;
     let before = everything(&lab)?;
     let ground = Arc::new(Ground {
         lab,

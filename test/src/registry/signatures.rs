@@ -51,7 +51,7 @@ pub fn payload(about: &str, digest: &Digest) -> String {
     .to_string()
 }
 
-/// Puts what is signed, with the signature and what proves it as annotations, beside an image.
+/// Puts the signed payload beside an image, with the signature and its proofs as annotations.
 ///
 /// # Errors
 /// When the registry does not take it.

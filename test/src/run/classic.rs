@@ -6,11 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::{Shell, until_interrupted};
-use crate::samples;
-use crate::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, repository};
-
-/// The account that the shipped manifests bind to the rights of an administrator.
-const INSTALLER: &str = "classic-installer";
+use crate::world::{Lab, eventually, repository};
+use crate::{classic, samples};
 
 /// Starts a cluster, a registry, olm-operator and catalog-operator, installs the sample operator by a Subscription, says how
 /// to go on, and stays up until SIGINT or SIGTERM.
@@ -25,16 +22,7 @@ pub async fn run() -> Result<()> {
         "starting a cluster, a registry, olm-operator and catalog-operator …"
     )?;
     let lab = Lab::with_manifests("manifests/classic").await?;
-    let account = format!("--classic-account={CLASSIC_NAMESPACE}/{INSTALLER}");
-    let cache = format!("--cache-dir={}", lab.folder().join("catalogs").display());
-    let mut programs = [
-        Manager::classic(&lab, "olm-operator", "olm-operator", vec![account.clone()]).await?,
-        Manager::classic(&lab, "catalog-operator", "catalog-operator", vec![account, cache]).await?,
-    ];
-    for program in &mut programs {
-        program.start(&lab.cluster)?;
-        program.ready().await?;
-    }
+    let programs = classic::start(&lab).await?;
     writeln!(
         out,
         "all up after {:.1} s; pushing the sample catalog",

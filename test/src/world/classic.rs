@@ -1,9 +1,13 @@
 //! OLM classic on a test cluster: the shipped definitions, accounts and rights, without objects that only Pods need.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
 use serde_json::{Value, json};
 
-use super::{CLASSIC_NAMESPACE, Lab, repository};
+use super::{CLASSIC_NAMESPACE, Lab, Manager, eventually, repository};
+use crate::cluster::objects;
 
 /// The account that writes content if no OperatorGroup names one, as `NAMESPACE/NAME`.
 pub const ACCOUNT: &str = "olm/classic-installer";
@@ -22,15 +26,8 @@ const ONLY_FOR_PODS: &[&str] = &[
 /// When the API server refuses an object.
 pub fn prepare(lab: &Lab) -> Result<()> {
     let folder = |name: &str| repository().join(name).display().to_string();
-    let definitions = folder("manifests/classic/crds");
-    lab.kubectl(&["apply", "--server-side", "-k", &definitions])?;
-    lab.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ])?;
+    lab.kubectl(&["apply", "--server-side", "-k", &folder("manifests/classic/crds")])?;
+    lab.await_definitions()?;
     let text = lab.kubectl(&["kustomize", &folder("manifests/classic")])?;
     let mut objects = Vec::new();
     for document in olm_yaml::documents(text.as_bytes(), &olm_yaml::Limits::default()) {
@@ -41,6 +38,44 @@ pub fn prepare(lab: &Lab) -> Result<()> {
         }
     }
     lab.apply(&objects)
+}
+
+/// Starts olm-operator and catalog-operator, and waits until they are ready.
+///
+/// # Errors
+/// When one of them does not start.
+pub async fn start(lab: &Lab) -> Result<[Manager; 2]> {
+    let account = format!("--classic-account={ACCOUNT}");
+    let cache = format!("--cache-dir={}", lab.folder().join("catalogs").display());
+    let mut programs = [
+        Manager::classic(lab, "olm-operator", "olm-operator", vec![account.clone()]).await?,
+        Manager::classic(lab, "catalog-operator", "catalog-operator", vec![account, cache]).await?,
+    ];
+    for program in &mut programs {
+        program.start(&lab.cluster)?;
+        program.ready().await?;
+    }
+    Ok(programs)
+}
+
+/// Waits until an object is as wanted, and returns it.
+///
+/// # Errors
+/// When `limit` passes first; the error contains `what` and the last status.
+pub async fn becomes(
+    client: &Client,
+    what: &str,
+    limit: Duration,
+    object: &Value,
+    is_meant: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    let mut last = Value::Null;
+    let found = eventually(what, limit, async || {
+        last = objects::find(client, object).await?.unwrap_or_default();
+        Ok(is_meant(&last).then(|| last.clone()))
+    })
+    .await;
+    found.with_context(|| format!("its status is {:#}", last["status"]))
 }
 
 /// The account of packageserver: what it needs and no more. On a cluster of Pods its ClusterServiceVersion brings it.

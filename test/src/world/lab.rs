@@ -290,6 +290,21 @@ impl Lab {
         self.apply(&objects)
     }
 
+    /// Waits until the API server serves all CustomResourceDefinitions.
+    ///
+    /// # Errors
+    /// When one of them is not established within a minute.
+    pub fn await_definitions(&self) -> Result<()> {
+        let arguments = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd",
+            "--all",
+        ];
+        self.kubectl(&arguments).map(drop)
+    }
+
     /// Runs kubectl as an administrator and returns its output.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ fn an_edit_of_the_steps_after_the_approval_stops_the_plan() -> Result<()> {
         let uid = plan["metadata"]["uid"].as_str().unwrap_or_default();
         ensure!(approved.starts_with(&format!("{uid}/sha256:")), "{approved}");
         let steps = stuck["status"]["plan"].as_array().context("no steps")?;
-        // A pass that is under way writes over the edit: what it has read is what was approved.
+        // A running pass writes over the edit with the approved steps that it read.
         let last = steps.len() - 1;
         let refused = eventually("the plan is refused", SOON, async || {
             edit_step(stage, &plan, last)?;

@@ -16,13 +16,7 @@ fn an_operator_hub_chooses_the_default_catalogs() -> Result<()> {
         for file in ["openshift", "operatorhub"] {
             lab.apply_file(&format!("test/samples/definitions/{file}.yaml"))?;
         }
-        lab.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "--all",
-        ])?;
+        lab.await_definitions()?;
         let configuration = |kind: &str, name: &str, spec: Value| {
             let mut object = named("config.openshift.io/v1", kind, "", name);
             object["spec"] = spec;

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::api::ListParams;
 use olm_test::classic;
+use olm_test::objects;
 use olm_test::shared::Shared;
-use olm_test::world::{Lab, Manager, eventually};
+use olm_test::world::{Lab, Manager};
 use serde_json::{Value, json};
 
 /// The cluster with the running programs.
@@ -73,13 +72,14 @@ impl Stage {
 
     /// The object as it is now.
     pub(crate) async fn get(&self, object: &Value) -> Result<Option<Value>> {
-        let found = self.api(object)?.get_opt(name(object)?).await?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        objects::find(&self.lab.client, object).await
     }
 
     /// All objects of the kind and in the namespace of this one.
     pub(crate) async fn list(&self, object: &Value) -> Result<Vec<Value>> {
-        let found = self.api(object)?.list(&ListParams::default()).await?;
+        let found = objects::api(&self.lab.client, object)
+            .list(&ListParams::default())
+            .await?;
         found
             .items
             .into_iter()
@@ -94,17 +94,12 @@ impl Stage {
         object: &Value,
         is_meant: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let mut last = Value::Null;
-        let found = eventually(what, SOON, async || {
-            last = self.get(object).await?.unwrap_or_default();
-            Ok(is_meant(&last).then(|| last.clone()))
-        })
-        .await;
-        found.with_context(|| {
-            let (status, catalog, operator) =
-                (&last["status"], self.catalog.log_end(), self.operator.log_end());
-            format!("its status is {status}\n--- catalog-operator\n{catalog}\n--- olm-operator\n{operator}")
-        })
+        classic::becomes(&self.lab.client, what, SOON, object, is_meant)
+            .await
+            .with_context(|| {
+                let (catalog, operator) = (self.catalog.log_end(), self.operator.log_end());
+                format!("--- catalog-operator\n{catalog}\n--- olm-operator\n{operator}")
+            })
     }
 
     /// Waits until a Subscription has installed this version, and returns it.
@@ -158,19 +153,12 @@ impl Stage {
 
     /// Deletes an object.
     pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
-        self.api(object)?
-            .delete(name(object)?, &DeleteParams::default())
-            .await?;
-        Ok(())
+        objects::delete(&self.lab.client, object).await
     }
 
     /// Changes an object by a merge patch.
     pub(crate) async fn patch(&self, object: &Value, patch: &Value) -> Result<()> {
-        let params = PatchParams::default();
-        self.api(object)?
-            .patch(name(object)?, &params, &Patch::Merge(patch))
-            .await?;
-        Ok(())
+        objects::merge(&self.lab.client, object, patch).await
     }
 
     /// The lines of the metrics port of catalog-operator with this text.
@@ -196,29 +184,6 @@ impl Stage {
         let counts = writes.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
         Ok(counts.sum())
     }
-
-    fn api(&self, object: &Value) -> Result<Api<DynamicObject>> {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let (group, version) = text("/apiVersion")
-            .split_once('/')
-            .unwrap_or(("", text("/apiVersion")));
-        let gvk = GroupVersionKind::gvk(group, version, text("/kind"));
-        let resource = ApiResource::from_gvk(&gvk);
-        let client = self.lab.client.clone();
-        Ok(match text("/metadata/namespace") {
-            "" => Api::all_with(client, &resource),
-            namespace => Api::namespaced_with(client, namespace, &resource),
-        })
-    }
-}
-
-fn name(object: &Value) -> Result<&str> {
-    object["metadata"]["name"].as_str().context("no name")
 }
 
 /// An object without content.

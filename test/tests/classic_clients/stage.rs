@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use olm_test::classic::{ACCOUNT, aggregated, packageserver_rights, prepare};
-use olm_test::objects::api;
+use olm_test::classic::{ACCOUNT, aggregated, becomes, packageserver_rights, prepare};
+use olm_test::objects;
 use olm_test::shared::Shared;
-use olm_test::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
+use olm_test::world::{CLASSIC_NAMESPACE, Lab, Manager, free_address};
 use serde_json::{Value, json};
 
 /// The cluster with the running programs.
@@ -93,9 +93,7 @@ impl Stage {
 
     /// The object as it is now.
     pub(crate) async fn get(&self, object: &Value) -> Result<Option<Value>> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        let found = api(&self.lab.client, object).get_opt(name).await?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        objects::find(&self.lab.client, object).await
     }
 
     /// Waits until an object is as wanted, and returns it.
@@ -105,13 +103,9 @@ impl Stage {
         object: &Value,
         is_meant: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let mut last = Value::Null;
-        let found = eventually(what, SOON, async || {
-            last = self.get(object).await?.unwrap_or_default();
-            Ok(is_meant(&last).then(|| last.clone()))
-        })
-        .await;
-        found.with_context(|| format!("its status is {}\n{}", last["status"], self.logs()))
+        becomes(&self.lab.client, what, SOON, object, is_meant)
+            .await
+            .with_context(|| self.logs())
     }
 
     /// Where the registry of a CatalogSource answers, `HOST:PORT`.

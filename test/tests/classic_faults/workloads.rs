@@ -45,7 +45,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         ],
         steps: &[Step::Newer(&["1.0.0", "1.0.1"]), Step::Installed("1.0.1")],
     },
-    // The catalog moves on while the plan waits: what was approved is installed, and the next version waits.
+    // The catalog changes while the plan waits: the approved version is installed, and the next version waits.
     Workload {
         name: "subscription-stale-approval",
         before: &[Step::Offer(&["1.0.0"]), Step::Subscribe(true), Step::Waits],

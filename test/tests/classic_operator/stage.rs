@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use olm_test::classic;
-use olm_test::objects::api;
+use olm_test::objects;
 use olm_test::shared::Shared;
 use olm_test::world::{Lab, Manager, eventually};
 use serde_json::{Value, json};
@@ -51,9 +51,7 @@ impl Stage {
 
     /// The object as it is now.
     pub(crate) async fn get(&self, object: &Value) -> Result<Option<Value>> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        let found = api(&self.lab.client, object).get_opt(name).await?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        objects::find(&self.lab.client, object).await
     }
 
     /// The ClusterServiceVersion as it is now.
@@ -94,11 +92,9 @@ impl Stage {
         object: &Value,
         is_meant: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let found = eventually(what, SOON, async || {
-            Ok(self.get(object).await?.filter(|found| is_meant(found)))
-        })
-        .await;
-        found.with_context(|| self.operator.log_end())
+        classic::becomes(&self.lab.client, what, SOON, object, is_meant)
+            .await
+            .with_context(|| self.operator.log_end())
     }
 
     /// Waits until an object is gone.
@@ -113,26 +109,18 @@ impl Stage {
 
     /// Deletes an object.
     pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        api(&self.lab.client, object)
-            .delete(name, &DeleteParams::default())
-            .await?;
-        Ok(())
+        objects::delete(&self.lab.client, object).await
     }
 
     /// Changes an object by a merge patch.
     pub(crate) async fn patch(&self, object: &Value, patch: &Value) -> Result<()> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        api(&self.lab.client, object)
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
-        Ok(())
+        objects::merge(&self.lab.client, object, patch).await
     }
 
     /// Changes the status of an object by a merge patch.
     pub(crate) async fn patch_status(&self, object: &Value, patch: &Value) -> Result<()> {
         let name = object["metadata"]["name"].as_str().context("no name")?;
-        api(&self.lab.client, object)
+        objects::api(&self.lab.client, object)
             .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
         Ok(())

@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use classic::registry::client::RegistryClient;
 use classic::registry::trust::Trust;
-use kube::api::DeleteParams;
 use olm_test::classic as prepared;
-use olm_test::objects::api;
+use olm_test::objects;
 use olm_test::shared::Shared;
 use olm_test::world::{Lab, Manager, eventually};
 use serde_json::{Value, json};
@@ -59,9 +58,7 @@ impl Stage {
 
     /// The object as it is now.
     pub(crate) async fn get(&self, object: &Value) -> Result<Option<Value>> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        let found = api(&self.lab.client, object).get_opt(name).await?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        objects::find(&self.lab.client, object).await
     }
 
     /// Waits until an object is as wanted, and returns it.
@@ -71,14 +68,9 @@ impl Stage {
         object: &Value,
         is_meant: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let mut last = Value::Null;
-        let found = eventually(what, SOON, async || {
-            let found = self.get(object).await?.unwrap_or_default();
-            last = found["status"].clone();
-            Ok(Some(found).filter(|found| is_meant(found)))
-        })
-        .await;
-        found.with_context(|| format!("its status is {last:#}\n{}", self.program.log_end()))
+        prepared::becomes(&self.lab.client, what, SOON, object, is_meant)
+            .await
+            .with_context(|| self.program.log_end())
     }
 
     /// Waits until the registry of a source is in this state, and returns the source.
@@ -102,11 +94,7 @@ impl Stage {
 
     /// Deletes an object.
     pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
-        let name = object["metadata"]["name"].as_str().context("no name")?;
-        api(&self.lab.client, object)
-            .delete(name, &DeleteParams::default())
-            .await?;
-        Ok(())
+        objects::delete(&self.lab.client, object).await
     }
 
     /// Where the EndpointSlice of a source leads, as `HOST:PORT`.

@@ -58,13 +58,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
     for definitions in ["cert-manager", "monitoring"] {
         world.apply_file(&format!("test/samples/definitions/{definitions}.yaml"))?;
     }
-    world.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ])?;
+    world.await_definitions()?;
     for namespace in ["openshift-config", "openshift-monitoring"] {
         world.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
