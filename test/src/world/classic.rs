@@ -58,7 +58,7 @@ pub async fn start(lab: &Lab) -> Result<[Manager; 2]> {
     Ok(programs)
 }
 
-/// Waits until an object is as wanted, and returns it.
+/// Waits until an object exists and is as wanted, and returns it.
 ///
 /// # Errors
 /// When `limit` passes first; the error contains `what` and the last status.
@@ -69,13 +69,18 @@ pub async fn becomes(
     object: &Value,
     is_meant: impl Fn(&Value) -> bool,
 ) -> Result<Value> {
-    let mut last = Value::Null;
+    let mut last = None;
     let found = eventually(what, limit, async || {
-        last = objects::find(client, object).await?.unwrap_or_default();
-        Ok(is_meant(&last).then(|| last.clone()))
+        last = objects::find(client, object).await?;
+        Ok(last.clone().filter(|found| is_meant(found)))
     })
     .await;
-    found.with_context(|| format!("its status is {:#}", last["status"]))
+    found.with_context(|| {
+        last.map_or_else(
+            || "it does not exist".to_owned(),
+            |last| format!("its status is {:#}", last["status"]),
+        )
+    })
 }
 
 /// The account of packageserver: what it needs and no more. On a cluster of Pods its ClusterServiceVersion brings it.

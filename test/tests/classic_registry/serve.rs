@@ -138,13 +138,13 @@ fn an_image_that_cannot_be_served_is_said_and_recovers() -> Result<()> {
 fn sources_with_the_same_digest_share_the_content() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.namespace("shared")?;
-        let image = stage.lab.push_catalog("shared:v1", &blobs(&["s"])).await?;
+        let image = stage.lab.push_catalog("shared:v1", &blobs(&["shared"])).await?;
         for name in ["one", "two"] {
             let spec = json!({"sourceType": "grpc", "image": image});
             let source = stage.source("shared", name, spec)?;
             stage.connected(&source, "READY").await?;
             let client = stage.client("shared", name).await?;
-            assert_eq!(client.list_packages().await?, ["s"]);
+            assert_eq!(client.list_packages().await?, ["shared"]);
         }
         let store = stage.lab.folder().join("catalogs/catalogs");
         let mut holding = 0;
