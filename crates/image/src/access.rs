@@ -17,8 +17,8 @@ use registries::Registries;
 pub struct Access {
     /// Credentials of registries.
     pub credentials: Arc<Credentials>,
-    /// Which places serve which references.
+    /// Mirrors and other configuration of registries.
     pub registries: Arc<Registries>,
-    /// Which images may be used.
+    /// Policy for signatures of images.
     pub policy: Arc<Policy>,
 }

@@ -21,7 +21,7 @@ use crate::platform::Platform;
 use layer::header;
 pub use layer::{BuiltLayer, LayerBuilder};
 
-/// Why an image could not be made.
+/// Error of a build of an image.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A file or directory cannot be read.
@@ -29,7 +29,7 @@ pub enum BuildError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A layer or an archive cannot be written.
@@ -37,7 +37,7 @@ pub enum BuildError {
     Write {
         /// Where.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A path in the image leaves it, or is not UTF-8.

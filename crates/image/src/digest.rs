@@ -13,7 +13,7 @@ pub struct Digest {
     hex: String,
 }
 
-/// Why a text is no digest.
+/// Error of a text that is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     /// Not of the form `algorithm:hex` in lower case.

@@ -27,12 +27,12 @@ use crate::limits::{Limits, RATIO_FREE_BYTES};
 const WHITEOUT: &str = ".wh.";
 /// The entry that hides everything of lower layers in its directory.
 const OPAQUE: &str = ".wh..wh..opq";
-/// How many bytes distinguish one compression from another.
+/// Number of bytes that distinguish one compression from another.
 const MAGIC_BYTES: u64 = 6;
 /// The largest window of a zstd frame, as a power of two; a decoder must hold it in memory.
 const ZSTD_WINDOW: u32 = 26;
 
-/// Which part of the file system is wanted.
+/// Selected part of the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selection {
     /// All of it.
@@ -57,8 +57,8 @@ pub(crate) struct Unpacker {
     written: HashMap<String, usize>,
     /// Components that were looked at to follow links.
     link_steps: u64,
-    /// What this layer has hidden below; nothing of lower layers can come back there, and looking again would cost as
-    /// much as the first time.
+    /// Paths below which this layer has hidden lower layers. Nothing of lower layers can come back there, and looking
+    /// again would cost as much as the first time.
     hidden: HashSet<String>,
     began: Instant,
     /// Paths that were looked at to hide what is below others.
@@ -134,7 +134,7 @@ impl Unpacker {
             }
             Compression::Unsupported(name) => return Err(LayerError::Compression(name)),
         }
-        // What follows the archive is part of the blob, whose digest covers all of it.
+        // The rest after the archive is part of the blob, whose digest covers all of it.
         loop {
             let length = reader.fill_buf().map_err(LayerError::Corrupt)?.len();
             if length == 0 {

@@ -21,7 +21,7 @@ use crate::platform::Platform;
 /// Indexes inside one another that are followed.
 const MAX_INDEXES: usize = 4;
 
-/// Why an image on disk cannot be used.
+/// Error of an image on disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -30,7 +30,7 @@ pub enum LayoutError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file is larger than it may be.
@@ -46,7 +46,7 @@ pub enum LayoutError {
     Digest {
         /// The file.
         path: PathBuf,
-        /// What its bytes come to.
+        /// The digest of its bytes.
         actual: Digest,
     },
     /// The manifest cannot be used.
@@ -54,7 +54,7 @@ pub enum LayoutError {
     Manifest {
         /// The layout.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// A layer cannot be unpacked.
@@ -64,7 +64,7 @@ pub enum LayoutError {
         path: PathBuf,
         /// The number of the layer, from 1.
         layer: usize,
-        /// Why.
+        /// The cause.
         source: LayerError,
     },
 }
@@ -134,7 +134,7 @@ impl LocalImage {
         let config = read_blob(&root, &config_blob.digest, limits.config_bytes)?;
         let artifact_type = artifact_type(&manifest);
         let config: ConfigFile = match serde_json::from_slice(&config) {
-            // What is no container image has a configuration of another form, or none.
+            // An artifact that is no container image has a configuration of another form, or none.
             Err(_) if artifact_type.is_some() => ConfigFile::default(),
             read => read.map_err(|error| unusable(format!("configuration: {error}")))?,
         };
@@ -196,7 +196,7 @@ impl LocalImage {
         })
     }
 
-    /// What the manifest says it is, where it is no container image.
+    /// Artifact type in the manifest; `None` for a container image.
     pub fn artifact_type(&self) -> Option<&str> {
         self.artifact_type.as_deref()
     }

@@ -5,7 +5,7 @@
 //!         parse        resolve   manifest  layers, verified and unpacked
 //! ```
 //!
-//! What comes from a registry is hostile: every size, count, depth and time has a limit in [`Limits`], each with an error
+//! All data from a registry is hostile: every size, count, depth and time has a limit in [`Limits`], each with an error
 //! of its own; digests are verified while bytes stream; names from an image never become names on disk.
 //!
 //! This crate knows nothing about catalogs, clusters or controllers. Start reading at [`Images`].

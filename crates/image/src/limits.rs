@@ -1,4 +1,4 @@
-//! What a foreign image may cost.
+//! Limits for foreign images.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Limits {
     pub kept_bytes: u64,
     /// Bytes of one file that is kept.
     pub file_bytes: u64,
-    /// How many times larger than its compressed form a layer may become. Layers below 32 MiB are free.
+    /// Largest ratio of a layer's unpacked size to its compressed size. Layers below 32 MiB are exempt.
     pub ratio: u64,
     /// Directories above an entry that is kept.
     pub depth: usize,

@@ -1,4 +1,4 @@
-//! What manifests, indexes and configurations say.
+//! Parts of manifests, indexes and configurations that are read.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub struct Blob {
     pub media_type: String,
 }
 
-/// What the configuration of a container image is called.
+/// Media types of the configuration of a container image.
 const CONFIG_TYPES: [&str; 2] = [IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE];
-/// What stands for a configuration where there is none.
+/// Media type that stands for a missing configuration.
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 
 #[derive(Deserialize, Default)]
@@ -54,7 +54,7 @@ struct ConfigSection {
     labels: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// What a manifest says it is, where it is no container image.
+/// Artifact type in a manifest; `None` for a container image.
 pub(crate) fn artifact_type(manifest: &OciImageManifest) -> Option<String> {
     let config = manifest.config.media_type.as_str();
     let named = manifest

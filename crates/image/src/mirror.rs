@@ -35,7 +35,7 @@ const MOST_MANIFESTS: usize = 1000;
 /// The endings of the tags at which signatures and attestations lie.
 const ATTACHED: [&str; 3] = ["sig", "att", "sbom"];
 
-/// Why an image cannot be copied.
+/// Error of copying an image.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// The source does not give it.
@@ -57,7 +57,7 @@ pub enum MirrorError {
     Manifest {
         /// The image.
         reference: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// The configuration of registries keeps it from there.
@@ -65,7 +65,7 @@ pub enum MirrorError {
     Place {
         /// Where it was to go.
         reference: String,
-        /// Why.
+        /// The cause.
         source: PlaceError,
     },
     /// A registry does not give or take a part of it.
@@ -75,15 +75,15 @@ pub enum MirrorError {
         what: String,
         /// Where it was to go.
         reference: String,
-        /// Why.
+        /// The cause.
         source: Box<RegistryError>,
     },
     /// A file cannot be read or written.
     #[error("cannot keep {what}")]
     File {
-        /// What is in it.
+        /// The content of the file.
         what: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
@@ -155,7 +155,7 @@ impl Outline {
         })
     }
 
-    /// How many signatures, attestations and lists of referrers come along.
+    /// Number of signatures, attestations and lists of referrers that are copied with the image.
     pub fn attached(&self) -> usize {
         self.tags
             .iter()
@@ -169,7 +169,7 @@ impl Outline {
     }
 }
 
-/// How much was sent.
+/// Amount of data that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Blobs and manifests.
@@ -239,7 +239,7 @@ impl Images {
         })
     }
 
-    /// What of an image is not at its target yet.
+    /// Parts of an image that its target lacks.
     ///
     /// # Errors
     /// When the target cannot be asked.
@@ -634,7 +634,7 @@ fn lists_some(bytes: &[u8]) -> bool {
     matches!(parse_manifest(bytes), Ok(OciManifest::ImageIndex(index)) if !index.manifests.is_empty())
 }
 
-/// What is fetched, if it is there. Registries answer an unknown path as they like.
+/// The fetched content, or `None` when it is absent. Registries answer an unknown path in different ways.
 fn optional(found: Result<(Bytes, Digest), PullError>) -> Result<Option<(Bytes, Digest)>, MirrorError> {
     match found {
         Ok(found) => Ok(Some(found)),

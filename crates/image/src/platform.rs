@@ -1,4 +1,4 @@
-//! What machines images are for.
+//! Platforms of images.
 
 /// An operating system and an architecture, as Go spells them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

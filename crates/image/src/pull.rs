@@ -36,23 +36,23 @@ use crate::registry::fetch::Wanted;
 use crate::registry::session::{Patience, Session, Shared};
 use crate::registry::transfer::{pipe, transfer};
 
-/// How long a registry may take to resolve a tag and to return its signatures.
+/// Time limit for a registry to resolve a tag and to return its signatures.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
 
-/// How images are fetched.
+/// Options for fetching images.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A directory of PEM files with authorities to trust beside those of the system. It is read again when it changes.
     pub authorities: Option<PathBuf>,
-    /// What sets `authorities`, for messages: the flag `--pull-cas-dir`, for example.
+    /// Name of the setting for `authorities`, for messages: the flag `--pull-cas-dir`, for example.
     pub authorities_setting: &'static str,
     /// Hosts of token services that registries of other sites may name. A registry's own site needs no entry.
     pub token_services: Vec<String>,
-    /// What requests call us.
+    /// `User-Agent` header of requests.
     pub user_agent: String,
     /// The platform to choose from an index.
     pub platform: Platform,
-    /// Which part of an image [`Images::contents`] fetches.
+    /// The part of an image that [`Images::contents`] fetches.
     pub selection: Selection,
     /// A directory in which it keeps them by digest.
     pub cache: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// What was asked for: the digest of the index, when there is one.
+    /// The requested image: it has the digest of the index, when there is one.
     pub const fn pinned(&self) -> &Pinned {
         &self.pinned
     }
@@ -99,7 +99,7 @@ impl Image {
         &self.labels
     }
 
-    /// What the manifest says it is, where it is no container image: a Helm chart, say.
+    /// Artifact type in the manifest, such as that of a Helm chart; `None` for a container image.
     pub fn artifact_type(&self) -> Option<&str> {
         self.artifact_type.as_deref()
     }
@@ -120,7 +120,7 @@ impl Image {
 pub struct Verdict {
     /// The image.
     pub pinned: Pinned,
-    /// What satisfies each requirement.
+    /// One approval per requirement.
     pub approvals: Vec<Approval>,
 }
 
@@ -285,13 +285,12 @@ impl Images {
         tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
     }
 
-    /// How often images were checked for signatures since the start, by outcome: `verified`, or the
-    /// fault in one word.
+    /// Counts of signature checks since the start, by outcome: `verified`, or the fault in one word.
     pub fn signature_checks(&self) -> Vec<(&'static str, u64)> {
         self.inner.checks.read()
     }
 
-    /// What has to be signed for the policy to let the image through; nothing when it does so as it is.
+    /// Signatures that the policy requires for the image; empty when it accepts the image without any.
     #[expect(clippy::result_large_err, reason = "the error of everything here")]
     fn admitted<'a>(&self, access: &'a Access, reference: &Reference) -> Result<Vec<&'a Signed>, PullError> {
         access.policy.admit(reference).map_err(|source| {
@@ -512,7 +511,7 @@ impl Images {
         access: &Access,
         limits: &Limits,
     ) -> Result<Contents, PullError> {
-        // What was let through once may be refused by the policy of today.
+        // The current policy may reject an image that an earlier one accepted.
         let signed = self.admitted(access, &pinned.requested())?;
         let checked = if signed.is_empty() {
             None

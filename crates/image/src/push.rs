@@ -22,7 +22,7 @@ use crate::registry::session::{Patience, Session};
 /// Blobs larger than this go up in pieces of this size, so that a large layer is never held whole.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// Why an image could not be pushed.
+/// Error of pushing an image.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// The reference names a digest that the image does not have.
@@ -38,25 +38,25 @@ pub enum PushError {
     Place {
         /// Where the image was to go.
         reference: String,
-        /// Why.
+        /// The cause.
         source: PlaceError,
     },
     /// The registry did not take it.
     #[error("cannot push {what} to {reference}")]
     Send {
-        /// What was being sent.
+        /// The part that was being sent.
         what: String,
         /// Where.
         reference: String,
-        /// Why.
+        /// The cause.
         source: RegistryError,
     },
     /// The bytes of a layer cannot be read.
     #[error("cannot read {what}")]
     Read {
-        /// What was being read.
+        /// The part that was being read.
         what: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }

@@ -27,7 +27,7 @@ pub struct Reference {
     of_tag: Option<String>,
 }
 
-/// Why a text is no image reference.
+/// Error of a text that is no image reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// The text is empty.
@@ -48,7 +48,7 @@ pub enum ReferenceError {
     /// A short form where the whole name is needed.
     #[error("repository name must be canonical")]
     NotCanonical,
-    /// What follows `@` is no digest.
+    /// The text after `@` is no digest.
     #[error(transparent)]
     Digest(#[from] DigestError),
 }
@@ -221,7 +221,7 @@ impl Pinned {
         }
     }
 
-    /// What was asked for, as policies for images name it: by the tag where it was one.
+    /// The reference as policies for images name it: by the tag if it was requested by tag.
     pub(crate) fn requested(&self) -> Reference {
         let reference = self.reference();
         match &self.of_tag {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::reference::Reference;
 
-/// What one registry, or a part of it, wants to know.
+/// A credential for one registry or a part of it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Credential {
     /// A user name and a password.
@@ -44,7 +44,7 @@ pub struct Credentials {
     entries: BTreeMap<String, Credential>,
 }
 
-/// Why a pull secret cannot be read. Neither variant repeats the secret's text.
+/// Error of a pull secret. Neither variant repeats the secret's text.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The document is not the JSON it should be.
@@ -66,7 +66,7 @@ pub enum CredentialsError {
     Secret {
         /// `NAMESPACE/NAME`.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<Self>,
     },

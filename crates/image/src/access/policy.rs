@@ -1,4 +1,4 @@
-//! Which images may be used: the format `policy.json`.
+//! Signature policy of images: the format `policy.json`.
 //!
 //! A policy that cannot be read, or that asks for a check that is not made here, lets nothing through. Without any policy
 //! everything is accepted; whoever sets that up says so.
@@ -17,7 +17,7 @@ use crate::reference::Reference;
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
 
-/// What an image has to satisfy, by its name.
+/// Requirements for images, by the scope of their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     default: Vec<Requirement>,
@@ -43,14 +43,14 @@ enum Requirement {
 /// A signature that an image has to carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// Who has to have made it.
+    /// The trusted signers.
     authority: Authority,
     identity: Identity,
     /// Which entry of the policy asks for it.
     scope: String,
 }
 
-/// Which name a signature has to be about.
+/// Match between the name in a signature and the name of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
     /// The same reference.
@@ -69,7 +69,7 @@ enum Identity {
     Remap { prefix: String, signed_prefix: String },
 }
 
-/// Why an image may not be used.
+/// Reason why the policy rejects an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The policy says so.
@@ -200,7 +200,7 @@ impl Signed {
     }
 }
 
-/// Why a signature does not satisfy a requirement.
+/// Reason why a signature does not satisfy a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(transparent)]
@@ -214,7 +214,7 @@ pub(crate) enum Unfit {
 }
 
 impl Unfit {
-    /// What is wrong in one word, and how close it came.
+    /// The kind of fault in one word. It ranks how close the signature came.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.kind(),

@@ -1,4 +1,4 @@
-//! Where a reference is really fetched from: the registry itself, or what a configuration puts in front of it.
+//! The places that a reference is fetched from: the registry itself, or the mirrors and locations of a configuration.
 
 mod conf;
 
@@ -9,7 +9,7 @@ pub use conf::RegistriesError;
 use crate::reference::Reference;
 use conf::Rule;
 
-/// How a registry is reached.
+/// Transport security of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Security {
     /// HTTPS with a verified certificate.
@@ -26,11 +26,11 @@ pub enum Security {
 pub struct Endpoint {
     /// The reference as this place knows it.
     pub reference: Reference,
-    /// How the place is reached.
+    /// Transport security of the place.
     pub security: Security,
 }
 
-/// Why a reference may not be fetched from anywhere.
+/// Error of a reference that has no place to be fetched from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// The configuration blocks it.
@@ -44,12 +44,12 @@ pub enum PlaceError {
     Rewritten {
         /// The rule that does.
         prefix: String,
-        /// What it leads to.
+        /// The result of the rule.
         text: String,
     },
 }
 
-/// Which places serve which references. The default is every registry itself over verified HTTPS.
+/// Configuration of registries. The default is every registry itself over verified HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registries {
     insecure: BTreeSet<String>,
@@ -138,7 +138,7 @@ impl Registries {
         }
     }
 
-    /// How a place is reached when nothing but `otherwise` says.
+    /// Transport security of a place. `otherwise` applies unless its registry was named as insecure or plain HTTP.
     fn security(&self, reference: &Reference, otherwise: Security) -> Security {
         if self.plain_http.contains(reference.registry()) {
             Security::PlainHttp

@@ -12,7 +12,7 @@ const REGISTRIES: &str = "/etc/containers/registries.conf";
 /// The default signature policy.
 const POLICY: &str = "/etc/containers/policy.json";
 
-/// Why the settings cannot be used. Nothing is fetched then.
+/// Error of the settings. Nothing is fetched then.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// A file that is there, or was named, cannot be read.
@@ -20,7 +20,7 @@ pub enum SettingsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The configuration of registries is none.
@@ -31,7 +31,7 @@ pub enum SettingsError {
     Policy(#[from] PolicyError),
 }
 
-/// Which files are read.
+/// Files of the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `registries.conf`; beside it the files `registries.conf.d/*.conf` are read. Empty: the system's, when it is there.

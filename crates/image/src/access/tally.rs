@@ -1,4 +1,4 @@
-//! How often images were checked against a signature policy, by outcome.
+//! Counts of checks of images against a signature policy, by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -134,7 +134,7 @@ impl LayerBuilder {
         Ok(())
     }
 
-    /// What an image of this layer alone looks like, with files that are empty.
+    /// File tree of an image of this layer alone. Its files are empty.
     pub fn outline(&self) -> Tree {
         let mut tree = Tree::default();
         for (key, entry) in &self.entries {

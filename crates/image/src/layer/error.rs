@@ -1,11 +1,11 @@
-//! Why layers cannot be unpacked.
+//! Errors of unpacking layers.
 
 use std::io;
 
 #[cfg(doc)]
 use crate::limits::Limits;
 
-/// Why a layer cannot be unpacked.
+/// Error of unpacking a layer.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// The bytes are no tar archive, or a broken or truncated one.
@@ -19,7 +19,7 @@ pub enum LayerError {
     Store {
         /// The path in the image.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// More entries than [`Limits::entries`].

@@ -9,7 +9,7 @@ use super::LayerError;
 /// The most bytes of an extension header (long names, PAX records).
 pub(super) const EXTENSION_BYTES: u64 = 1 << 20;
 
-/// What extension headers say about the entry that follows them.
+/// Values of extension headers for the entry that follows them.
 #[derive(Default)]
 pub(super) struct Extensions {
     pub(super) path: Option<Vec<u8>>,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-/// Why the meter stopped the flow.
+/// Limit at which the meter stopped the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trip {
     Ratio,

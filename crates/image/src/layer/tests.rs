@@ -517,7 +517,7 @@ fn links_count_as_the_files_they_lead_to() {
     check(&[Hard("b", "a"), Hard("c", "a"), Hard("d", "b")], too_large);
     check(&[Hard("b", "a"), Sym("c", "b"), Hard("d", "c")], too_large);
     check(&[Sym("b", "nowhere"), Sym("c", "c"), Sym("d", "/")], None);
-    // What a later entry replaces does not count.
+    // An entry that a later one replaces does not count.
     check(
         &[Hard("b", "a"), Hard("b", "a"), Hard("b", "a"), Hard("b", "a")],
         None,

@@ -118,7 +118,7 @@ impl Read for ContentReader {
     }
 }
 
-/// What a path of the tree is.
+/// A node of the tree.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// A directory.
@@ -177,7 +177,7 @@ impl Tree {
             .map(move |(key, node)| (path_of(key.get(length..).unwrap_or_default()), node))
     }
 
-    /// What a path leads to when links are followed, all of them within the tree.
+    /// Target of a path after all links are followed within the tree.
     pub fn resolve(&self, path: &str) -> Resolved<'_> {
         self.resolve_counted(path, &mut 0)
     }

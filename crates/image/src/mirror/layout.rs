@@ -39,7 +39,7 @@ pub struct LayoutEntry {
     media_type: String,
     digest: String,
     size: u64,
-    /// What is said of it.
+    /// Annotations of the image in the index.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }

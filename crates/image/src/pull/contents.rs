@@ -1,4 +1,4 @@
-//! What small images hold: held in memory, kept on disk by digest.
+//! Contents of small images: held in memory, kept on disk by digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -15,12 +15,12 @@ const MAGIC: &[u8] = b"olm-contents-1\n";
 /// Letters of the digest that follows.
 const DIGEST_LENGTH: usize = 64;
 
-/// What an image holds, or the selected part of it.
+/// Contents of an image, or of its selected part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The labels of the image.
     pub labels: BTreeMap<String, String>,
-    /// What the manifest says it is, where it is no container image.
+    /// Artifact type in the manifest; `None` for a container image.
     pub artifact_type: Option<String>,
     /// The files by their path in the image, without a leading slash. Links to files within the image are files here, links to
     /// directories are left out.

@@ -1,4 +1,4 @@
-//! Why an image could not be pulled.
+//! Errors of pulling images.
 
 use crate::access::policy::Refusal;
 use crate::access::registries::PlaceError;
@@ -6,17 +6,17 @@ use crate::layer::LayerError;
 use crate::pull::contents::LostLink;
 use crate::registry::error::RegistryError;
 
-/// Why an image could not be pulled.
+/// Error of pulling an image.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     /// The registry did not give a manifest, a configuration or a layer.
     #[error("cannot fetch {what} of {reference}")]
     Fetch {
-        /// What was being fetched.
+        /// The part that was being fetched.
         what: &'static str,
         /// The image.
         reference: String,
-        /// Why.
+        /// The cause.
         source: RegistryError,
     },
     /// There is no place to fetch it from.
@@ -24,7 +24,7 @@ pub enum PullError {
     Place {
         /// The image.
         reference: String,
-        /// Why.
+        /// The cause.
         source: PlaceError,
     },
     /// The signature policy does not let it through.
@@ -32,7 +32,7 @@ pub enum PullError {
     Policy {
         /// The image.
         reference: String,
-        /// Why.
+        /// The cause.
         source: Refusal,
     },
     /// The manifest cannot be used.
@@ -40,7 +40,7 @@ pub enum PullError {
     Manifest {
         /// The image.
         reference: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// No image of the index is for this platform.
@@ -60,7 +60,7 @@ pub enum PullError {
         reference: String,
         /// The number of the layer, from 1.
         layer: usize,
-        /// Why.
+        /// The cause.
         source: LayerError,
     },
     /// A link of the image leads nowhere.

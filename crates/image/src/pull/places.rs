@@ -1,4 +1,4 @@
-//! How many images are pulled at once, in all and from each registry.
+//! Limits on concurrent pulls, in all and from each registry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many requests for images are under way at once.
+/// Limits on concurrent requests for images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of all registries.

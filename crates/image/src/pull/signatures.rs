@@ -23,7 +23,7 @@ use crate::registry::fetch::Wanted;
 const SIGNED_BYTES: u64 = 64 << 10;
 /// The most bytes of a manifest or a list of signatures.
 const MANIFEST_BYTES: u64 = Limits::bundle().manifest_bytes;
-/// What is fetched, for messages.
+/// Name of the fetched content, for messages.
 const WHAT: &str = "the signatures";
 
 impl Images {
@@ -76,7 +76,7 @@ impl Images {
         })
     }
 
-    /// What lies at the tag of signatures.
+    /// Signatures at the signature tag of a digest.
     async fn attached(
         &self,
         pinned: &Pinned,
@@ -239,7 +239,7 @@ fn unsatisfied(scope: String, unfit: &[Unfit]) -> Refusal {
     }
 }
 
-/// How far a fault of this kind is from a good signature.
+/// Distance of a fault of this kind from a good signature.
 fn distance(kind: &str) -> usize {
     let place = OUTCOMES.iter().position(|other| *other == kind);
     place.unwrap_or(OUTCOMES.len())

@@ -20,7 +20,7 @@ use crate::reference::Reference;
 
 /// The most bytes of a token answer.
 const TOKEN_BYTES: u64 = 256 << 10;
-/// How long a token lasts when its service does not say.
+/// Lifetime of a token whose service does not state one.
 const TOKEN_LIFE: Duration = Duration::from_mins(1);
 /// No token is kept for longer, whatever its service says.
 const TOKEN_LIFE_LIMIT: Duration = Duration::from_hours(1);
@@ -29,14 +29,14 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(15);
 /// The most tokens that are remembered.
 const TOKENS: usize = 4096;
 
-/// What is going to be done with a repository.
+/// Action on a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Pull,
     Push,
 }
 
-/// What a token is good for.
+/// Scope of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     registry: String,
@@ -225,7 +225,7 @@ fn is_same_site(registry: &str, other: &str) -> bool {
     below(registry) && registry.contains('.') || parent.is_some_and(|parent| other == parent || below(parent))
 }
 
-/// Whether a domain has one owner, as far as its form tells.
+/// Whether a domain has one owner, judged by its form.
 fn is_site(domain: &str) -> bool {
     match domain.split('.').collect::<Vec<_>>().as_slice() {
         [] | [_] => false,
@@ -252,7 +252,7 @@ async fn read_token(
         Err(ReadError::Broken(source)) => return Err(unreachable(source)),
     };
     if !status.is_success() {
-        // What the service says is not repeated: a registry may have named any service.
+        // The service's own message is not repeated: a registry may have named any service.
         let message = refusal_of_service(&body, status);
         let registry = registry.to_owned();
         return Err(match status.as_u16() {
@@ -289,7 +289,7 @@ async fn read_token(
     ))
 }
 
-/// What the token service answered: its status, and its error code when it is a known one.
+/// Answer of the token service: its status, and its error code when it is a known one.
 fn refusal_of_service(body: &[u8], status: StatusCode) -> String {
     const CODES: [&str; 9] = [
         "invalid_request",
@@ -310,7 +310,7 @@ fn refusal_of_service(body: &[u8], status: StatusCode) -> String {
     }
 }
 
-/// What a credential is called where it is refused.
+/// Name of a refused credential, for messages.
 pub(crate) const fn called(credential: Option<&Credential>) -> &'static str {
     match credential {
         Some(Credential::IdentityToken(_)) => "the given identity token",

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 
-/// Why an answer could not be read whole.
+/// Error of reading a whole answer.
 pub(crate) enum ReadError {
     TooLarge,
     Broken(reqwest::Error),

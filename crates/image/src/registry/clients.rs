@@ -16,12 +16,12 @@ const CLIENT_AGE: Duration = Duration::from_mins(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A registry that sends nothing for so long is taken for dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a connection with HTTP/2, which many requests share, is asked whether it is alive, and how long it may take.
+/// Interval of pings on a connection with HTTP/2, which many requests share, and the time limit of their answers.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
-/// What a registry may send over HTTP/2 ahead of its reader: of one answer, and over one connection.
+/// Flow-control windows of HTTP/2, in bytes: of one answer, and of one connection.
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
-/// Why no client could be made.
+/// Error of setting up a client.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The directory of authorities cannot be used.

@@ -1,4 +1,4 @@
-//! Why a registry did not give what was asked for.
+//! Errors of requests to a registry.
 
 use std::error::Error;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::digest::{Digest, DigestError};
 /// The most characters of a registry's own message that are repeated.
 const MESSAGE_LENGTH: usize = 300;
 
-/// Why a registry did not give what was asked for.
+/// Error of a request to a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The client could not be set up.
@@ -25,7 +25,7 @@ pub enum RegistryError {
     Unreachable {
         /// The registry.
         registry: String,
-        /// Why.
+        /// The cause.
         source: Unanswered,
     },
     /// The registry wants other credentials, or any.
@@ -51,11 +51,11 @@ pub enum RegistryError {
     NotFound {
         /// The registry.
         registry: String,
-        /// What was asked for, or the repository that it would be in.
+        /// The requested content, or the repository that it would be in.
         what: String,
-        /// The registry's own words, or what there is instead.
+        /// The registry's own words, or the existing alternatives.
         message: String,
-        /// How much is missing.
+        /// The missing part.
         missing: Missing,
     },
     /// Any other answer that is no success.
@@ -71,7 +71,7 @@ pub enum RegistryError {
     /// An answer longer than it may be.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// What was read.
+        /// The content that was read.
         what: String,
         /// The limit in bytes.
         limit: u64,
@@ -79,7 +79,7 @@ pub enum RegistryError {
     /// The bytes are not those that the digest names.
     #[error("{what} has digest {actual}, wanted {expected}")]
     Mismatch {
-        /// What was read.
+        /// The content that was read.
         what: String,
         /// The digest asked for.
         expected: Digest,
@@ -89,7 +89,7 @@ pub enum RegistryError {
     /// The number of bytes is not what the manifest says.
     #[error("{what} has {actual} bytes, wanted {expected}")]
     Size {
-        /// What was read.
+        /// The content that was read.
         what: String,
         /// The size in the manifest.
         expected: u64,
@@ -101,7 +101,7 @@ pub enum RegistryError {
     Digest {
         /// The registry.
         registry: String,
-        /// Why.
+        /// The cause.
         source: DigestError,
     },
     /// The registry sends its clients to a token service that is neither its own nor allowed.
@@ -117,7 +117,7 @@ pub enum RegistryError {
     Protocol {
         /// The registry.
         registry: String,
-        /// How.
+        /// The reason.
         message: String,
     },
     /// The reader of the bytes went away; its own error says why.
@@ -141,14 +141,14 @@ impl RegistryError {
 pub enum Missing {
     /// The whole repository.
     Repository,
-    /// What was asked for in it: a tag, a manifest or a blob.
+    /// The requested content: a tag, a manifest or a blob.
     Content,
     /// The registry does not say.
     Unsaid,
 }
 
 impl Missing {
-    /// What the code of an error answer means.
+    /// Meaning of the code of an error answer.
     pub(crate) fn of(code: &str) -> Self {
         match code {
             "NAME_UNKNOWN" | "NAME_INVALID" => Self::Repository,
@@ -158,7 +158,7 @@ impl Missing {
     }
 }
 
-/// What kind of reason there is for no answer.
+/// Kind of reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The name of the host cannot be resolved.
@@ -167,7 +167,7 @@ pub enum Obstacle {
     Refused,
     /// The certificate is not believed.
     Certificate,
-    /// What listens there does not speak TLS.
+    /// The server does not speak TLS.
     NoTls,
     /// A redirect that is not followed.
     Redirect,
@@ -203,8 +203,8 @@ impl Obstacle {
     }
 }
 
-/// Why a host did not answer, in one sentence: the HTTP client has a text for each of its layers, of which the innermost
-/// says what is the matter.
+/// Reason why a host did not answer, in one sentence: the HTTP client has a text for each of its layers, and the
+/// innermost names the cause.
 #[derive(Debug)]
 pub struct Unanswered {
     obstacle: Obstacle,
@@ -242,7 +242,7 @@ impl Unanswered {
         }
     }
 
-    /// What kind of reason it is.
+    /// The kind of reason.
     pub const fn obstacle(&self) -> Obstacle {
         self.obstacle
     }

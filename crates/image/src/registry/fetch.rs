@@ -193,7 +193,7 @@ struct Tags {
 
 /// The tags that there are: those that look most like the one that is wanted.
 fn listed(wanted: &str, mut tags: Vec<String>) -> String {
-    // What is no tag is not repeated: it may hold anything.
+    // Text that is no tag is not repeated: it may hold anything.
     tags.retain(|tag| is_tag(tag));
     if tags.is_empty() {
         return "it has no tags".to_owned();

@@ -32,7 +32,7 @@ pub(crate) struct Outgoing {
 /// Whether a redirect may lead to another origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// What is only read may come from anywhere.
+    /// Yes for requests that only read.
     WhenReading,
     Never,
 }

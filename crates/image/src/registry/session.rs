@@ -32,13 +32,13 @@ const BACKOFF: [Duration; 3] = if cfg!(test) {
 /// backoff takes over.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(15);
 
-/// What every conversation shares.
+/// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) clients: Arc<Clients>,
     pub(crate) tokens: Tokens,
 }
 
-/// How long to wait for a place that fails for the moment.
+/// Retries at a place that fails temporarily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Not at all: another place can be asked.
@@ -264,7 +264,7 @@ impl<'shared> Session<'shared> {
     async fn refusal(&self, response: Response, what: &str, wait: Option<Duration>) -> RegistryError {
         let status = response.status();
         let registry = self.registry().to_owned();
-        // What another host says is not repeated: the registry may have named any.
+        // The message of another host is not repeated: the registry may have named any host.
         let body = if self.is_own(response.url()) {
             let body = read_bounded(response, ERROR_BYTES as u64).await;
             body.unwrap_or_default()
@@ -334,7 +334,7 @@ impl<'shared> Session<'shared> {
     }
 }
 
-/// How long the registry asks to wait: in seconds, or until a date.
+/// Time that the registry asks to wait: in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

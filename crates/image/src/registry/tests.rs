@@ -308,7 +308,7 @@ async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
     home.log();
     let whole = pull().await;
     assert_eq!(home.log(), [""; 0], "the mirror has all of it");
-    // What a mirror breaks off, the registry itself goes on with.
+    // The registry itself completes a transfer that a mirror breaks off.
     mirror.set(Fault::Cut { ranges: true });
     assert!(pull().await == whole);
     assert!(home.log().iter().any(|line| line.contains("/blobs/")));

@@ -14,7 +14,7 @@ use crate::reference::Reference;
 /// The most bytes of a policy.
 const POLICY_BYTES: usize = 4 << 20;
 
-/// Why a policy cannot be used. Nothing is fetched then.
+/// Error of a policy. Nothing is fetched then.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// It is no JSON, or not of the form that it should have.
@@ -23,19 +23,19 @@ pub enum PolicyError {
     /// A requirement is not one.
     #[error("signature policy, scope {scope}: {message}")]
     Requirement {
-        /// Which entry.
+        /// The entry of the policy.
         scope: String,
-        /// What is wrong.
+        /// The reason.
         message: String,
     },
     /// A file with a key or a certificate cannot be read.
     #[error("signature policy, scope {scope}: cannot read `{path}`")]
     Key {
-        /// Which entry.
+        /// The entry of the policy.
         scope: String,
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -156,7 +156,7 @@ impl<'fields> Fields<'fields> {
         }
     }
 
-    /// What the file `NAMEPath` holds or the base64 `NAMEData` means, and which of them it is.
+    /// Content of the file `NAMEPath` or of the base64 text `NAMEData`, after its source for messages.
     fn content(&mut self, name: &str, read: ReadKey<'_>) -> Result<Option<(String, Vec<u8>)>, PolicyError> {
         let (path, data) = (format!("{name}Path"), format!("{name}Data"));
         match (self.text(&path)?, self.text(&data)?) {
@@ -242,7 +242,7 @@ fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyEr
     })
 }
 
-/// Who has to have signed: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.
+/// The trusted signers: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.
 fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, PolicyError> {
     let keys = fields.keys("key", read)?;
     let logs = fields.keys("rekorPublicKey", read)?;

@@ -29,7 +29,7 @@ fn key() -> (String, impl Fn(&[u8]) -> String) {
     (text, sign)
 }
 
-/// What a requirement says of a signature in the older form.
+/// Result of a requirement for a signature in the older form.
 fn judge(
     wanted: &Signed,
     payload: &[u8],
@@ -374,7 +374,8 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     check(&changed, &sign(&good), one, "not made with a key of the policy");
 }
 
-/// What is named by its tag needs a signature about that tag: the image that it once meant was signed, too.
+/// An image that is named by its tag needs a signature about that tag, because images that the tag named earlier are
+/// signed, too.
 #[test]
 fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
     let (public, sign) = key();

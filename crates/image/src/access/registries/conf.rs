@@ -1,7 +1,7 @@
 //! The format `registries.conf`, version 2.
 //!
-//! What concerns short names is read over: a reference without its registry is refused everywhere, so no search
-//! list can turn one name into another publisher's image.
+//! Settings for short names are ignored: a reference without its registry is refused everywhere, so no search list can
+//! turn one name into another publisher's image.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::reference::Reference;
 /// The most bytes of one file.
 const FILE_BYTES: usize = 4 << 20;
 
-/// Why a configuration of registries cannot be used. Nothing is fetched then.
+/// Error of a configuration of registries. Nothing is fetched then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistriesError {
     /// It is no TOML, or has a field with another meaning than it should.
@@ -21,7 +21,7 @@ pub enum RegistriesError {
     Syntax {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// The reason and its position.
         message: String,
     },
     /// It has the format that came before.
@@ -37,18 +37,18 @@ pub enum RegistriesError {
         file: String,
         /// The prefix or location of the rule.
         registry: String,
-        /// What is wrong.
+        /// The reason.
         message: String,
     },
 }
 
-/// What to do about the references that a prefix covers.
+/// Rule for the references that a prefix covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) prefix: String,
     pub(super) blocked: bool,
     pub(super) security: Security,
-    /// What takes the prefix's place; nothing when the reference stays as it is.
+    /// Replacement of the prefix; `None` keeps the reference as it is.
     pub(super) location: Option<String>,
     pub(super) mirrors: Vec<Mirror>,
 }
@@ -78,7 +78,7 @@ impl Mirror {
 }
 
 impl Rule {
-    /// How many bytes of a reference the prefix stands for; nothing when it does not cover it.
+    /// Number of bytes of a reference that the prefix covers; `None` when it does not cover the reference.
     pub(super) fn covers(&self, reference: &str) -> Option<usize> {
         let end = if let Some(domain) = self.prefix.strip_prefix('*') {
             // Whole labels in front of the domain, and nothing of the path.
@@ -329,7 +329,7 @@ mod tests {
                 &digest("!registry.example/copy/app"),
             ],
         );
-        // What a tag came to mean is asked for by its digest, also where tags are mirrored.
+        // An image that a tag resolved to is asked for by its digest, also where tags are mirrored.
         let tag = Reference::parse("quay.io/team/app:v1").unwrap();
         let pinned = tag.pin(crate::Digest::of(b"x")).reference();
         let registries = Registries::parse([("registries.conf", text)]).unwrap();

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 
 use crate::*;
 
-/// How the registry misbehaves.
+/// Fault that the registry shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fault {
     #[default]
