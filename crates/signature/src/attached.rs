@@ -150,7 +150,7 @@ impl Attached {
         ))
     }
 
-    /// What is signed. To be read only once the signature is verified.
+    /// Claim of the payload. It may be read only once the signature is verified.
     pub(crate) fn claim(&self) -> Result<Claim, Fault> {
         let document: Document = serde_json::from_slice(&self.payload)
             .map_err(|error| Fault::Form(format!("the signed payload cannot be read: {error}")))?;

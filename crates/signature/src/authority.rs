@@ -1,4 +1,4 @@
-//! Who must have signed, and whether somebody did.
+//! Trusted signers, and the check of a signature against them.
 
 use jiff::{SignedDuration, Timestamp};
 use sigstore_verify::crypto::SubjectAltName;
@@ -11,10 +11,10 @@ use crate::read::{Read, Signature, proven};
 use crate::trust::Trust;
 use crate::verdict::{Proof, Signer, Verified};
 
-/// How much later than ours the clock of a log or timestamp authority may be.
+/// Largest lead of the clock of a log or timestamp authority over the local clock.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Who must have signed, and what must prove it.
+/// Trusted signers, and the proofs that their signatures need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authority {
     /// One of these keys; where a log is named, it must have an entry of the signature.
@@ -26,7 +26,7 @@ pub enum Authority {
     },
     /// Somebody with one of these identities, by a certificate that was valid when the signature was made.
     Certificate {
-        /// Who vouches for identities, for entries and for times.
+        /// Authorities for identities, log entries and timestamps.
         trust: Trust,
         /// The identities.
         identities: Identities,
@@ -39,7 +39,7 @@ impl Authority {
     /// Whether this signature is by whom it must be, provable as it must be, and about one of the digests.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the signature.
     pub fn check(
         &self,
         signature: &Signature,

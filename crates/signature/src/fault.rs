@@ -1,6 +1,6 @@
-//! Why a signature does not count.
+//! Faults of signatures.
 
-/// Why a signature does not count.
+/// Reason why a signature does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Its form, a field or an algorithm is not known, or it is larger than allowed.
@@ -18,9 +18,9 @@ pub enum Fault {
     /// The certificate is for somebody else.
     #[error("it is by {found}, not by {wanted}")]
     Identity {
-        /// Who made it.
+        /// The actual signer.
         found: String,
-        /// Who should have made it.
+        /// The required signer.
         wanted: String,
     },
     /// The transparency log does not vouch for it.

@@ -1,4 +1,4 @@
-//! Whom a certificate must be for.
+//! Identities that certificates must have.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 /// The most bytes of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// What makes a pattern match the whole of a text.
+/// Anchors that make a pattern match the whole of a text.
 const BEGIN: &str = "^(?:";
 const END: &str = ")$";
 
@@ -69,7 +69,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whom a certificate must be for, and who must have vouched for that.
+/// Required subject of a certificate, and required issuer of its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The subject: an email address or the URI of a workload.

@@ -17,7 +17,7 @@ use crate::verdict::{Proof, Signer};
 /// The purpose of a certificate that signs code, as an object identifier in DER without its head.
 const CODE_SIGNING: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x03];
 
-/// Whom a certificate must name: all that are given.
+/// Names that a certificate must have: all that are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// An email address.
@@ -123,7 +123,7 @@ impl Pki {
 }
 
 impl Subject {
-    /// Whom the certificate names, when it is whom it must name.
+    /// The required names; the certificate must have all of them.
     fn check(&self, certificate: &X509Certificate<'_>) -> Result<String, Fault> {
         let names = certificate
             .subject_alternative_name()

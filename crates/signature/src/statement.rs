@@ -1,4 +1,4 @@
-//! What a bundle says: a statement of in-toto that an image is signed.
+//! Content of a bundle: a statement of in-toto that an image is signed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::verdict::Claim;
 
 /// The kind of statement that is a signature of an image. Others, such as provenance, are no approval of it.
 const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
-/// How statements are encoded.
+/// Media type of statements.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
@@ -34,7 +34,7 @@ struct Subject {
     #[serde(default)]
     name: String,
     digest: BTreeMap<String, String>,
-    /// What the signer noted, with `cosign sign --annotations`.
+    /// Annotations of the signer, set with `cosign sign --annotations`.
     #[serde(default, rename = "annotations")]
     _annotations: Option<Map<String, Value>>,
 }

@@ -1,4 +1,4 @@
-//! What cosign 3.1.3 made with a key is verified; the same with a byte or a field changed is not.
+//! Signatures that cosign 3.1.3 made with a key are verified; the same with a byte or a field changed are not.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ const PAYLOAD: &[u8] = include_bytes!("../testdata/key/payload.json");
 /// A bundle with an entry of Rekor 2, and the trust root with its log.
 const LOGGED: &str = include_str!("../testdata/log/bundle.json");
 const LOG_ROOT: &str = include_str!("../testdata/log/trusted_root.json");
-/// What that bundle is about.
+/// Image of that bundle.
 const LOGGED_IMAGE: &str = "sha256:f91ab0ce8f27817ca2c9eba20b9aa74fb2dfca090e3ac9ab54b9cc2505e72d2f";
 /// A bundle and a signature of the older form by an identity, made with Fulcio 1.8.8, Rekor 2.3.0 and the timestamp authority
 /// 1.2.9, and the trust root with these.
@@ -22,14 +22,14 @@ const KEYLESS: &str = include_str!("../testdata/keyless/bundle.json");
 const KEYLESS_ROOT: &str = include_str!("../testdata/keyless/trusted_root.json");
 const KEYLESS_MANIFEST: &str = include_str!("../testdata/keyless/attached.json");
 const KEYLESS_PAYLOAD: &[u8] = include_bytes!("../testdata/keyless/payload.json");
-/// What the two are about, and who made them.
+/// Images of the two, and their signer.
 const KEYLESS_IMAGE: &str = "sha256:89c37c74706d8dda001451e1a349790a33074ef2d5c12537c2dd243105bf73e6";
 const KEYLESS_OTHER: &str = "sha256:b137469f935196d5a7b95376e2f5c23ba336a8111a02c81aa04012b063aff69e";
 const SUBJECT: &str = "release@example.com";
 const ISSUER: &str = "http://127.0.0.1:16021";
-/// What the bundle is about.
+/// Image of the bundle.
 const IMAGE: &str = "sha256:a063f3ce5ff664cafb35ec26333f1b35cf1cdc52d4e4f931c3687c8f8c87f5d9";
-/// What the payload is about.
+/// Image of the payload.
 const OTHER: &str = "sha256:8d212257f05a301fc138d68acfd0203abca5aad626e5a32b6d18356c26de7143";
 
 fn now() -> Timestamp {

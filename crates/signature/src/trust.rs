@@ -1,4 +1,4 @@
-//! What is trusted: certificate authorities, logs and timestamp authorities.
+//! Trust roots: certificate authorities, logs and timestamp authorities.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::key::{PublicKey, certificates};
 const ROOT_BYTES: usize = 1 << 20;
 /// The most authorities and logs of a trust root, each.
 const ROOT_ENTRIES: usize = 64;
-/// What a trust root calls itself.
+/// Media types of a trust root.
 const ROOT_TYPES: [&str; 2] = [
     "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
     "application/vnd.dev.sigstore.trustedroot.v0.2+json",
@@ -26,12 +26,13 @@ const ROOT_TYPES: [&str; 2] = [
 
 /// Certificate authorities, transparency logs and timestamp authorities that are trusted.
 ///
-/// What it names is required: with a transparency log, an entry of it; with a log of certificates, a promise of it; with
-/// neither a transparency log nor a timestamp authority nothing can prove when a certificate was used, and none counts.
+/// Each authority that it names is required: with a transparency log, an entry of it; with a log of certificates, a
+/// promise of it; with neither a transparency log nor a timestamp authority nothing can prove when a certificate was
+/// used, and none counts.
 #[derive(Clone)]
 pub struct Trust {
     verifier: Arc<Verifier>,
-    /// Tells one from another.
+    /// Distinguishes one trust root from another.
     source: [u8; 32],
     logs: bool,
     certificate_logs: bool,

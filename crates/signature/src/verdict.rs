@@ -1,21 +1,21 @@
-//! What a good signature says, by whom, and what proves it.
+//! Result of a verified signature: its claim, its signer and its proofs.
 
 use jiff::Timestamp;
 
-/// What a signature says that is known to be good.
+/// A verified signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The image that it is about.
     pub claim: Claim,
-    /// Who made it.
+    /// The signer.
     pub signer: Signer,
     /// When it was made, where something proves that.
     pub time: Option<Timestamp>,
-    /// What else vouches for it.
+    /// Further proofs.
     pub proof: Proof,
 }
 
-/// Which image a signature is about.
+/// The image that a signature is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The digest of its manifest or index.
@@ -24,7 +24,7 @@ pub struct Claim {
     pub name: Option<String>,
 }
 
-/// Who made a signature.
+/// Signer of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signer {
     /// Whoever has this key.
@@ -32,11 +32,11 @@ pub enum Signer {
         /// The SHA-256 of the public key.
         fingerprint: String,
     },
-    /// Whom a certificate names.
+    /// The subject of a certificate.
     Identity {
         /// The subject.
         subject: String,
-        /// Who vouched for it: the issuer of the token, or of the certificate.
+        /// The issuer of the token, or of the certificate.
         issuer: String,
     },
 }
