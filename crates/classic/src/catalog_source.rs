@@ -40,7 +40,7 @@ pub enum SourceKind {
     ConfigMap,
 }
 
-/// What registry Pods run.
+/// Images of registry Pods.
 #[derive(Debug, Clone)]
 pub struct Images {
     /// The image that serves a ConfigMap.
@@ -91,7 +91,7 @@ impl Source<'_> {
         format!("{scheme}{}", text(self.object, "/spec/address"))
     }
 
-    /// How often its registry is asked for a newer image, where it is.
+    /// Interval at which the registry is polled for a newer image; `None` without polling.
     pub fn poll_interval(&self) -> Option<SignedDuration> {
         update::is_polled(self).then(|| update::interval(self))
     }
@@ -173,7 +173,7 @@ impl Source<'_> {
     }
 }
 
-/// What a registry wants done.
+/// Changes that set up a registry.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ensured {
     /// The objects to write, whole.
@@ -186,7 +186,7 @@ pub struct Ensured {
     pub status: Value,
     /// Whether a Pod that looks for a newer catalog is not ready yet: the pass is tried again soon.
     pub is_pending: bool,
-    /// Why it failed.
+    /// Error of the setup.
     pub error: Option<String>,
 }
 
@@ -206,7 +206,7 @@ fn registry_pods<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> 
     })
 }
 
-/// What a status says of a ConfigMap.
+/// Reference to a ConfigMap for the status of its source.
 fn reference(source: &Source<'_>, map: &Value, now: Timestamp) -> Value {
     json!({
         "name": text(map, "/metadata/name"), "namespace": source.namespace(), "uid": text(map, "/metadata/uid"),
@@ -220,7 +220,7 @@ fn is_reference_to(reference: &Value, map: &Value) -> bool {
     same("uid") && same("resourceVersion")
 }
 
-/// What a pass wants done.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The objects to write, whole.
@@ -231,11 +231,11 @@ pub struct Outcome {
     pub dead: Vec<String>,
     /// The status after the pass.
     pub status: Value,
-    /// Why the pass is retried.
+    /// Error that makes the pass be retried.
     pub error: Option<String>,
     /// Whether the pass is tried again soon.
     pub is_pending: bool,
-    /// After how long the next pass looks for a newer catalog at the latest; nothing where nothing is looked for.
+    /// Longest delay until the next pass looks for a newer catalog; `None` without polling.
     pub next: Option<SignedDuration>,
 }
 

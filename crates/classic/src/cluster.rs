@@ -82,7 +82,8 @@ impl Cluster {
         Arc::make_mut(objects).remove(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// What a watch shows: without objects that OLM does not manage, of the kinds where it watches its own only.
+    /// Objects that a watch shows: without objects that OLM does not manage, of the kinds where it watches its own
+    /// only.
     #[must_use]
     pub fn watched(&self) -> Self {
         let kinds = self.kinds.iter().map(|(kind, objects)| {

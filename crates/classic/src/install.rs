@@ -1,4 +1,5 @@
-//! What a ClusterServiceVersion installs: the Deployments of its install strategy, and what the API server needs to call them.
+//! Installation of a ClusterServiceVersion: the Deployments of its install strategy, and the objects that the API
+//! server needs to call them.
 
 use std::collections::BTreeMap;
 
@@ -33,33 +34,33 @@ pub struct Certificate {
     pub expires: Timestamp,
 }
 
-/// Who makes certificates. One installation has one authority.
+/// Issuer of certificates. One installation has one authority.
 pub trait Issuer {
     /// Makes a certificate for these hosts; the first is its common name.
     ///
     /// # Errors
-    /// Why none can be made.
+    /// The reason why the certificate cannot be made.
     fn issue(&self, hosts: &[String]) -> Result<Certificate, String>;
 
-    /// When the earlier one of a certificate and its authority, both PEM, must be made anew; nothing where that is not known.
-    /// A text that is no certificate must be made anew at once.
+    /// Time when the earlier one of a certificate and its authority, both PEM, must be renewed; `None` where that is
+    /// unknown. A text that is no certificate must be renewed at once.
     fn due(&self, _certificate: &str, _authority: &str) -> Option<Timestamp> {
         None
     }
 }
 
-/// What an installation stands on.
+/// Input of an installation.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// The objects that there are.
+    /// The existing objects.
     pub cluster: &'a Cluster,
-    /// Who makes certificates.
+    /// The issuer of certificates.
     pub issuer: &'a dyn Issuer,
     /// The time.
     pub now: Timestamp,
 }
 
-/// What an installation wants done.
+/// Result of an installation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
     /// The objects to write, whole, in their order: those that the cluster lacks or holds with other content.
@@ -70,7 +71,7 @@ pub struct Installed {
     pub due: Option<Timestamp>,
     /// Whether a certificate was made.
     pub is_certified: bool,
-    /// Why the rest is not installed.
+    /// Error that keeps the rest from being installed.
     pub error: Option<String>,
 }
 

@@ -45,7 +45,7 @@ impl Served {
     }
 }
 
-/// What a pass over a plan reads.
+/// Input of a pass over a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and ConfigMaps
@@ -53,11 +53,11 @@ pub struct Facts<'a> {
     pub cluster: &'a Cluster,
     /// Unpacked bundles that stand in no ConfigMap.
     pub bundles: &'a UnpackedBundles,
-    /// What the API server serves.
+    /// The APIs that the API server serves.
     pub served: &'a Served,
     /// The namespace from which pull Secrets are copied.
     pub global_namespace: &'a str,
-    /// How long after its start a failing plan is tried again.
+    /// Time after its start during which a failing plan is retried.
     pub retry_for: SignedDuration,
 }
 
@@ -70,7 +70,7 @@ pub struct Write {
     pub object: Value,
 }
 
-/// How long a failure is tried again.
+/// Time limit of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// As long as the plan may fail.
@@ -79,7 +79,7 @@ pub enum Patience {
     Endless,
 }
 
-/// What a pass over a plan wants done.
+/// Result of a pass over a plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller writes
@@ -90,7 +90,7 @@ pub struct Outcome {
     pub written: Vec<Write>,
     /// Warning events on the plan, as reason and message.
     pub events: Vec<(String, String)>,
-    /// Why the plan could not be carried out.
+    /// Error that keeps the plan from being carried out.
     pub error: Option<String>,
     /// Whether the API of a created CRD is waited for: the pass is tried again soon.
     pub is_waiting: bool,

@@ -44,17 +44,17 @@ pub const TARGET_NAMESPACES_ANNOTATION: &str = "olm.targetNamespaces";
 /// The annotation of OperatorGroups: the APIs that their members provide.
 pub const PROVIDED_APIS_ANNOTATION: &str = "olm.providedAPIs";
 
-/// What labels of APIs on ClusterServiceVersions begin with; the hash of the API follows.
+/// Prefix of the labels of APIs on ClusterServiceVersions; the hash of the API follows.
 pub const API_LABEL_PREFIX: &str = "olm.api.";
-/// What labels of the operator objects' components begin with; package and namespace follow.
+/// Prefix of the labels of the operator objects' components; package and namespace follow.
 pub const COMPONENT_LABEL_PREFIX: &str = "operators.coreos.com/";
-/// What labels of the namespaces of an OperatorGroup begin with; its UID follows, the value is empty.
+/// Prefix of the labels of the namespaces of an OperatorGroup; its UID follows, the value is empty.
 pub const NAMESPACE_LABEL_PREFIX: &str = "olm.operatorgroup.uid/";
-/// What the aggregation labels of the roles for an API begin with; its hash and the role's suffix follow.
+/// Prefix of the aggregation labels of the roles for an API; its hash and the role's suffix follow.
 pub const GROUP_AGGREGATION_PREFIX: &str = "olm.opgroup.permissions/aggregate-to-";
-/// What the labels begin with that add a role to a role of Kubernetes; the suffix follows.
+/// Prefix of the labels that add a role to a role of Kubernetes; the suffix follows.
 pub const KUBERNETES_AGGREGATION_PREFIX: &str = "rbac.authorization.k8s.io/aggregate-to-";
-/// What annotations of CustomResourceDefinitions begin with that name a ClusterServiceVersion they came with.
+/// Prefix of the annotations of CustomResourceDefinitions that name a ClusterServiceVersion they came with.
 pub const ALONGSIDE_PREFIX: &str = "operatorframework.io/installed-alongside-";
 /// The annotation of `kubectl apply`.
 pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -39,11 +39,11 @@ const SAME: [&str; 5] = [
 pub struct Source<'a> {
     /// The CatalogSource.
     pub object: &'a Value,
-    /// What its registry serves.
+    /// The content that its registry serves.
     pub catalog: &'a Catalog,
 }
 
-/// A PackageManifest with what `get` and `list` leave out.
+/// A PackageManifest with the icon that `get` and `list` leave out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackageManifest {
     /// The object.
@@ -52,7 +52,7 @@ pub struct PackageManifest {
     pub picture: Option<Picture>,
 }
 
-/// What an entry of a channel says of a bundle.
+/// A bundle as the entry of a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     channel: String,
@@ -175,7 +175,7 @@ pub fn manifest(
     let default = channels
         .iter()
         .find(|channel| channel.name == package.default_channel_name);
-    // Who names no default channel has none, but is described by the first.
+    // A package without a default channel has none, but its first channel describes it.
     let described = default.or_else(|| channels.first())?;
     let default_name = if package.default_channel_name.is_empty() {
         ""
@@ -272,7 +272,7 @@ fn shown_entries(entries: &[Entry], channel: &str) -> Value {
     }
 }
 
-/// What a channel says of its head.
+/// Description of a channel, from its head.
 fn description(csv: &Value) -> Value {
     let no_spec = Value::Null;
     let spec = csv.get("spec").unwrap_or(&no_spec);

@@ -1,4 +1,4 @@
-//! What a registry answers over a file-based catalog: the calls of the gRPC API `api.Registry`.
+//! Answers of a registry over a file-based catalog: the calls of the gRPC API `api.Registry`.
 //!
 //! Messages are written as protobuf writes JSON: without empty fields.
 

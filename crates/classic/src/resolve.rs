@@ -33,11 +33,11 @@ pub struct CatalogContent {
     pub namespace: String,
     /// Its priority; higher ones are preferred.
     pub priority: i64,
-    /// What it offers, or why that is not known.
+    /// Its content, or the reason why that is unknown.
     pub content: Result<Arc<Content>, String>,
 }
 
-/// What a resolution looks at.
+/// Input of a resolution.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// The namespace.
@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub csvs: Vec<&'a Value>,
 }
 
-/// What a resolution finds.
+/// Result of a resolution.
 #[derive(Debug, Clone, Default)]
 pub struct Resolved {
     /// The operators that are chosen and not installed.

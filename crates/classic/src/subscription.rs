@@ -29,7 +29,7 @@ pub use plan::{point_to_created, settle_plan};
 pub use restart::restarted;
 pub use status::{Outcome, pass};
 
-/// What the resolver found.
+/// Result of the resolver.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolution {
     /// The steps of the plan.
@@ -38,7 +38,7 @@ pub struct Resolution {
     pub bundle_lookups: Vec<Value>,
     /// The Subscriptions that move, by name, with the ClusterServiceVersion that each moves to.
     pub updated: BTreeMap<String, String>,
-    /// Why Subscriptions do not move to the version that they prefer, by name.
+    /// Reasons why Subscriptions do not move to the version that they prefer, by name.
     pub blocked: BTreeMap<String, String>,
     /// The images of the unpacked bundles by digest, by the references of their lookups.
     pub images: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ fn found<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").find(|found| text(found, "/type") == kind)
 }
 
-/// Several errors as one; each is told once. Nothing where there are none.
+/// Several errors as one; each appears once. `None` where there are none.
 fn joined(mut errors: Vec<String>) -> Option<String> {
     let mut told = BTreeSet::new();
     errors.retain(|error| told.insert(error.clone()));

@@ -37,7 +37,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     name: &'static str,
-    /// What is written where the field is absent; `None` for a field that is left out then.
+    /// The text of an absent field; `None` for a field that is left out then.
     zero: Option<&'static str>,
     /// Whether it is written also when it is empty, as long as it is there.
     keeps_empty: bool,

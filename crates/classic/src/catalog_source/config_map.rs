@@ -11,7 +11,7 @@ use crate::cluster::{items, text};
 use crate::csv::ClusterServiceVersion;
 use crate::operator_group::ApiKey;
 
-/// What a ConfigMap holds.
+/// Content of a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConfigMapContent {
     /// The blobs of the catalog.

@@ -7,7 +7,7 @@ use crate::names;
 
 /// The namespace of the default catalogs.
 pub const NAMESPACE: &str = "openshift-marketplace";
-/// The annotation that tells default catalogs from those that users made, and its value.
+/// The annotation that distinguishes default catalogs from those that users made, and its value.
 const MANAGED_BY: (&str, &str) = ("operatorframework.io/managed-by", "marketplace-operator");
 
 /// A default catalog.
@@ -50,7 +50,7 @@ const DEFAULTS: &[DefaultSource] = &[
     },
 ];
 
-/// What an OperatorHub wants done.
+/// Result of a pass over an OperatorHub.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HubOutcome {
     /// CatalogSources to create or to put back, whole.

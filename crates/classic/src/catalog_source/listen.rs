@@ -10,22 +10,22 @@ use super::{Source, SourceKind, connect, registry_pods, update};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
 
-/// What the program knows of the registry of a source.
+/// State of the registry that the program serves for a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Served<'a> {
-    /// Where the program listens for the source, if it serves it and does so already.
+    /// The address at which the program listens for the source, if it already does.
     pub endpoint: Option<SocketAddr>,
     /// Whether there is content to serve.
     pub is_ready: bool,
     /// The state of the connection, in the words of gRPC.
     pub connection: &'a str,
-    /// Why the content is not what the source asks for.
+    /// Reason why the content is not the requested one.
     pub fault: Option<&'a str>,
     /// When the registry of the image was last asked for a newer catalog.
     pub polled: Option<Timestamp>,
 }
 
-/// What a pass over a source wants done.
+/// Result of a pass over a source.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listening {
     /// The objects to write, whole.
@@ -58,7 +58,7 @@ pub fn listen(source: &Source<'_>, served: &Served<'_>, now: Timestamp) -> Liste
             return pass;
         }
     };
-    // What a Pod served is served by the program from now on.
+    // From now on the program serves the content instead of a Pod.
     pass.deleted.extend(registry_pods(source).cloned());
     if kind == SourceKind::ConfigMap {
         pass.note_config_map(source, now);

@@ -176,7 +176,7 @@ fn image_spec(source: &Source<'_>, images: &Images) -> Value {
     })
 }
 
-/// What `spec.grpcPodConfig` sets.
+/// Applies `spec.grpcPodConfig`.
 fn configure(spec: &mut Value, source: &Source<'_>) {
     let config = source.object.pointer("/spec/grpcPodConfig");
     let Some(config) = config.filter(|config| config.is_object()) else {

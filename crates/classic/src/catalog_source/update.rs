@@ -24,7 +24,7 @@ pub(super) fn interval(source: &Source<'_>) -> SignedDuration {
     read.filter(|read| !read.is_negative()).unwrap_or(USUAL)
 }
 
-/// How long a source waits for a Pod that looks for a newer catalog.
+/// Time limit for a Pod that looks for a newer catalog to become ready.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 /// The shortest time between two passes: an interval of zero does not keep a source busy.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(10);

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What users and other programs see of a kind: the plural, short names, the scope, versions.
+/// Identity of a kind for users and other programs: the plural, short names, the scope, versions.
 type Row = (
     &'static str,
     &'static [&'static str],
@@ -285,7 +285,7 @@ fn an_administrator_need_not_say_when_an_override_was_set() {
     assert!(!required("overrides"));
 }
 
-/// What a structural schema must have, in each of its nodes.
+/// Checks the rules of structural schemas in each node.
 fn structural(path: &str, schema: &Value) {
     let node = schema
         .as_object()

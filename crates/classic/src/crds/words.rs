@@ -3,7 +3,7 @@
 use olm_api::crd::schema::{self, Schema, array, boolean, integer, string};
 use serde_json::json;
 
-/// What the text of a quantity must match.
+/// Pattern of a quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// An object.

@@ -33,7 +33,7 @@ pub struct Report {
     conditions: Vec<Condition>,
     /// Names and versions of operands.
     versions: Vec<(String, String)>,
-    /// What belongs to it, as group, resource, namespace and name.
+    /// Related objects, as group, resource, namespace and name.
     related: Vec<[String; 4]>,
 }
 
@@ -44,7 +44,7 @@ pub struct Reporter {
     pub name: String,
     /// The namespace of the program.
     pub namespace: String,
-    /// The release of OpenShift that it comes with; empty where that is not told.
+    /// The release of OpenShift that it comes with; empty where it is unknown.
     pub release: String,
     /// The version of the program.
     pub version: String,
@@ -275,7 +275,7 @@ pub fn reported(found: Option<&Value>, name: &str, report: &Report, now: Timesta
     let (versions, related): (Value, Value) = (versions.collect(), related.collect());
     let status = object_at(&mut wanted, &["status"])?;
     status.insert("conditions".to_owned(), conditions.into());
-    // What has no version yet keeps the one that was deployed before.
+    // Without a version of its own, the report keeps the one that was deployed before.
     if versions.as_array().is_some_and(|versions| !versions.is_empty()) {
         status.insert("versions".to_owned(), versions);
     }

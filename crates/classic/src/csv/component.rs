@@ -85,7 +85,7 @@ pub struct Unlabelled<'a> {
     pub keys: BTreeSet<String>,
 }
 
-/// What lacks the label of a Subscription: itself, its ClusterServiceVersion, its InstallPlan.
+/// Objects that lack the label of a Subscription: itself, its ClusterServiceVersion, its InstallPlan.
 pub fn of_subscription<'a>(subscription: &'a Value, cluster: &'a Cluster) -> Vec<Unlabelled<'a>> {
     let (place, package) = (
         text(subscription, "/metadata/namespace"),
@@ -112,8 +112,8 @@ pub fn of_subscription<'a>(subscription: &'a Value, cluster: &'a Cluster) -> Vec
         .collect()
 }
 
-/// What lacks the labels of a ClusterServiceVersion on the wire: what it owns, and the CustomResourceDefinitions that
-/// it brings.
+/// Objects that lack the labels of a ClusterServiceVersion on the wire: those that it owns, and the
+/// CustomResourceDefinitions that it brings.
 pub fn of_csv<'a>(object: &Value, csv: &ClusterServiceVersion, cluster: &'a Cluster) -> Vec<Unlabelled<'a>> {
     let keys: BTreeSet<String> = component_labels(object).cloned().collect();
     if keys.is_empty() || csv.metadata.deletion_timestamp.is_some() {
@@ -143,19 +143,19 @@ fn lacking<'a>(object: &'a Value, keys: &BTreeSet<String>) -> Option<Unlabelled<
     (!keys.is_empty() && !is_going).then_some(Unlabelled { object, keys })
 }
 
-/// What is to be done with an Operator.
+/// Action for an Operator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// It is as it should be.
     Keep,
-    /// It is to be written, whole.
+    /// The Operator must be written, whole.
     Write(Value),
-    /// It is to be deleted.
+    /// The Operator must be deleted.
     Delete,
 }
 
-/// What is to be done with the Operator of this name. One without other objects than CustomResourceDefinitions is
-/// deleted: these outlive their operator.
+/// Action for the Operator of this name. One without other objects than CustomResourceDefinitions is deleted: these
+/// outlive their operator.
 pub fn decide(name: &str, cluster: &Cluster) -> Decision {
     let key = format!("{}{name}", names::COMPONENT_LABEL_PREFIX);
     let carries = |object: &&Value| {

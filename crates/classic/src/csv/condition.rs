@@ -11,7 +11,7 @@ const API_VERSION: &str = "operators.coreos.com/v2";
 /// The account of an operator whose strategy names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// What a pass wants done.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The objects to write, whole: those that the cluster lacks or holds with other content.

@@ -19,9 +19,9 @@ pub const COPIED: &str = "Copied";
 pub struct ClusterServiceVersion {
     /// Name, labels, owners.
     pub metadata: Metadata,
-    /// What its author wrote.
+    /// The spec, written by the author.
     pub spec: CsvSpec,
-    /// What OLM last found.
+    /// The status, written by OLM.
     pub status: CsvStatus,
 }
 
@@ -62,7 +62,7 @@ pub struct OwnerReference {
     pub uid: String,
 }
 
-/// What the author of a ClusterServiceVersion wrote.
+/// Spec of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CsvSpec {
@@ -72,7 +72,7 @@ pub struct CsvSpec {
     pub version: String,
     /// The ClusterServiceVersion that it replaces.
     pub replaces: String,
-    /// How it is installed.
+    /// The install strategy.
     pub install: InstallStrategy,
     /// The install modes it declares.
     #[serde(deserialize_with = "null_is_default")]
@@ -101,28 +101,28 @@ impl CsvSpec {
     }
 }
 
-/// How a ClusterServiceVersion is installed.
+/// Install strategy of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct InstallStrategy {
     /// Only `deployment` is known.
     pub strategy: String,
-    /// What is installed.
+    /// The objects to install.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: StrategyDetails,
 }
 
-/// What the install strategy `deployment` installs.
+/// Content of the install strategy `deployment`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StrategyDetails {
     /// The deployments.
     #[serde(deserialize_with = "null_is_default")]
     pub deployments: Vec<StrategyDeployment>,
-    /// What service accounts may do in the target namespaces.
+    /// Permissions of service accounts in the target namespaces.
     #[serde(deserialize_with = "null_is_default")]
     pub permissions: Vec<ServiceAccountPermissions>,
-    /// What service accounts may do in the whole cluster.
+    /// Permissions of service accounts in the whole cluster.
     #[serde(deserialize_with = "null_is_default")]
     pub cluster_permissions: Vec<ServiceAccountPermissions>,
 }
@@ -140,7 +140,7 @@ pub struct StrategyDeployment {
     pub spec: Value,
 }
 
-/// What a service account may do.
+/// Permissions of a service account.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceAccountPermissions {
@@ -206,15 +206,15 @@ pub struct ApiDescription {
     pub container_port: i32,
 }
 
-/// What OLM last found of a ClusterServiceVersion.
+/// Status of a ClusterServiceVersion.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CsvStatus {
     /// The phase; empty for a new one.
     pub phase: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub message: String,
     /// When the phase last changed, RFC 3339.
     pub last_transition_time: Option<String>,

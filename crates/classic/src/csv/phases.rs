@@ -30,7 +30,7 @@ pub use api_services::is_adoptable;
 /// The reason that nothing but a change of accounts, roles or bindings ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
 
-/// What a pass wants done.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The ClusterServiceVersion after the pass. Status and metadata may both differ.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub deleted: Vec<(String, String, String)>,
     /// ClusterServiceVersions of the namespace that must be looked at.
     pub csvs: BTreeSet<String>,
-    /// Why the pass is retried.
+    /// Error that makes the pass be retried.
     pub error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a ClusterServiceVersion requires of the cluster, and what of it there is: `status.requirementStatus`.
+//! Requirements of a ClusterServiceVersion and their state in the cluster: `status.requirementStatus`.
 //!
 //! Rows come in this order: the version of Kubernetes, CustomResourceDefinitions, required APIServices, owned ones,
 //! APIs of Kubernetes, service accounts.
@@ -26,7 +26,7 @@ pub struct Facts<'a> {
     pub server_version: Option<&'a str>,
 }
 
-/// What was found of all requirements.
+/// State of all requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirements {
     /// Whether all are met.
@@ -35,7 +35,7 @@ pub struct Requirements {
     pub rows: Vec<Requirement>,
 }
 
-/// What was found of a requirement. Written as a row of the status.
+/// State of a requirement. Written as a row of the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Requirement {
     /// The group of what is required.
@@ -46,9 +46,9 @@ pub struct Requirement {
     pub kind: String,
     /// The name of what is required.
     pub name: String,
-    /// What was found.
+    /// The state.
     pub status: RequirementStatus,
-    /// Why, for people.
+    /// The reason, for people.
     pub message: String,
     /// The UID of the object that meets the requirement; empty where it does not matter.
     #[serde(rename = "uuid", skip_serializing_if = "String::is_empty")]
@@ -58,7 +58,7 @@ pub struct Requirement {
     pub dependents: Vec<RuleRequirement>,
 }
 
-/// What was found of a requirement.
+/// State of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum RequirementStatus {
     /// It is there and good.

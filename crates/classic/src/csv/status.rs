@@ -1,8 +1,8 @@
-//! How a phase is written.
+//! Transitions between phases.
 
 use serde_json::{Map, Value, json};
 
-/// How many entries the history of phases has at most.
+/// Most entries of the history of phases.
 const MAX_HISTORY: usize = 20;
 
 /// Sets phase, reason and message of a ClusterServiceVersion on the wire at a time in RFC 3339, and adds an entry to its

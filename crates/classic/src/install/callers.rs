@@ -1,4 +1,4 @@
-//! What makes the API server call a Deployment: APIServices, webhook configurations, and conversions of
+//! Objects that make the API server call a Deployment: APIServices, webhook configurations, and conversions of
 //! CustomResourceDefinitions.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) type Authorities<'a> = BTreeMap<&'a str, Vec<u8>>;
 const DEFAULT_PORT: i32 = 443;
 /// Where a CustomResourceDefinition has the authority of its conversion webhook.
 const CONVERSION_AUTHORITY: &str = "/spec/conversion/webhook/clientConfig/caBundle";
-/// What the entry of a webhook configuration has as its definition has it.
+/// Fields that a webhook configuration copies from the definition of the webhook.
 const COPIED: [&str; 7] = [
     "rules",
     "failurePolicy",

@@ -13,7 +13,7 @@ use x509_parser::prelude::FromDer as _;
 /// The key of the authority in a Secret.
 pub(super) const AUTHORITY: &str = "olmCAKey";
 
-/// What is read of a certificate.
+/// Parts of a certificate that decide its renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
     starts: Timestamp,

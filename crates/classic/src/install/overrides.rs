@@ -1,4 +1,4 @@
-//! What the Subscription sets on the Deployments of an operator.
+//! Settings of the Subscription for the Deployments of an operator.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
 
-/// The variable that tells an operator the name of its OperatorCondition.
+/// The variable that gives an operator the name of its OperatorCondition.
 const CONDITION_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
 

@@ -1,12 +1,12 @@
-//! Which objects an installation leaves as they are.
+//! Objects that an installation leaves unchanged.
 
 use serde_json::Value;
 
 use crate::cluster::{items, label, text};
 use crate::names;
 
-/// Why an object cannot take the place of the one that is there: another controller owns that one, or it is a Deployment with
-/// another selector. Nothing where it can.
+/// Reason why an object cannot replace the existing one: another controller owns that one, or it is a Deployment with
+/// another selector. `None` where it can.
 pub fn refusal(found: &Value, wanted: &Value) -> Option<String> {
     controlled(found).or_else(|| with_selector(found, wanted))
 }

@@ -23,7 +23,7 @@ const CLUSTER_WIDE: Shape = Shape::Struct(&[
     Field::always("permission", "{}", PERMISSIONS),
 ]);
 
-/// What one service account gets.
+/// Roles and bindings of one service account.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AccountRights {
     /// The account.
@@ -43,7 +43,7 @@ pub struct AccountRights {
 #[error("unrecognized install strategy")]
 pub struct UnknownStrategyError;
 
-/// What each service account gets, by name. Names of roles are made of their content.
+/// Roles and bindings of each service account, by name. Names of roles are made of their content.
 ///
 /// # Errors
 /// When the install strategy is unknown.
@@ -163,7 +163,7 @@ fn role(csv: &Value, permission: &Value, name: &str, kind: &str) -> (Value, Valu
     (role, binding)
 }
 
-/// What the hash of a binding covers.
+/// Fields that the hash of a binding covers.
 const BINDING: Shape = Shape::Struct(&[
     Field::always("RoleRef", "{}", REFERENCE),
     Field::always("Subjects", "null", Shape::List(&SUBJECT)),

@@ -1,4 +1,4 @@
-//! What a Deployment needs that the API server calls: a Service, a certificate, and the right to read it.
+//! Objects for a Deployment that the API server calls: a Service, a certificate, and the right to read it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::names;
 
 const DEFAULT_PORT: i64 = 443;
 const SYSTEM: &str = "kube-system";
-/// How long before its end a certificate is due.
+/// Time before its expiry at which a certificate is due.
 pub(crate) const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// The names of the Deployments of the strategy that the API server calls, in its order.

@@ -9,12 +9,12 @@ use crate::cluster::{Cluster, put, text};
 /// The reason of the condition `Installed` while the account is not known.
 const REASON: &str = "InstallCheckFailed";
 
-/// What the OperatorGroups of a plan's namespace say about its account.
+/// Result of the lookup of a plan's account in the OperatorGroups of its namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// The plan with what its status says of the account.
+    /// The plan with its account in the status.
     pub plan: Value,
-    /// Why it is not carried out.
+    /// Error that keeps the plan from being carried out.
     pub error: Option<String>,
 }
 

@@ -58,8 +58,8 @@ pub fn approval(plan: &Value) -> String {
     format!("{}/{}", text(plan, "/metadata/uid"), plan_digest(plan))
 }
 
-/// Why a plan is not carried out: it is not the one that was planned, or that was approved. A plan of another implementation
-/// has no digest.
+/// Reason why a plan is not carried out: it is not the one that was planned, or that was approved. A plan of another
+/// implementation has no digest.
 pub fn edited(plan: &Value) -> Option<String> {
     let planned = annotation(plan, PLAN_DIGEST_ANNOTATION);
     let approved = annotation(plan, APPROVED_PLAN_ANNOTATION);

@@ -196,7 +196,7 @@ impl Replacement {
         versions.map(|(name, ..)| format!("{}/{name}", self.group))
     }
 
-    /// Why an object of a version does not fit afterwards.
+    /// Reason why an object of a version does not fit the new schema.
     pub fn misfit(&self, object: &Value) -> Option<String> {
         let mut versions = self.versions.iter();
         let (name, _, schema) =

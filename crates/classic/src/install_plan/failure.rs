@@ -1,6 +1,6 @@
-//! Why a step of a plan fails.
+//! Failures of steps of a plan.
 
-/// Why a step failed.
+/// Failure of a step.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// Something does not exist; perhaps the kind is not served.

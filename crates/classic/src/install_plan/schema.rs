@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::{items, text};
 
-/// How deep objects are looked at.
+/// Greatest depth at which objects are checked.
 const MAX_DEPTH: usize = 64;
 
 /// The faults of an object; none where it fits.

@@ -69,7 +69,7 @@ impl Step {
     }
 }
 
-/// Why a bundle has no steps.
+/// Error of the steps of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepsError {
     /// The ClusterServiceVersion has no `apiVersion`.

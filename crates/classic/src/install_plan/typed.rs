@@ -1,4 +1,4 @@
-//! What the types of Kubernetes and OLM add to objects of a bundle that leave it out.
+//! Defaults that the types of Kubernetes and OLM add to objects of a bundle.
 
 use serde_json::{Map, Value};
 

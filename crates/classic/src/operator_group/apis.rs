@@ -87,7 +87,7 @@ impl ApiSet {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Number of APIs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -102,19 +102,19 @@ impl ApiSet {
         self.0.iter()
     }
 
-    /// What is in either.
+    /// APIs of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).cloned().collect())
     }
 
-    /// What is in both.
+    /// APIs of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).cloned().collect())
     }
 
-    /// What is in this one only.
+    /// APIs of this set only.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).cloned().collect())

@@ -18,7 +18,7 @@ pub struct InstallModes(BTreeMap<String, bool>);
 #[error("InstallMode list contains duplicates, cannot make set: [{0}]")]
 pub struct DuplicateModesError(String);
 
-/// Why an operator cannot watch the namespaces.
+/// Reason why an operator cannot watch the namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedError {
     /// The OperatorGroup selects no namespace.

@@ -12,15 +12,15 @@ use crate::csv::{Metadata, null_is_default};
 pub struct OperatorGroup {
     /// Name, UID, annotations.
     pub metadata: Metadata,
-    /// What a user wrote.
+    /// The spec, written by a user.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: OperatorGroupSpec,
-    /// What OLM last found.
+    /// The status, written by OLM.
     #[serde(deserialize_with = "null_is_default")]
     pub status: OperatorGroupStatus,
 }
 
-/// What a user wrote.
+/// Spec of an OperatorGroup.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OperatorGroupSpec {
@@ -38,7 +38,7 @@ pub struct OperatorGroupSpec {
     pub upgrade_strategy: String,
 }
 
-/// What OLM last found.
+/// Status of an OperatorGroup.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OperatorGroupStatus {

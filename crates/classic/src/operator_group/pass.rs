@@ -20,7 +20,7 @@ use crate::names;
 mod account;
 mod conditions;
 
-/// What a pass wants done.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The objects to write, whole, in the order of their first change. Status and metadata of an OperatorGroup or
@@ -30,11 +30,11 @@ pub struct Outcome {
     pub namespaces: BTreeSet<String>,
     /// ClusterServiceVersions that must be looked at, as namespace and name.
     pub csvs: BTreeSet<(String, String)>,
-    /// Why the pass ended early; it is retried.
+    /// Error that ended the pass early; it is retried.
     pub error: Option<PassError>,
 }
 
-/// Why a pass ended early.
+/// Error that ends a pass early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
     /// The OperatorGroup is gone.

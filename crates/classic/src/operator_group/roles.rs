@@ -74,7 +74,7 @@ fn aggregation_rule(apis: &ApiSet, suffix: &str) -> Option<Value> {
     (!selectors.is_empty()).then(|| json!({"clusterRoleSelectors": selectors}))
 }
 
-/// Why an API has no roles.
+/// Error of the roles of an API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiRolesError {
     /// The CustomResourceDefinition does not exist.
@@ -93,7 +93,7 @@ pub enum ApiRolesError {
 pub struct ApiRoles {
     /// The roles that must be written, whole: those up to the error.
     pub written: Vec<Value>,
-    /// What keeps the rest from being written.
+    /// Error that keeps the rest from being written.
     pub error: Option<ApiRolesError>,
 }
 

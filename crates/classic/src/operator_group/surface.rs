@@ -1,10 +1,9 @@
-//! What decides whether two OperatorGroups get in each other's way: the namespaces that they select and the APIs that
-//! their members provide.
+//! Conflicts between two OperatorGroups: the namespaces that they select and the APIs that their members provide.
 
 use super::{ApiSet, NamespaceSet, OperatorGroup};
 use crate::names;
 
-/// What one OperatorGroup covers.
+/// Namespaces and APIs of one OperatorGroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surface {
     /// `name/namespace` of the OperatorGroup.
@@ -15,7 +14,7 @@ pub struct Surface {
     pub provided: ApiSet,
 }
 
-/// What is to be done with the APIs of a ClusterServiceVersion.
+/// Action for the APIs of a ClusterServiceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiDecision {
     /// The annotation has them, and another OperatorGroup provides some too: they are removed.
@@ -29,7 +28,7 @@ pub enum ApiDecision {
 }
 
 impl Surface {
-    /// What the OperatorGroup covers.
+    /// Namespaces and APIs of an OperatorGroup.
     pub fn of(group: &OperatorGroup) -> Self {
         let mut targets = group.namespaces().to_vec();
         // Only the first one is looked at: a status of OLM has all namespaces alone.
@@ -52,7 +51,7 @@ impl Surface {
         others.iter().filter(meets).collect()
     }
 
-    /// What is to be done with the APIs that a member provides.
+    /// Action for the APIs that a member provides.
     pub fn decide(&self, provided: &ApiSet, others: &[Self]) -> ApiDecision {
         let elsewhere = self
             .intersecting(others)

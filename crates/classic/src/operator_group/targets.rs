@@ -9,7 +9,7 @@ use super::OperatorGroup;
 use crate::cluster::{Cluster, text};
 use crate::names;
 
-/// Why an OperatorGroup selects no namespaces.
+/// Error of selecting the namespaces of an OperatorGroup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetsError {
     /// Its selector is invalid.

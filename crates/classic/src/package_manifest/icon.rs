@@ -33,7 +33,7 @@ impl Picture {
     }
 }
 
-/// What is answered.
+/// Answer to a request for an icon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IconAnswer<'a, P> {
     /// There is no such package.

@@ -38,10 +38,10 @@ pub struct BundleMessage {
     /// The versions that it replaces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub skip_range: String,
-    /// What it requires.
+    /// Its dependencies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<TypedValue>,
-    /// What it says of itself.
+    /// Its properties.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<TypedValue>,
     /// The bundle that it replaces.
@@ -50,7 +50,7 @@ pub struct BundleMessage {
     /// The bundles that it skips.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<String>,
-    /// Why it is deprecated.
+    /// The deprecation of the bundle, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deprecation: Option<DeprecationMessage>,
 }
@@ -67,7 +67,7 @@ pub struct PackageMessage {
     /// The channel of those who name none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub default_channel_name: String,
-    /// Why it is deprecated.
+    /// The deprecation of the package, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deprecation: Option<DeprecationMessage>,
 }
@@ -81,7 +81,7 @@ pub struct ChannelMessage {
     /// Its head.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub csv_name: String,
-    /// Why it is deprecated.
+    /// The deprecation of the channel, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deprecation: Option<DeprecationMessage>,
 }
@@ -96,12 +96,12 @@ pub struct ChannelEntryMessage {
     pub channel_name: String,
     /// The bundle.
     pub bundle_name: String,
-    /// What it replaces.
+    /// The bundle that it replaces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub replaces: String,
 }
 
-/// Why something is deprecated.
+/// Reason of a deprecation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeprecationMessage {
@@ -139,7 +139,7 @@ pub struct TypedValue {
     pub value: String,
 }
 
-/// What a bundle says of itself.
+/// The message of a bundle.
 pub(super) fn of_bundle(bundle: &Bundle) -> BundleMessage {
     let mut message = BundleMessage {
         csv_name: bundle.name.clone(),

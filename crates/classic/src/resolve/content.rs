@@ -1,4 +1,4 @@
-//! What a catalog offers, prepared once for all resolutions.
+//! Content of a catalog, prepared once for all resolutions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

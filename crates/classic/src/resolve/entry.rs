@@ -51,7 +51,7 @@ pub struct Entry {
     pub bundle_path: String,
     /// The bundle, where it has no image and the catalog holds its manifests.
     pub inline: Option<Box<BundleMessage>>,
-    /// Why package, channel and bundle are deprecated.
+    /// The reasons why package, channel and bundle are deprecated.
     pub deprecations: [Option<String>; 3],
     /// The Subscription that an installed one belongs to.
     pub subscription: Option<String>,

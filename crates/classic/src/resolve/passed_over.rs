@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::solver::{Constraint, Rule, SolveError, Variable, solve};
 use super::variables::{SUBSCRIPTION, Variables};
 
-/// Why each Subscription does not get the version that it prefers, by name.
+/// Reasons why Subscriptions do not get the version that they prefer, by name.
 pub(super) fn passed_over(variables: &Variables, chosen: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (position, variable) in variables.all.iter().enumerate() {

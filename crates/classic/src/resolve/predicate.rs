@@ -11,7 +11,7 @@ use super::entry::{Entry, gvk};
 use crate::cluster::text;
 use crate::registry::TypedValue;
 
-/// How deep constraints may be nested.
+/// Greatest nesting depth of constraints.
 const MOST_DEPTH: usize = 64;
 
 /// A requirement that an entry satisfies or not.
@@ -33,7 +33,7 @@ pub(super) enum Predicate {
     Cel(Program, String, String),
 }
 
-/// What the properties of an entry require.
+/// Requirements in the properties of an entry.
 ///
 /// # Errors
 /// When a requirement cannot be read.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most options that one problem may try.
 const MOST_STEPS: usize = 2_000_000;
 
-/// What a constraint demands.
+/// Demand of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
     /// The variable is chosen.
@@ -20,14 +20,14 @@ pub enum Rule {
     Dependency(Vec<String>),
     /// The variable and this one are not both chosen.
     Conflict(String),
-    /// At most so many of these are chosen, whether the variable is chosen or not.
+    /// At most this number of these is chosen, whether the variable is chosen or not.
     AtMost(usize, Vec<String>),
 }
 
 /// A rule with the text that a failure shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constraint {
-    /// What it demands.
+    /// Its demand.
     pub rule: Rule,
     /// Its text.
     pub text: String,
@@ -38,11 +38,11 @@ pub struct Constraint {
 pub struct Variable {
     /// Its unique name.
     pub id: String,
-    /// What holds for it.
+    /// Its constraints.
     pub constraints: Vec<Constraint>,
 }
 
-/// Why there is no solution.
+/// Error of a search for a solution.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SolveError {
     /// The texts of constraints that contradict each other, sorted; without any one of them there is a solution.
@@ -128,7 +128,7 @@ struct Problem<'a> {
     about: Vec<Vec<usize>>,
 }
 
-/// A point of the search where one of several variables is to be chosen.
+/// A point of the search at which one of several variables must be chosen.
 struct Choice<'a> {
     options: &'a [usize],
     /// The depth that this follows from.
@@ -136,7 +136,7 @@ struct Choice<'a> {
     rule: usize,
     next: usize,
     chosen: Option<usize>,
-    /// How many choices there were before this one added its own.
+    /// Number of choices before this one added its own.
     queued: usize,
     /// The earlier depths that made options fail.
     blamed: BTreeSet<usize>,

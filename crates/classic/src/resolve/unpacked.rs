@@ -12,7 +12,7 @@ use crate::subscription::{Resolution, Unpacked};
 pub enum Bundle {
     /// Its objects.
     Content(BundleContent),
-    /// Why they are not here yet, as a condition of the lookup.
+    /// Reason why they are not here yet, as a condition of the lookup.
     Condition(Value),
     /// They cannot be asked for.
     Error(String),

@@ -19,7 +19,7 @@ pub(super) struct Variables {
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
-/// What the names of the variables of Subscriptions begin with.
+/// Prefix of the names of the variables of Subscriptions.
 pub(super) const SUBSCRIPTION: &str = "subscription:";
 
 /// The bundles that are found so far.

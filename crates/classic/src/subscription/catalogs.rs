@@ -1,4 +1,4 @@
-//! What a Subscription says of the catalogs that it could install from.
+//! Health of the catalogs that a Subscription could install from.
 
 use serde_json::{Value, json};
 
@@ -15,14 +15,14 @@ pub enum Health {
     Good,
     /// It is not.
     Bad,
-    /// It cannot be told.
+    /// The health is unknown.
     Unknown(String),
 }
 
 /// Sets the health of the catalogs and the condition about it; whether either changed.
 ///
 /// # Errors
-/// When the health of one cannot be told.
+/// When the health of one is unknown.
 pub(super) fn settle(
     subscription: &mut Value,
     cluster: &Cluster,

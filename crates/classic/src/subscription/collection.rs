@@ -1,11 +1,11 @@
-//! Which old InstallPlans are deleted.
+//! Deletion of old InstallPlans.
 
 use serde_json::Value;
 
 use super::INSTALL_PLAN_KIND;
 use crate::cluster::{Cluster, text};
 
-/// How many InstallPlans a namespace keeps.
+/// Number of InstallPlans that a namespace keeps.
 const KEPT: usize = 5;
 
 /// The names of the plans of a namespace beyond those that are kept: the lowest generations, of these the oldest, by name.

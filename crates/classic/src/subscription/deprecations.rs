@@ -1,4 +1,4 @@
-//! What a Subscription says of deprecations.
+//! Deprecation conditions of a Subscription.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const CHANNEL: &str = "ChannelDeprecated";
 const BUNDLE: &str = "BundleDeprecated";
 const ANY: &str = "Deprecated";
 
-/// What a catalog says of a bundle in a channel.
+/// A bundle in a channel, with its deprecations in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The bundle.
@@ -21,11 +21,11 @@ pub struct Entry {
     pub channel: String,
     /// The catalog, as `NAMESPACE/NAME`.
     pub catalog: String,
-    /// Why the package is deprecated.
+    /// The reason why the package is deprecated.
     pub package_deprecation: Option<String>,
-    /// Why the channel is deprecated.
+    /// The reason why the channel is deprecated.
     pub channel_deprecation: Option<String>,
-    /// Why the bundle is deprecated.
+    /// The reason why the bundle is deprecated.
     pub bundle_deprecation: Option<String>,
 }
 

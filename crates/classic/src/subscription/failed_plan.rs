@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, annotation, items, put, text};
 use crate::install_plan::{edited, pending, plan_digest};
 use crate::names::{self, PLANNED_FOR_ANNOTATION};
 
-/// What becomes of the failed plans of a namespace.
+/// Retries of the failed plans of a namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Retried {
     /// Subscriptions that forget their plan, so that the next resolution makes another one.
@@ -41,8 +41,8 @@ pub fn retried(namespace: &str, cluster: &Cluster, now: Timestamp) -> Retried {
     retried
 }
 
-/// The Subscriptions of a namespace as if those with a failed plan had none: what they resolve to tells whether the plan still
-/// holds. Nothing where no failed plan is in the way.
+/// The Subscriptions of a namespace as if those with a failed plan had none: their resolution shows whether the plan
+/// still holds. `None` where no failed plan is in the way.
 pub fn reconsidered(namespace: &str, cluster: &Cluster, now: Timestamp) -> Option<Vec<Value>> {
     let mut subscriptions: BTreeMap<String, Value> = cluster
         .in_namespace(names::SUBSCRIPTION_KIND, namespace)

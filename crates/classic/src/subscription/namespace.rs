@@ -18,7 +18,7 @@ const UNPACK_FAILED: &str = "BundleUnpackFailed";
 const BLOCKED: &str = "UpgradeBlocked";
 /// The field of a lookup's condition that says what an admin can do. It is not part of the status.
 const HINT: &str = "/hint";
-/// What an admin can do about a bundle that a Job cannot unpack.
+/// Hint for an administrator about a bundle that a Job cannot unpack.
 const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
                         failure, invalid image. Manual retry: in the CatalogSource namespace, run `kubectl get jobs -l \
                         operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
@@ -28,7 +28,7 @@ const PULL_GUIDANCE: &str = "Bundle image pull failed. Common causes: Missing IC
                              retry: in the CatalogSource namespace, run `kubectl get jobs -l \
                              operatorframework.io/bundle-unpack-ref` and delete the specific failing job.";
 
-/// What is to be done before a resolution, and whether there is one to make.
+/// Actions before a resolution, and the Subscriptions to resolve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prepared {
     /// The Subscriptions whose status must be written.
@@ -37,11 +37,11 @@ pub struct Prepared {
     pub deleted: Vec<String>,
     /// The Subscriptions to resolve; nothing where there is nothing to do.
     pub subscriptions: Option<Vec<Value>>,
-    /// Why the pass is retried.
+    /// Error that makes the pass be retried.
     pub error: Option<String>,
 }
 
-/// Why nothing was found.
+/// Error of a resolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResolveError {
     /// The constraints contradict each other.
@@ -50,7 +50,7 @@ pub enum ResolveError {
     Other(String),
 }
 
-/// What became of the unpacking of a bundle.
+/// State of the unpacking of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unpacked {
     /// The conditions of the lookup; none when it is done. Their field `hint` says what an admin can do.
@@ -72,14 +72,14 @@ pub struct Warning {
     pub message: String,
 }
 
-/// What a resolution comes to.
+/// Result of the pass after a resolution.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Concluded {
     /// InstallPlans to create and Subscriptions whose status must be written, whole.
     pub written: Vec<Value>,
     /// Warning events.
     pub events: Vec<Warning>,
-    /// Why the pass is retried.
+    /// Error that makes the pass be retried.
     pub error: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, items, put, text};
 use crate::install_plan::plan_digest;
 use crate::names;
 
-/// What is to be done so that a resolution has its plan.
+/// The plan of a resolution, and its generation.
 pub(super) struct Planned {
     /// The generation.
     pub(super) generation: i64,
@@ -83,11 +83,12 @@ pub(super) fn planned(
     Some(planned)
 }
 
-/// What names of plans end with.
+/// Characters of the suffix of a plan's name.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Names the new plan among objects to write, and notes its digest and what it is made for. A plan that no Subscription has noted yet, with the same Subscriptions and steps,
-/// is taken for it: the Subscriptions could not be written after it was created.
+/// Names the new plan among objects to write, and notes its digest and what it is made for. A plan that no Subscription
+/// has noted yet, with the same Subscriptions and steps, is taken for it: the Subscriptions could not be written after
+/// it was created.
 pub fn settle_plan(written: &mut [Value], cluster: &Cluster) {
     let is_new = |object: &&mut Value| {
         text(object, "/kind") == INSTALL_PLAN_KIND && text(object, "/metadata/name").is_empty()

@@ -1,4 +1,4 @@
-//! What a Subscription says of its InstallPlan.
+//! State of the InstallPlan in the status of its Subscription.
 
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ fn installed(plan: &Value) -> Option<&Value> {
     items(plan, "/status/conditions").find(|found| text(found, "/type") == "Installed")
 }
 
-/// What the plan says, else what the bundles say that are waited for.
+/// Message of the plan, or else the messages of the bundles that are waited for.
 fn message(plan: &Value) -> String {
     let own = installed(plan)
         .filter(|found| is_told(found))

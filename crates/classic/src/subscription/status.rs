@@ -8,14 +8,14 @@ use super::deprecations::Entry;
 use super::{catalogs, deprecations, plan_state, stamp};
 use crate::cluster::Cluster;
 
-/// What a pass comes to.
+/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// The Subscription after the pass.
     pub subscription: Value,
     /// Whether its status must be written.
     pub is_changed: bool,
-    /// Why the pass is retried.
+    /// Error that makes the pass be retried.
     pub error: Option<String>,
 }
 

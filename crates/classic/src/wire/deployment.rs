@@ -24,7 +24,7 @@ const fn pointer(name: &'static str) -> Field {
     Field::pointer(name, PLAIN)
 }
 
-/// What a DeploymentSpec without fields is written as.
+/// The text of a DeploymentSpec without fields.
 pub(crate) const EMPTY_DEPLOYMENT: &str =
     r#"{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}}"#;
 /// A DeploymentSpec.

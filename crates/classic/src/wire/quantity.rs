@@ -6,7 +6,7 @@ const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 const FRACTION: [&str; 4] = ["n", "u", "m", ""];
 /// The suffixes of powers of 1,024, in their order.
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-/// How many parts the smallest quantity has of one.
+/// Number of smallest quantities in one.
 const NANO: i128 = 1_000_000_000;
 
 /// The quantity in its canonical form: no fraction, the largest suffix that fits, and the kind of suffix (powers of 1,000 or

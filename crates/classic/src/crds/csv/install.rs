@@ -1,4 +1,4 @@
-//! How an operator is installed.
+//! Install strategy of a ClusterServiceVersion.
 
 use olm_api::crd::schema::{Schema, array, object, string};
 

@@ -1,4 +1,4 @@
-//! Which nodes a Pod may run on.
+//! Scheduling of a Pod: fields that select its nodes.
 
 use olm_api::crd::meta::label_selector;
 use olm_api::crd::schema::Schema;

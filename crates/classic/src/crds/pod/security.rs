@@ -1,4 +1,4 @@
-//! What a Pod and its containers may do on their node.
+//! Security contexts of a Pod and its containers.
 
 use olm_api::crd::schema::Schema;
 

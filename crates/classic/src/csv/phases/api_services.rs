@@ -72,7 +72,7 @@ pub(super) struct Issues {
     pub(super) is_mendable: bool,
 }
 
-/// Why the resources of an APIService are not good.
+/// Fault of the resources of an APIService.
 enum Issue {
     /// It belongs to something else: no other one is looked at.
     Foreign(String),
@@ -80,7 +80,7 @@ enum Issue {
     Mendable(String),
 }
 
-/// The faults of all owned APIServices together; nothing where all is good. A fault of several is told once.
+/// The faults of all owned APIServices together; nothing where all is good. A fault of several appears once.
 pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
     let mut found: Vec<String> = Vec::new();
     let mut is_mendable = true;

@@ -1,4 +1,4 @@
-//! What replaces what in a namespace.
+//! Chains of replacements in a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 

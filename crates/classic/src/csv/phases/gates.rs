@@ -1,4 +1,4 @@
-//! What is checked in every phase: one OperatorGroup, its annotations, install modes and provided APIs.
+//! Checks in every phase: one OperatorGroup, its annotations, install modes and provided APIs.
 
 use serde_json::Value;
 

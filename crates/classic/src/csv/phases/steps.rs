@@ -14,7 +14,7 @@ const DEPLOYMENT: &str = "deployment";
 const BAD_INSTALL: &str = "calculated deployment install is bad";
 const INVALID_STRATEGY: &str = "InvalidInstallStrategy";
 const NOT_MET: &str = "RequirementsNotMet";
-/// How long an installation may take to become healthy.
+/// Time limit for an installation to become healthy.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Does what the phase calls for. Unknown phases stay as they are.

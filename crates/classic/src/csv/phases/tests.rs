@@ -83,7 +83,7 @@ impl World {
         )
     }
 
-    /// What the controllers of Kubernetes do.
+    /// Stands in for the controllers of Kubernetes.
     fn run_deployments(&mut self) {
         for object in &mut self.0 {
             if object["kind"] == "Deployment" {

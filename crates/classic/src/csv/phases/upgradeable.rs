@@ -7,7 +7,7 @@ use crate::names;
 
 const UPGRADEABLE: &str = "Upgradeable";
 
-/// Why the ClusterServiceVersion of this namespace and name must not be replaced now; nothing where it may.
+/// Reason why the ClusterServiceVersion of this namespace and name must not be replaced now; `None` where it may.
 pub(super) fn refusal(cluster: &Cluster, namespace: &str, name: &str) -> Option<String> {
     let condition = cluster.get(names::OPERATOR_CONDITION_KIND, namespace, name)?;
     let is_meant = |found: &&Value| text(found, "/type") == UPGRADEABLE;

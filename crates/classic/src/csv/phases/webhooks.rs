@@ -1,4 +1,4 @@
-//! Which webhooks a ClusterServiceVersion may bring, and whether they are there.
+//! Webhooks that a ClusterServiceVersion may bring, and whether their configurations exist.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const ADMISSION_KINDS: [&str; 3] = [
     "*",
 ];
 
-/// Why the webhooks are refused; nothing where they are good.
+/// Reason why the webhooks are refused; `None` where they are good.
 pub(super) fn refusal(definitions: &[Value]) -> Option<&'static str> {
     let mut names = BTreeSet::new();
     definitions.iter().find_map(|definition| {
@@ -43,13 +43,13 @@ fn refused_rule(rule: &Value) -> Option<&'static str> {
 
 const CONFIGURATIONS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
 
-/// What was found of the webhooks.
+/// State of the webhooks in the cluster.
 pub(super) struct Found {
     /// Configurations of this ClusterServiceVersion that no webhook asks for, as kind and name.
     pub(super) superfluous: Vec<(&'static str, String)>,
     /// Whether every webhook has a configuration.
     ///
-    /// The error says why that cannot be told, or what a conversion lacks.
+    /// The error says why the state is unknown, or which part a conversion lacks.
     pub(super) are_installed: Result<bool, String>,
 }
 

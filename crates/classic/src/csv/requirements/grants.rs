@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::cluster::{Cluster, items, text};
 use crate::csv::PolicyRule;
 
-/// How many single requests of a rule are looked at. A rule with more, which no one role covers, counts as not satisfied.
+/// Most single requests of a rule that are looked at. A rule with more that no single role covers counts as not
+/// satisfied.
 const MAX_REQUESTS: usize = 100_000;
 
 /// The rules that bindings give a service account in a namespace, or in the whole cluster.

@@ -14,7 +14,7 @@ const fn optional(name: &'static str) -> Field {
     Field::optional(name, PLAIN)
 }
 
-/// What the hash of a copy's content covers.
+/// Fields that the hash of a copy's content covers.
 pub(super) const COPY: Shape = Shape::Struct(&[
     Field::always("metadata", "{}", METADATA),
     Field::always("spec", EMPTY_SPEC, SPEC),
@@ -73,7 +73,7 @@ const DEPLOYMENT: Shape = Shape::Struct(&[
     Field::always("spec", EMPTY_DEPLOYMENT, DEPLOYMENT_SPEC),
     optional("label"),
 ]);
-/// What a service account may do.
+/// Permissions of a service account.
 pub(crate) const PERMISSIONS: Shape = Shape::Struct(&[
     text("serviceAccountName"),
     Field::always("rules", "null", Shape::List(&RULE)),
