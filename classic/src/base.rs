@@ -1,4 +1,4 @@
-//! What all three programs stand on.
+//! State that all three programs share.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::objects::kinds::Kind;
 use crate::objects::store::Store;
 use crate::objects::write::Writer;
 
-/// What a program stands on.
+/// Shared state of a program.
 pub struct Base {
     /// The namespace of OLM classic.
     pub namespace: String,
-    /// How to reach the API server.
+    /// The address and credentials of the API server.
     pub config: Config,
     /// The followed objects.
     pub store: Arc<Store>,
@@ -32,11 +32,11 @@ pub struct Base {
     pub discovery: Arc<Discovery>,
     /// The account for content where the OperatorGroup names none.
     pub account: Option<AccountName>,
-    /// How many objects are worked on at once.
+    /// The number of objects that are worked on at once.
     pub concurrency: usize,
     /// The metrics.
     pub metrics: Metrics,
-    /// When the program ends.
+    /// The end of the program.
     pub shutdown: Shutdown,
 }
 

@@ -39,7 +39,7 @@ use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
 use crate::registry::trust::Trust;
 
-/// How long packages count as fresh although the catalog does not change.
+/// Time that packages count as fresh although the catalog does not change.
 const INTERVAL: Duration = Duration::from_hours(12);
 /// The kinds that are followed.
 const KINDS: &[Kind] = &[kinds::CATALOG_SOURCE, kinds::OLM_CONFIG, kinds::ENDPOINT_SLICE];
@@ -146,7 +146,7 @@ fn address(host: &str, port: u16) -> String {
     }
 }
 
-/// What flags say of clients in the place of the API server, in the form of its ConfigMap.
+/// Settings of flags for clients in the place of the API server, in the form of its ConfigMap.
 fn trusted(args: &PackageArgs) -> anyhow::Result<BTreeMap<String, String>> {
     let mut given = BTreeMap::new();
     for (key, path) in [

@@ -17,7 +17,7 @@ use crate::objects::write::Actor;
 const PAUSE: Duration = Duration::from_mins(1);
 /// The pause after a failure, such as a concurrent write.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long changes are collected, so that many of them make one report.
+/// Time during which changes are collected, so that many of them make one report.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// Reports until the process ends to the ClusterOperator that a flag names; without a name to none.

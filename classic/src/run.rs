@@ -112,7 +112,7 @@ where
     Ok(run_until_end(own, election, lead, &shutdown).await?)
 }
 
-/// What a program stands on.
+/// Shared state of a program.
 async fn base(args: &ClassicArgs, name: &str, shutdown: &Shutdown) -> anyhow::Result<Arc<Base>> {
     let common = &args.common;
     let config = client::config(common.kubeconfig(), name).await?;

@@ -1,4 +1,4 @@
-//! What the controllers of Subscriptions and InstallPlans share.
+//! State that the controllers of Subscriptions and InstallPlans share.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::unpack::Unpacker;
 use crate::base::{Base, reference};
 use crate::registry::sources::Sources;
 
-/// What the controllers share.
+/// Shared state of the controllers.
 pub struct Context {
-    /// What the program stands on.
+    /// The shared state of the program.
     pub base: Arc<Base>,
     /// The catalogs.
     pub sources: Arc<Sources>,
@@ -25,11 +25,11 @@ pub struct Context {
     pub global: String,
     /// Unpacks bundles.
     pub unpacker: Unpacker,
-    /// How long unpacking may take where the OperatorGroup does not say.
+    /// The default time limit for unpacking, for OperatorGroups that set none.
     pub unpack_timeout: SignedDuration,
-    /// How long a failing plan is tried again.
+    /// The time during which a failing plan is retried.
     pub retry_for: SignedDuration,
-    /// The account that CustomResourceDefinitions are written under; nothing: that of the other content.
+    /// The account that CustomResourceDefinitions are written under; `None`: that of the other content.
     pub definitions: Option<AccountName>,
     /// Earlier resolutions.
     pub resolutions: Resolutions,

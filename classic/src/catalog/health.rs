@@ -1,4 +1,4 @@
-//! What Subscriptions are told of CatalogSources.
+//! Health of CatalogSources, and their entries for Subscriptions.
 
 use olm_classic::cluster::text;
 use olm_classic::resolve::CatalogContent;
@@ -28,7 +28,7 @@ pub fn is_coming(source: &Value) -> bool {
         )
 }
 
-/// What the catalogs say of the installed version of a Subscription.
+/// Entries of the catalogs for the installed version of a Subscription.
 pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> {
     let of = |pointer: &str| text(subscription, pointer);
     let installed = of("/status/installedCSV");

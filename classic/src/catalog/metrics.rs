@@ -1,4 +1,4 @@
-//! What is counted of Subscriptions and InstallPlans, under the names of the Go implementation.
+//! Metrics of Subscriptions and InstallPlans, under the names of the Go implementation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,7 +126,7 @@ fn key(subscription: &Value) -> (String, String) {
     (of("/metadata/namespace"), of("/metadata/name"))
 }
 
-/// How many objects there are.
+/// Number of objects.
 struct Objects(Arc<Store>);
 
 impl fmt::Debug for Objects {

@@ -28,7 +28,7 @@ use super::write::write_status;
 use crate::objects::write::Actor;
 use crate::registry::access::Puller;
 
-/// After how long a pass whose objects changed meanwhile is made again.
+/// Delay before a pass whose objects changed meanwhile is repeated.
 const SOON: Duration = Duration::from_millis(200);
 /// The annotation of an OperatorGroup with the time that unpacking may take.
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
@@ -51,7 +51,7 @@ pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
     outcome
 }
 
-/// Why a pass is made again.
+/// Error that makes a pass be retried.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("cannot write a Subscription or an InstallPlan: {}", .0.message)]

@@ -23,10 +23,10 @@ use super::write::write_status;
 use crate::objects::account::account;
 use crate::objects::write::Actor;
 
-/// After how long a pass that moved a plan forward is followed by the next one.
+/// Delay between a pass that moved a plan forward and the next one.
 const AT_ONCE: Duration = Duration::ZERO;
 
-/// After how long a pass whose plan changed meanwhile is made again.
+/// Delay before a pass whose plan changed meanwhile is repeated.
 const SOON: Duration = Duration::from_millis(200);
 
 /// Works on an InstallPlan.
@@ -141,7 +141,7 @@ async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result
     Ok(())
 }
 
-/// Who writes what a plan brings.
+/// The accounts that apply the objects of a plan.
 pub(super) struct Actors {
     /// CustomResourceDefinitions.
     definitions: Actor,
@@ -159,7 +159,7 @@ impl Actors {
     }
 }
 
-/// What a pass reads, owned.
+/// Input of a pass, owned.
 #[derive(Default)]
 pub(super) struct Gathered {
     cluster: Cluster,
@@ -212,7 +212,7 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
     }
 }
 
-/// How long a failure is tried again: what others can end, until they do.
+/// Time limit of retries: failures that others can fix are retried until they end.
 fn patience(failure: &Failure) -> Patience {
     match failure.kind {
         FailureKind::Forbidden | FailureKind::Transient | FailureKind::Conflict => Patience::Endless,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::metrics::CatalogMetrics;
 
-/// What a namespace resolves to.
+/// Result of the resolution of a namespace.
 pub type Outcome = Arc<Result<Resolved, ResolveError>>;
 
 /// The last resolution of a namespace.

@@ -22,9 +22,9 @@ use self::conditions::Fault;
 use self::images::{BundleImages, UnpackError, UnpackedBundle};
 use crate::registry::access::Puller;
 
-/// How long a namespace waits for a bundle; most are here within that.
+/// Time that a namespace waits for a bundle; most are unpacked within it.
 const MOMENT: Duration = Duration::from_millis(500);
-/// How long an unpacked bundle is held for those who ask for it, too. Its files stay on disk.
+/// Time that an unpacked bundle is held for further requests. Its files stay on disk.
 const HELD: Duration = Duration::from_mins(1);
 /// The first and the longest delay after a failure.
 const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
@@ -32,12 +32,12 @@ const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_min
 /// The bundles of a catalog: the namespace of the CatalogSource and the image.
 type Key = (String, String);
 
-/// How long unpacking may take, as the OperatorGroup says.
+/// Time limits for unpacking, from the OperatorGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// After which time it counts as failed; nothing: never.
+    /// The time after which it counts as failed; `None`: never.
     pub timeout: Option<Duration>,
-    /// After which time a failed one is tried again, where the OperatorGroup says so.
+    /// The time after which a failed one is retried, where the OperatorGroup sets one.
     pub retry: Option<Duration>,
 }
 
@@ -46,7 +46,8 @@ pub struct Times {
 pub enum Answer {
     /// It is unpacked.
     Unpacked(Arc<UnpackedBundle>),
-    /// Why it is not, as a condition of its lookup; with the time after which that changes by itself.
+    /// The reason why it is not unpacked, as a condition of its lookup; with the time after which that changes by
+    /// itself.
     Not(Value, Option<Duration>),
 }
 
@@ -69,7 +70,7 @@ struct Job {
     began: Instant,
     attempts: u32,
     state: State,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     fault: Option<Fault>,
     /// The namespaces that ask for it.
     asked: BTreeSet<String>,
@@ -80,7 +81,7 @@ enum State {
     Running,
     Failed {
         at: Instant,
-        /// How long until the next attempt, where the OperatorGroup does not say.
+        /// The delay until the next attempt, where the OperatorGroup sets none.
         delay: Duration,
     },
     Done {
@@ -243,7 +244,7 @@ impl Job {
         self.changed.send_replace(());
     }
 
-    /// When the next attempt is due, where the last one has failed.
+    /// Time of the next attempt, if the last one has failed.
     fn next(&self, times: Times) -> Option<Instant> {
         let State::Failed { at, delay } = &self.state else {
             return None;
@@ -265,7 +266,7 @@ impl Job {
     }
 }
 
-/// What the job says now.
+/// Current state of the job.
 fn answer(job: &Job, image: &str, times: Times) -> Answer {
     if let State::Done { bundle, .. } = &job.state {
         return Answer::Unpacked(Arc::clone(bundle));

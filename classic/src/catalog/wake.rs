@@ -1,4 +1,4 @@
-//! Which namespaces and InstallPlans a change wakes.
+//! Namespaces and InstallPlans that a change wakes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::base::Base;
 use crate::objects::write::Actor;
 
-/// How many times a status is written over a newer version of its object.
+/// Most attempts to write a status over a newer version of its object.
 const ATTEMPTS: usize = 5;
 
 /// Writes the status of an object. Where the rest of the object has changed meanwhile, that stays as it is: a status that is

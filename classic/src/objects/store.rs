@@ -43,7 +43,7 @@ pub struct Store {
     cluster: RwLock<Cluster>,
     subscribers: Mutex<Vec<UnboundedSender<Change>>>,
     gone: Mutex<Gone>,
-    /// How many announced kinds have objects that are not listed yet.
+    /// The number of announced kinds whose objects are not listed yet.
     unlisted: AtomicUsize,
     listed: Notify,
 }
@@ -53,7 +53,7 @@ pub struct Store {
 #[derive(Default)]
 struct Gone(VecDeque<((&'static str, String, String), u64)>);
 
-/// How many deletions are remembered. Answers are late by as many at most.
+/// Most deletions that are remembered. An answer to a write may be this many deletions late.
 const MAX_GONE: usize = 512;
 
 impl Gone {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::kinds;
 use super::store::Store;
 
-/// Who writes.
+/// The account that writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
     /// The program, with its own rights.
@@ -37,7 +37,7 @@ pub struct Writer {
     store: Arc<Store>,
 }
 
-/// Where an object is, and the client that reaches it.
+/// Place of an object, and the client that reaches it.
 struct Place<'a> {
     client: Client,
     resource: Arc<Resource>,
@@ -97,7 +97,7 @@ impl Writer {
                 client.map_err(|error| {
                     let kind = match &error {
                         IdentityError::Unavailable { .. } => FailureKind::Transient,
-                        // Who is not there may nothing.
+                        // An account that does not exist has no rights.
                         _ => FailureKind::Forbidden,
                     };
                     Failure::new(kind, error.to_string())
@@ -184,8 +184,8 @@ impl Writer {
             .collect())
     }
 
-    /// Creates the object, or replaces what differs of it: metadata and content first, then the status. It insists on
-    /// the resourceVersion of `wanted`, where it has one.
+    /// Creates the object, or replaces the parts that differ: metadata and content first, then the status. It insists
+    /// on the resourceVersion of `wanted`, where it has one.
     ///
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.
@@ -368,7 +368,7 @@ fn without_status(object: &Value) -> Value {
     object
 }
 
-/// What of an object is neither its status nor set by the server, without empty fields.
+/// Parts of an object that are neither its status nor set by the server, without empty fields.
 fn content(object: &Value) -> Value {
     let mut object = without_status(object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -8,7 +8,7 @@ use olm_platform::tls::certificate::not_after;
 use olm_platform::tls::issue::{Issued, Lifetimes, Renew, issue};
 use parking_lot::Mutex;
 
-/// How long before its end a certificate is made anew.
+/// Time before its expiry at which a certificate is renewed.
 const ROTATION: SignedDuration = SignedDuration::from_hours(24);
 /// Two years, as clients know it; certificates and their authority end together.
 const LIFETIMES: Lifetimes = Lifetimes {

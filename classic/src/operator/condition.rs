@@ -18,7 +18,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
         return Outcome::Done;
     };
     let Ok(csv) = ClusterServiceVersion::read(object) else {
-        // What is read of it elsewhere says so.
+        // The pass over the ClusterServiceVersion itself reports that it cannot be read.
         return Outcome::Done;
     };
     if csv.is_copy() || csv.metadata.deletion_timestamp.is_some() {

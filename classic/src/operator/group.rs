@@ -34,7 +34,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     }
 }
 
-/// What follows from a failure to write one of our records.
+/// Outcome of a failure to write an object of OLM.
 pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
     match failure.kind {
         FailureKind::Conflict => Outcome::After(STALE),

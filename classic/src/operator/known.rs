@@ -67,7 +67,7 @@ impl Known {
         self.copies.lock().keys().cloned().collect()
     }
 
-    /// How many copies an original has.
+    /// Number of copies of an original.
     pub fn count(&self, original: &Name) -> usize {
         self.copies.lock().get(original).map_or(0, BTreeMap::len)
     }

@@ -1,4 +1,4 @@
-//! What is counted of ClusterServiceVersions, under the names that alerts and dashboards know.
+//! Metrics of ClusterServiceVersions, under the names that alerts and dashboards know.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Metrics {
         own
     }
 
-    /// Counts all that there are.
+    /// Counts all ClusterServiceVersions.
     pub fn count(&self, cluster: &Cluster) {
         let count = cluster.of_kind(names::CSV_KIND).count();
         self.count.set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -1,4 +1,4 @@
-//! What there is to do after a change: everything that waits for the changed object is looked at.
+//! Work after a change: everything that waits for the changed object is reconciled.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::objects::store::Change;
 
 mod rights;
 
-/// How soon something is done.
+/// Urgency of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// Not before its time when it failed: the change may be its own.
@@ -21,10 +21,10 @@ pub enum Urgency {
     Now,
 }
 
-/// What there is to do.
+/// Work with its urgency.
 pub type Tasks = BTreeSet<(Work, Urgency)>;
 
-/// What there is to do after a change. `cluster` has the objects after it.
+/// Work after a change. `cluster` has the objects after it.
 pub fn tasks(change: &Change, cluster: &Cluster) -> Tasks {
     let mut wake = Wake {
         cluster,
@@ -41,7 +41,7 @@ pub fn tasks(change: &Change, cluster: &Cluster) -> Tasks {
     wake.tasks
 }
 
-/// What there is to do at the start.
+/// Work at the start.
 pub fn all(cluster: &Cluster) -> Tasks {
     let mut tasks = Tasks::new();
     for csv in cluster.of_kind(names::CSV_KIND) {

@@ -1,4 +1,4 @@
-//! What there is to do, as keys of the queue.
+//! Work of the controllers, as keys of the queue.
 
 use olm_classic::cluster::text;
 use serde_json::Value;

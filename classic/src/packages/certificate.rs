@@ -9,7 +9,7 @@ use olm_platform::tls::{ReloadingCertificate, TlsError, ephemeral_certificate, f
 use crate::args::PackageArgs;
 use crate::base::Base;
 
-/// Why there is no certificate.
+/// Error of the serving certificate.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
     /// Flags contradict each other.

@@ -14,21 +14,21 @@ const WORTH_PACKING: usize = 512;
 /// The compression level: higher ones gain little here.
 const LEVEL: i32 = 3;
 
-/// What the PackageManifests of a CatalogSource share.
+/// Data that the PackageManifests of a CatalogSource share.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
     /// Its namespace.
     pub(super) namespace: String,
     /// Its name.
     pub(super) name: String,
-    /// What people call it.
+    /// Its display name.
     pub(super) display_name: String,
-    /// When it was created, as on the wire; JSON.
+    /// Its creation time, as on the wire; JSON.
     created: String,
 }
 
 impl Source {
-    /// What PackageManifests need of a CatalogSource.
+    /// The fields of a CatalogSource that PackageManifests need.
     pub(super) fn new(object: &Value) -> Self {
         let created = object.pointer("/metadata/creationTimestamp");
         Self {
@@ -39,7 +39,7 @@ impl Source {
         }
     }
 
-    /// When it was created.
+    /// Its creation time.
     pub(super) fn created(&self) -> Option<Timestamp> {
         self.created.trim_matches('"').parse().ok()
     }
@@ -83,7 +83,7 @@ impl Packed {
             Self::Plain(bytes) => text.extend_from_slice(bytes),
             Self::Zstd { bytes, size } => match zstd::bulk::decompress(bytes, *size) {
                 Ok(unpacked) => text.extend_from_slice(&unpacked),
-                // What this process compressed is not malformed, whatever happens.
+                // Data that this process compressed is never malformed.
                 Err(error) => tracing::error!(%error, "cannot unpack a package"),
             },
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::item::{Item, Source};
 use crate::registry::client::ClientError;
 
-/// How many questions are under way at once.
+/// Number of concurrent calls.
 const AT_ONCE: usize = 8;
 
 /// Bytes that the packages of a catalog may take as they are kept, and its entries while they are read.
@@ -106,7 +106,7 @@ async fn package(
     Ok(found.map(|found| Item::new(source, found)))
 }
 
-/// What the registry answered; nothing where it says that it cannot.
+/// Answer of the registry; `None` where it reports an error of its own.
 fn readable<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(found) => Ok(Some(found)),

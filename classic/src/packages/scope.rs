@@ -1,11 +1,11 @@
-//! What a request is about: packages of a namespace, by name, by label.
+//! Scope of a request: packages of a namespace, by name, by label.
 
 use olm_classic::package_manifest::{label_selector, name_of_field_selector};
 use olm_resolve::Selector;
 
 use super::item::Item;
 
-/// Which packages a request sees.
+/// Packages that a request sees.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     /// The namespace; empty for all.

@@ -148,7 +148,7 @@ impl Server {
     }
 }
 
-/// What does not depend on packages.
+/// Documents that do not depend on packages.
 fn document(path: &Path, parts: &http::request::Parts) -> Response {
     let Some(form) = form(&parts.headers, &[Form::Object, Form::Discovery]) else {
         return answer::not_acceptable();

@@ -3,8 +3,8 @@
 //! A resourceVersion counts changes. It begins with the time at which the process started, in microseconds, so that those of
 //! another process, another replica or an earlier one, are none of this one, and their clients list again.
 //!
-//! There is no log of changes: what changed since a resourceVersion is told by those of the items, and by a bounded number of
-//! those that are gone.
+//! There is no log of changes: the changes since a resourceVersion follow from those of the items, and from those of a
+//! bounded number of items that are gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::sync::watch;
 use super::item::Item;
 use super::scope::Scope;
 
-/// How many packages that are gone are remembered.
+/// Number of packages that are gone and remembered.
 const GONE: usize = 4096;
 
 /// The packages of a catalog.
 #[derive(Debug, Clone)]
 struct Catalog {
-    /// What its rank depends on.
+    /// The CatalogSource, which decides the rank.
     object: Arc<Value>,
     items: BTreeMap<Box<str>, Arc<Item>>,
 }
@@ -32,7 +32,7 @@ struct Catalog {
 pub(super) struct Packages {
     /// The resourceVersion.
     pub(super) version: u64,
-    /// The oldest resourceVersion that changes can be told from.
+    /// The oldest resourceVersion whose later changes are known.
     oldest: u64,
     catalogs: BTreeMap<(String, String), Catalog>,
     gone: VecDeque<Arc<Item>>,
@@ -46,7 +46,7 @@ pub(super) struct Expired {
     oldest: u64,
 }
 
-/// What happened to a package.
+/// Change of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Happened {
     Added,
@@ -99,8 +99,8 @@ impl Packages {
             .flat_map(|catalog| catalog.items.values())
     }
 
-    /// What happened since a resourceVersion to packages that a request sees, in order. A package that lost the labels that are
-    /// asked for is gone for the client.
+    /// Changes since a resourceVersion of packages that a request sees, in order. A package that lost the labels of the
+    /// selector is gone for the client.
     pub(super) fn changes(&self, since: u64, scope: &Scope) -> Result<Vec<(Happened, Arc<Item>)>, Expired> {
         if since < self.oldest || since > self.version {
             return Err(Expired {
@@ -205,7 +205,7 @@ fn key(source: &Value) -> (String, String) {
     )
 }
 
-/// Where the packages are now; those who watch are woken by changes.
+/// The current packages; changes wake those who watch.
 #[derive(Debug)]
 pub(super) struct Shelf(watch::Sender<Arc<Packages>>);
 

@@ -23,7 +23,7 @@ pub enum AccessError {
     Reference {
         /// The reference.
         reference: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ReferenceError,
     },

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// How much of a package is read from the disk at once, in bytes.
+/// Bytes of a package that are read from the disk at once.
 const PIECE: u64 = 64 << 10;
 
 /// A call fails.
@@ -38,11 +38,11 @@ pub enum CallError {
 #[derive(Debug)]
 pub struct StoredCatalog {
     snapshot: Arc<Snapshot>,
-    /// What resolutions have asked for lately, and when the last one did.
+    /// The content of recent resolutions, and the time of the last one.
     listing: Mutex<Option<(Arc<Content>, Instant)>>,
 }
 
-/// Which bundles are read with their manifests.
+/// Bundles that are read with their manifests.
 #[derive(Debug, Clone, Copy)]
 enum Manifests<'a> {
     All,
@@ -193,7 +193,7 @@ impl StoredCatalog {
         Ok(custom_schemas(&catalog, schema, package, is_acknowledged)?)
     }
 
-    /// What a resolution needs, kept for those that follow soon.
+    /// Content for a resolution, kept for those that follow soon.
     ///
     /// # Errors
     /// When the disk fails.
@@ -226,7 +226,7 @@ impl StoredCatalog {
         }
     }
 
-    /// What a call finds in all packages together.
+    /// Results of a call in all packages together.
     fn collect(
         &self,
         call: impl Fn(&Registry<'_>) -> Result<Vec<ChannelEntryMessage>, RegistryError>,

@@ -31,13 +31,13 @@ use super::messages::{
 };
 use super::trust::Trust;
 
-/// What the address of a registry that speaks TLS begins with.
+/// Prefix of the address of a registry that speaks TLS.
 const SECURE: &str = "https://";
-/// How long a registry may take to accept a connection.
+/// Time limit for a registry to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How long it may take to answer a call that is no stream, and between two messages of a stream.
+/// Time limit for an answer to a call that is no stream, and between two messages of a stream.
 const ANSWER_TIME: Duration = Duration::from_mins(1);
-/// How often a silent registry is asked whether it is there, and how long it may take to answer that.
+/// Interval of keepalive pings to a silent registry, and the time limit for their answers.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The largest message that is read, in bytes: a bundle with its manifests.
 const MAX_MESSAGE: usize = 64 << 20;
@@ -53,7 +53,7 @@ pub enum ClientError {
     Connect {
         /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// It lists more than is read.
@@ -64,7 +64,7 @@ pub enum ClientError {
     Call {
         /// The code.
         code: Code,
-        /// What the registry says.
+        /// The registry's own message.
         message: String,
     },
 }
@@ -124,7 +124,7 @@ impl RegistryClient {
             .keep_alive_while_idle(true);
         let (closed, is_used) = (CancellationToken::new(), AtomicBool::new(false));
         let (place, guard) = (address.to_owned(), closed.clone());
-        // One connection and no other: whoever holds the client is to know that it is lost.
+        // One connection and no other: the holder of the client must learn that it is lost.
         let connector = tower::service_fn(move |_: Uri| {
             let (place, secure, guard, is_again) = (
                 place.clone(),
@@ -382,7 +382,7 @@ fn late() -> Status {
     Status::deadline_exceeded(format!("no answer within {} s", ANSWER_TIME.as_secs()))
 }
 
-/// The cause at the end of the chain: what stands before it only says that there is one.
+/// The cause at the end of the chain: the errors before it only say that something failed.
 fn root(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,12 +1,13 @@
-//! Where the registry of a CatalogSource answers.
+//! Address of the registry of a CatalogSource.
 
 use olm_classic::catalog_source::Source;
 use olm_classic::cluster::{Cluster, items, label, text};
 use olm_classic::names;
 use serde_json::Value;
 
-/// The address, `HOST:PORT` or `https://HOST:PORT`, that the registry of a source is dialled at: the one that the source names, else that of a ready
-/// endpoint of its Service, else the name of the Service. Nothing for a source without a registry.
+/// The address, `HOST:PORT` or `https://HOST:PORT`, that the registry of a source is dialled at: the one that the
+/// source names, else that of a ready endpoint of its Service, else the name of the Service. `None` for a source
+/// without a registry.
 pub fn find(cluster: &Cluster, source: &Value) -> Option<String> {
     let source = Source {
         object: source,

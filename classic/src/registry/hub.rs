@@ -26,9 +26,9 @@ use crate::objects::write::Actor;
 const CONFIGURATION: &str = "config.openshift.io/v1";
 /// The name of the one OperatorHub.
 const HUB: &str = "cluster";
-/// How often the version of OpenShift is asked for.
+/// Interval of requests for the version of OpenShift.
 const LOOK_TIME: Duration = Duration::from_mins(5);
-/// Why an OperatorSource does nothing, and what to do.
+/// Reason why an OperatorSource does nothing, with a hint.
 const ADVICE: &str = "OperatorSources are not served: application registries are gone. Create a CatalogSource with the image of \
                       a catalog in its place, and delete this object";
 

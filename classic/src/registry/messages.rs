@@ -29,7 +29,7 @@ pub struct Package {
     /// The channel of those who name none.
     #[prost(string, tag = "3")]
     pub default_channel_name: String,
-    /// Why it is deprecated.
+    /// The deprecation of the package, if any.
     #[prost(message, optional, tag = "4")]
     pub deprecation: Option<Deprecation>,
 }
@@ -43,12 +43,12 @@ pub struct Channel {
     /// Its head.
     #[prost(string, tag = "2")]
     pub csv_name: String,
-    /// Why it is deprecated.
+    /// The deprecation of the channel, if any.
     #[prost(message, optional, tag = "3")]
     pub deprecation: Option<Deprecation>,
 }
 
-/// Why something is deprecated.
+/// Reason of a deprecation.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Deprecation {
     /// For people.
@@ -117,10 +117,10 @@ pub struct Bundle {
     /// The versions that it replaces.
     #[prost(string, tag = "10")]
     pub skip_range: String,
-    /// What it requires.
+    /// Its dependencies.
     #[prost(message, repeated, tag = "11")]
     pub dependencies: Vec<Property>,
-    /// What it says of itself.
+    /// Its properties.
     #[prost(message, repeated, tag = "12")]
     pub properties: Vec<Property>,
     /// The bundle that it replaces.
@@ -129,7 +129,7 @@ pub struct Bundle {
     /// The bundles that it skips.
     #[prost(string, repeated, tag = "14")]
     pub skips: Vec<String>,
-    /// Why it is deprecated.
+    /// The deprecation of the bundle, if any.
     #[prost(message, optional, tag = "15")]
     pub deprecation: Option<Deprecation>,
 }
@@ -146,7 +146,7 @@ pub struct ChannelEntry {
     /// The bundle.
     #[prost(string, tag = "3")]
     pub bundle_name: String,
-    /// What it replaces.
+    /// The bundle that it replaces.
     #[prost(string, tag = "4")]
     pub replaces: String,
 }

@@ -34,7 +34,7 @@ pub const KINDS: &[Kind] = &[
 
 /// Sources worked on at once: most of them only wait for a registry.
 const AT_ONCE: usize = 64;
-/// How long what resolutions read of a catalog is kept after the last one.
+/// Time that the listing of a catalog is kept after the last resolution.
 const LISTING_TIME: Duration = Duration::from_mins(2);
 /// The time between two removals of content that no source uses, and from the start to the first.
 const SWEEP_TIME: Duration = Duration::from_mins(30);
@@ -123,7 +123,7 @@ impl Sources {
     /// The whole bundle message, with the manifests where the catalog has them inline.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub async fn bundle(
         &self,
         namespace: &str,
@@ -239,7 +239,7 @@ impl Sources {
     }
 }
 
-/// What a resolution needs of content.
+/// Content for a resolution.
 async fn listing(content: Content) -> Result<Arc<resolve::Content>, String> {
     match content {
         Content::Remote(remote) => remote.listing().await,

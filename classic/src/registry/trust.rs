@@ -1,4 +1,4 @@
-//! Which registries elsewhere are believed, where they speak TLS.
+//! Certificate authorities for registries elsewhere that speak TLS.
 
 use std::path::PathBuf;
 

@@ -19,10 +19,10 @@ use crate::catalog::context::Context;
 use crate::objects::write::Actor;
 use crate::registry::access::Puller;
 
-/// How long custom resources are read before a plan is tried again.
+/// Time limit for reading custom resources before a plan is retried.
 const MOST_TIME: Duration = Duration::from_mins(5);
 
-/// Gathers what the steps that are not carried out yet need.
+/// Gathers the input of the steps that are not carried out yet.
 pub(super) async fn gather(
     context: &Context,
     plan: &Value,

@@ -11,10 +11,10 @@ pub(super) struct Fault {
     pub(super) is_final: bool,
 }
 
-/// What an admin can do about an image that cannot be pulled.
+/// Hint for an administrator about an image that cannot be pulled.
 const PULL_HINT: &str = "Check that the image exists, that the pull secrets of the CatalogSource (`spec.secrets`) are valid, \
                          and that the registry can be reached. The pull is retried by itself.";
-/// What an admin can do about an image that is no bundle.
+/// Hint for an administrator about an image that is no bundle.
 const CONTENT_HINT: &str = "The bundle must be fixed by its publisher.";
 
 /// It is being unpacked; `late` is the image of one that takes longer than allowed.

@@ -14,7 +14,7 @@ use super::NO_RETRY;
 use crate::objects::kinds;
 use crate::objects::write::Actor;
 
-/// What came of it.
+/// Result of the writes of a pass.
 pub(super) struct Acted {
     /// The ClusterServiceVersion as it is in the cluster.
     pub(super) stored: Value,
@@ -28,7 +28,7 @@ pub(super) struct Acted {
     pub(super) is_gone: bool,
 }
 
-/// Why content was not written.
+/// Reason why content was not written.
 enum Refusal {
     /// Nothing but other rights helps.
     Rights(String),
@@ -214,7 +214,7 @@ pub(super) fn conversion(definition: &Value) -> Value {
     })
 }
 
-/// What passes change of the metadata.
+/// Metadata that passes change.
 fn marks(csv: &Value) -> [Option<&Value>; 2] {
     [
         csv.pointer("/metadata/annotations"),

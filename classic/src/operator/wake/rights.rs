@@ -1,4 +1,4 @@
-//! Who waits for a change of a role or a binding.
+//! ClusterServiceVersions that wait for a change of a role or a binding.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the API has: groups, resources, schemas, for kube-apiserver, kubectl and other clients.
+//! Discovery of the API: groups, resources, schemas, for kube-apiserver, kubectl and other clients.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -15,7 +15,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const SCHEMA: &str = "com.coreos.operators.packages.v1.PackageManifest";
 /// The schema of a PackageManifest.
 const PACKAGE_MANIFEST: &str = include_str!("package-manifest.json");
-/// What can be done with packages.
+/// Verbs of the PackageManifest API.
 const VERBS: [&str; 3] = ["get", "list", "watch"];
 /// The singular, for command lines.
 const SINGULAR: &str = "packagemanifest";
@@ -155,7 +155,7 @@ pub(super) fn openapi_3_group() -> Response {
     answer::json(openapi_3_document())
 }
 
-/// Where the document is, and its hash.
+/// The path of the document, and its hash.
 pub(super) fn openapi_3() -> Response {
     let hash = hex::encode_upper(Sha256::digest(openapi_3_document()));
     let path = format!("apis/{}", names::PACKAGE_API_VERSION);

@@ -1,18 +1,18 @@
-//! What a request asks for, from its method, path and query.
+//! Parts of a request, from its method, path and query.
 
 use axum::extract::Query;
 use http::{Method, Uri};
 use olm_classic::names;
 use olm_platform::delegated::{Ask, AskTarget};
 
-/// What the paths of the API begin with.
+/// Prefix of the paths of the API.
 const GROUPS: &str = "apis";
 /// The version of the API.
 pub(super) const VERSION: &str = "v1";
 /// The part of a package with its picture.
 const ICON: &str = "icon";
 
-/// What a path names.
+/// Resource or document that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Path {
     /// `/apis`.
@@ -113,7 +113,7 @@ pub(super) struct Options {
     pub(super) sends_bookmarks: bool,
     pub(super) sends_initial_events: bool,
     pub(super) timeout_seconds: Option<u64>,
-    /// What tables hold of the objects.
+    /// The part of the objects that tables include.
     pub(super) include_object: String,
 }
 
@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-/// What the API server is asked about this request. `named` is the name that a list selects.
+/// Access review of this request by the API server. `named` is the name that a list selects.
 pub(super) fn ask(method: &Method, path: &Path, uri: &Uri, options: &Options, named: Option<&str>) -> Ask {
     let Some((namespace, name, subresource)) = path.resource() else {
         let verb = match *method {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::item::Item;
 
-/// What a row holds of its object.
+/// Part of its object that a row includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Include {
     /// Nothing.
@@ -29,7 +29,7 @@ impl Include {
     }
 }
 
-/// What a table begins with (JSON), up to its rows.
+/// Begin of a table (JSON), up to its rows.
 pub(super) fn begin(version: u64) -> String {
     let columns: Value = [
         ("Name", "name", "Name of the package."),
@@ -52,7 +52,7 @@ pub(super) fn begin(version: u64) -> String {
     )
 }
 
-/// What a table ends with.
+/// End of a table.
 pub(super) const END: &str = "]}";
 
 /// A row (JSON).
@@ -72,7 +72,7 @@ pub(super) fn row(item: &Item, namespace: &str, include: Include, now: Timestamp
     row
 }
 
-/// How long ago a time is, as kubectl shows ages.
+/// Age of a time, as kubectl shows ages.
 fn age(time: Option<Timestamp>, now: Timestamp) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -25,9 +25,10 @@ use super::read::{bare_event, event};
 use super::request::Options;
 use super::table::Include;
 
-/// How long a watch lasts when the client does not say: so long, and up to twice as long, so that not all end together.
+/// Shortest duration of a watch without a timeout, in seconds. It lasts up to twice as long, so that not all end
+/// together.
 const LASTS: u64 = 1800;
-/// How often a client that wants bookmarks learns the resourceVersion.
+/// Interval of bookmarks with the resourceVersion, for clients that want them.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -38,7 +39,7 @@ struct Watch {
     scope: Scope,
     form: Form,
     include: Include,
-    /// What is sent next.
+    /// The events that are sent next.
     waiting: VecDeque<Waiting>,
     /// The resourceVersion up to which the client knows everything once that is sent.
     known: u64,
@@ -55,7 +56,7 @@ enum Waiting {
     AllIsSent,
 }
 
-/// What the answer to a watch is told apart by.
+/// Options of the answer to a watch.
 pub(super) struct How {
     pub(super) form: Form,
     pub(super) include: Include,
@@ -149,7 +150,7 @@ impl Watch {
         }
     }
 
-    /// Takes over what has changed; a line when that cannot be told any more.
+    /// Takes over the changes; returns a line with an error when they are no longer known.
     fn look(&mut self) -> Option<Bytes> {
         let now = Arc::clone(&self.packages.borrow_and_update());
         match now.changes(self.known, &self.scope) {

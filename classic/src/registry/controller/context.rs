@@ -1,4 +1,4 @@
-//! What passes over CatalogSources share.
+//! State that passes over CatalogSources share.
 
 use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use crate::registry::Key;
 use crate::registry::pull::Contents;
 use crate::registry::trust::Trust;
 
-/// What passes over CatalogSources share.
+/// Shared state of passes over CatalogSources.
 pub(in crate::registry) struct Context {
     pub(in crate::registry) base: Arc<Base>,
     pub(in crate::registry) memories: Memories,
@@ -66,7 +66,7 @@ impl Context {
         receiver
     }
 
-    /// Tells that the content or connection of a source changed.
+    /// Announces that the content or connection of a source changed.
     pub(in crate::registry) fn publish(&self, key: &Key) {
         self.subscribers
             .lock()

@@ -1,4 +1,4 @@
-//! The image of a source: when it is asked for, and what comes of it.
+//! The image of a source: the time of its requests, and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
     let resolved = contents.resolve(reference, puller).await?;
     let name = store_name(&resolved.pinned);
     let uid = context.memories.with(key, |memory| {
-        // What was refused may be fetched again once it is another content.
+        // Refused content may be fetched again once it differs.
         memory.refused.take_if(|(refused, _)| *refused != name);
         memory.uid.clone()
     });

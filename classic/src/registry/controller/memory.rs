@@ -21,7 +21,7 @@ const FILE: &str = "sources.json";
 /// Content that a source was given.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
-    /// What the source asked for: the reference of an image, or the ConfigMap.
+    /// The requested reference of an image, or the requested ConfigMap.
     pub(super) wanted: String,
     /// The rights that it was given with.
     pub(super) puller: Puller,
@@ -38,19 +38,19 @@ pub(super) struct Given {
 pub(super) struct Memory {
     /// The UID of the source; another object of the same name starts anew.
     pub(super) uid: String,
-    /// Where it is served.
+    /// The port on which it is served.
     pub(super) listener: Option<Listener>,
-    /// What it serves.
+    /// The served content.
     pub(super) given: Option<Given>,
     /// The registry elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
     /// The ConfigMap with its content.
     pub(super) map: Option<WatchedMap>,
-    /// Why it does not serve what it asks for.
+    /// The reason why it does not serve the requested content.
     pub(super) fault: Option<String>,
-    /// Content that cannot be used, by its name in the store, and why.
+    /// Content that cannot be used, by its name in the store, and the reason.
     pub(super) refused: Option<(String, String)>,
-    /// When its registry was asked last.
+    /// The time of the last request to its registry.
     pub(super) asked: Option<Timestamp>,
     /// The state of the connection that was published last.
     pub(super) connection: String,
@@ -73,7 +73,7 @@ impl Memory {
     }
 }
 
-/// Where the content of a source is read.
+/// Source of the content of a CatalogSource.
 #[derive(Clone)]
 pub(in crate::registry) enum Content {
     /// On the disk.
@@ -82,7 +82,7 @@ pub(in crate::registry) enum Content {
     Remote(Arc<Remote>),
 }
 
-/// What of a source outlives the process: the content that its credentials were accepted for.
+/// State of a source that outlives the process: the content that its credentials were accepted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) uid: String,

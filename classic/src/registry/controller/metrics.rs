@@ -1,4 +1,4 @@
-//! What is counted of CatalogSources.
+//! Metrics of CatalogSources.
 
 use olm_platform::metrics::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;

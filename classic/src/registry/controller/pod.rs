@@ -41,7 +41,7 @@ pub(super) async fn pod(
         ..*source
     };
     if let Some(own) = own_registry(&source) {
-        // What led to this program goes first: the Service gets a selector.
+        // The objects that led to this program go first: the Service gets a selector.
         context.writer().delete(&Actor::Own, own).await?;
         return Ok(Outcome::After(Duration::from_secs(1)));
     }

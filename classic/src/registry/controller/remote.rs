@@ -18,13 +18,13 @@ use crate::registry::trust::Trust;
 /// The pause after the first failure to connect, and after many.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(2);
-/// How long a connection lasts that counts as a success.
+/// Shortest duration of a connection that counts as a success.
 const LASTING: Duration = Duration::from_secs(10);
-/// How long what was read of a registry is taken for current.
+/// Time that the listing of a registry counts as current.
 const LISTING_TIME: Duration = Duration::from_mins(30);
-/// How long it is kept after the last resolution that asked for it.
+/// Time that it is kept after the last resolution that asked for it.
 const KEPT_TIME: Duration = Duration::from_mins(5);
-/// How long a registry may take to list its bundles and packages: resolutions wait for it.
+/// Time limit for a registry to list its bundles and packages: resolutions wait for it.
 const LIST_TIME: Duration = Duration::from_mins(1);
 /// The most that is kept of a registry, in bytes: ten times the largest known.
 const MAX_BYTES: usize = 256 << 20;
@@ -45,14 +45,14 @@ pub(in crate::registry) enum State {
 
 /// A registry that runs elsewhere. It is dialled until this is dropped.
 pub(in crate::registry) struct Remote {
-    /// Where it is dialled.
+    /// The address that is dialled.
     pub(in crate::registry) target: String,
     state: Arc<Mutex<State>>,
     listing: tokio::sync::Mutex<Option<Read>>,
     _stop: DropGuard,
 }
 
-/// What was read of a registry.
+/// Listing of a registry.
 struct Read {
     listing: Arc<Content>,
     client: RegistryClient,
@@ -97,7 +97,7 @@ impl Remote {
         }
     }
 
-    /// What a resolution needs, read once for each connection and half an hour.
+    /// Content for a resolution, read once for each connection and half an hour.
     ///
     /// # Errors
     /// The registry does not answer.

@@ -1,4 +1,4 @@
-//! What a pass says of a source: the way to its registry, and its status.
+//! Report of a pass over a source: the way to its registry, and its status.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) fn give(context: &Context, key: &Key, given: Given) {
     }
 }
 
-/// What a source has for its clients.
+/// State of a source for its clients.
 struct Seen {
     connection: &'static str,
     fault: Option<String>,

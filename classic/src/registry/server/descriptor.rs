@@ -1,4 +1,4 @@
-//! What server reflection says of the services: their calls and messages as descriptors, from tables.
+//! Descriptors of the services for server reflection: their calls and messages, from tables.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{

@@ -14,7 +14,7 @@ use tonic_reflection::server::Builder;
 use super::descriptor::files;
 use super::service::{Experimental, Health, Registry, Service, Slot};
 
-/// How often a silent client is asked whether it is there.
+/// Interval of keepalive pings to a silent client.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Calls of one client at the same time.
 const MAX_CALLS: u32 = 64;
@@ -24,7 +24,7 @@ const MAX_CALLS: u32 = 64;
 pub struct Listener {
     /// The port.
     pub port: u16,
-    /// What it serves.
+    /// The served content.
     pub slot: Slot,
     _stop: DropGuard,
 }
