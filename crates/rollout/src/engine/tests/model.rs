@@ -28,11 +28,11 @@ const ROUNDS: usize = 12;
 struct World {
     /// The revisions, each created after the previous one.
     revisions: Vec<Revision>,
-    /// How many of them are installed at the start.
+    /// The number of revisions that are installed at the start.
     installed: usize,
     /// The revision of each process that may run, by index. A revision that is named twice has two leaders.
     processes: Vec<usize>,
-    /// How many faults and foreign changes may happen.
+    /// Most faults and foreign changes that may happen.
     disturbances: u8,
     /// Kinds whose objects become ready later.
     slow: &'static [&'static str],
@@ -93,7 +93,7 @@ struct State {
     violation: Option<String>,
 }
 
-/// How a request goes.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Course {
     /// It is fulfilled.
