@@ -1,4 +1,4 @@
-//! Where bundles come from and whether they may be used, on real parts: private registries, signatures, deprecations, and
+//! Sources of bundles and whether they may be used, on real parts: private registries, signatures, deprecations, and
 //! the feature gates that are switched off.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 struct Stage {
     world: World,
-    /// What signs for the policy.
+    /// The key that signs for the policy.
     pair: EcdsaKeyPair,
 }
 
@@ -329,7 +329,7 @@ async fn await_blocked(world: &World, name: &str, part: &str) -> Result<String> 
         .await
 }
 
-/// How catalogd answers for an endpoint of a catalog.
+/// Status of catalogd's answer for an endpoint of a catalog.
 async fn status(world: &World, endpoint: &str) -> Result<u16> {
     let client = reqwest::Client::builder()
         .tls_danger_accept_invalid_certs(true)

@@ -14,13 +14,13 @@ use crate::objects::api;
 use crate::world::{Lab, Manager, eventually};
 
 const LIMIT: Duration = Duration::from_mins(15);
-/// How many ClusterServiceVersions are made at once.
+/// Number of ClusterServiceVersions that are made at once.
 const AT_ONCE: usize = 200;
-/// How many operators watch all namespaces, and how many namespaces there are at first and in the end.
+/// Number of operators that watch all namespaces, and number of namespaces at first and in the end.
 const OPERATORS: usize = 15;
 const FEW: usize = 10;
 const MANY: usize = 400;
-/// How many requests of the load are under way at once.
+/// Number of concurrent requests of the load.
 const LOAD: usize = 16;
 
 /// Measures on a cluster of its own.
@@ -161,7 +161,7 @@ async fn installed(
     Ok(())
 }
 
-/// Waits until so many ClusterServiceVersions are there and so many of them Succeeded.
+/// Waits until `count` ClusterServiceVersions exist and `succeeded` of them are Succeeded.
 async fn settled(lab: &Lab, namespace: &str, count: usize, succeeded: usize) -> Result<()> {
     let versions = versions(lab, namespace);
     eventually("all are Succeeded", LIMIT, async || {

@@ -29,7 +29,7 @@ use story::Story;
 
 /// Bundles to install at least.
 const BUNDLES: usize = 60;
-/// How many packages are under way at once.
+/// Number of packages that are run at once.
 const AT_ONCE: usize = 4;
 
 /// Kinds of others that bundles may hold, as group, plural, kind and scope.
@@ -73,7 +73,7 @@ const OF_OTHERS: &[[&str; 4]] = &[
     ],
 ];
 
-/// What was done, by install mode.
+/// Completed steps, by install mode.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     installed: usize,

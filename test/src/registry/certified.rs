@@ -29,7 +29,7 @@ pub struct Services {
     log: KeyPair,
 }
 
-/// Who signs: a certificate that is valid for ten minutes, and its key.
+/// Signer: a certificate that is valid for ten minutes, and its key.
 #[derive(Debug)]
 pub struct Signer {
     /// The certificate in PEM.
@@ -40,7 +40,7 @@ pub struct Signer {
 /// A signature with everything that proves it. Tests change what they like.
 #[derive(Debug, Clone)]
 pub struct Signed {
-    /// What is signed.
+    /// The signed payload.
     pub payload: String,
     /// The signature in base64.
     pub signature: String,
@@ -134,7 +134,7 @@ impl Services {
         })
     }
 
-    /// What the signer says of an image, signed, and logged at this time. `about` is `HOST/REPOSITORY[:TAG]`.
+    /// Signature of the signer for an image, logged at this time. `about` is `HOST/REPOSITORY[:TAG]`.
     ///
     /// # Errors
     /// When it cannot be signed.
@@ -186,7 +186,7 @@ impl Signed {
     }
 }
 
-/// The time so many minutes ago.
+/// The time `minutes` minutes ago.
 ///
 /// # Errors
 /// When there is none.

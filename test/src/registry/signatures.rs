@@ -38,7 +38,7 @@ pub async fn sign(registry: &Registry, about: &str, digest: &Digest, pair: &Ecds
     attach(registry, repository, digest, &payload, annotations).await
 }
 
-/// What is signed of an image under a name, `HOST/REPOSITORY[:TAG]`.
+/// Signed payload about an image under a name, `HOST/REPOSITORY[:TAG]`.
 pub fn payload(about: &str, digest: &Digest) -> String {
     json!({
         "critical": {
@@ -99,7 +99,7 @@ async fn upload(registry: &Registry, repository: &str, blob: &str) -> Result<()>
     Ok(())
 }
 
-/// How a signature lies beside an image.
+/// Place of a signature beside an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A bundle among the referrers, listed at the tag `sha256-HEX`.

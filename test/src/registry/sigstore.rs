@@ -1,5 +1,5 @@
-//! What signs images today, real and on this machine: cosign, an authority that gives certificates to whoever shows a token,
-//! a transparency log and a timestamp authority. Only the issuer of the tokens is the test's own.
+//! Real signing services of Sigstore on this machine: cosign, an authority that issues certificates to holders of a
+//! token, a transparency log and a timestamp authority. Only the issuer of the tokens is the test's own.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -25,14 +25,14 @@ use crate::cluster::instance::Instance;
 use crate::cluster::process::{self, Daemon};
 use crate::cluster::{Binaries, Tool};
 
-/// For whom tokens are.
+/// Audience of tokens.
 const AUDIENCE: &str = "sigstore";
 /// The name of the transparency log, which its checkpoints bear: cosign looks for the host of its address.
 const LOG: &str = "127.0.0.1";
-/// When everything began to be trusted.
+/// Time from which everything is trusted.
 const START: &str = "2020-01-01T00:00:00Z";
 
-/// Who issues tokens that say who somebody is (OpenID Connect).
+/// Issuer of identity tokens (OpenID Connect).
 #[derive(Debug)]
 struct Issuer {
     url: String,
@@ -51,7 +51,7 @@ pub struct Sigstore {
     _instance: Instance,
 }
 
-/// Which cosign.
+/// Version of cosign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cosign {
     /// The second major version.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::SERVER;
 
-/// Where the schema differs from the server's, as the Go implementation's does, but for the last.
+/// Differences of the schema from the server's; the Go implementation has all but the last.
 const DIFFERENCES: &[&str] = &[
     // An address may be absent there.
     ".template.spec.hostAliases[].ip default",
@@ -119,7 +119,7 @@ fn in_our_words(schemas: &Value, schema: &Value, is_required: bool) -> Value {
     Value::Object(found)
 }
 
-/// Where two schemas differ, without their descriptions and the pattern of quantities.
+/// Differences of two schemas, without their descriptions and the pattern of quantities.
 fn compare(path: &str, ours: &Value, theirs: &Value, differences: &mut BTreeSet<String>) {
     let keys = |schema: &Value| -> BTreeSet<String> {
         let keys = schema

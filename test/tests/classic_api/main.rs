@@ -75,7 +75,7 @@ impl Server {
         serde_json::to_value(created).map_err(kube::Error::SerdeError)
     }
 
-    /// What a path of the server answers.
+    /// Answer of the server at a path.
     async fn get(&self, path: &str, accept: &str) -> Result<Value> {
         let request = http::Request::get(path)
             .header("Accept", accept)

@@ -67,7 +67,7 @@ fn the_programs_take_the_arguments_of_their_manifests() -> Result<()> {
             let account = account.map(|account| account.to_string());
             let expected = writes.then(|| "olm/classic-installer".to_owned());
             ensure!(account == expected, "{name}: {account:?}");
-            // What probes and scrapers are told.
+            // Ports that probes and scrapers use.
             let ports = container["ports"].as_array().context("no ports")?;
             for (port, address) in [
                 ("health", &common.health_probe_bind_address),

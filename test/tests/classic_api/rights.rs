@@ -10,10 +10,10 @@ use crate::{SERVER, Server};
 
 const OPERATOR: &str = "system:serviceaccount:olm:olm-operator";
 const CATALOG: &str = "system:serviceaccount:olm:catalog-operator";
-/// How long a policy may take until it is in force.
+/// Time limit for a policy to be in force.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the server says when the user creates the object, which is not stored.
+/// Answer of the server when the user creates the object, which is not stored.
 fn create(server: &Server, user: &str, object: &Value) -> Result<String> {
     let user = format!("--as={user}");
     let arguments = ["create", "--dry-run=server", "-f", "-", user.as_str()];

@@ -1,4 +1,4 @@
-//! What kubectl shows.
+//! Tables that kubectl shows.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::world::kubectl;
@@ -79,7 +79,7 @@ fn tables_have_the_columns_of_the_reference() -> Result<()> {
             ensure!(heads == columns, "{plural}: {heads:?}");
             let cells = table["rows"][0]["cells"].as_array().context("no row")?;
             let row = row.as_array().context("no row is expected")?;
-            // What follows is the age.
+            // The last cell is the age.
             ensure!(
                 cells.iter().zip(row).all(|(found, expected)| found == expected),
                 "{plural}: {cells:?}"

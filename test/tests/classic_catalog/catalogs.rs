@@ -1,4 +1,4 @@
-//! What Subscriptions say of their catalogs and of resolutions.
+//! Conditions of Subscriptions about their catalogs and resolutions.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

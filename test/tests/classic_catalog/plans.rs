@@ -140,7 +140,7 @@ fn nothing_is_written_once_all_is_installed() -> Result<()> {
         ] {
             ensure!(!stage.metrics(name).await?.is_empty(), "there is no {name}");
         }
-        // What follows from the installation is over when the numbers stand still.
+        // The writes that follow the installation are over when the numbers stand still.
         let mut before = stage.writes().await?;
         eventually("nothing is written any more", SOON, async || {
             tokio::time::sleep(std::time::Duration::from_secs(4)).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The cluster with the running programs.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second.
+/// Time limit for steps that take a second.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// The apiVersion of most kinds of OLM classic.
 pub(crate) const V1ALPHA1: &str = "operators.coreos.com/v1alpha1";
@@ -172,8 +172,8 @@ impl Stage {
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// How many requests of catalog-operator have changed something. Those that create are left out: the metrics port itself
-    /// asks for reviews of tokens.
+    /// Number of requests of catalog-operator that changed something. Requests that create are left out: the metrics
+    /// port itself asks for reviews of tokens.
     pub(crate) async fn writes(&self) -> Result<u64> {
         let lines = self.metrics("rest_client_requests_total{").await?;
         let writes = lines.iter().filter(|line| {

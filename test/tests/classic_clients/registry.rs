@@ -104,7 +104,7 @@ fn opm_renders_lists_and_draws_what_is_served_here() -> Result<()> {
         ensure!(listed.contains("drawn.v1.0.1"), "{listed}");
         let drawn = stage.run(&program, &["alpha", "render-graph", &image]).await?;
         ensure!(drawn.contains("drawn.v1.0.0"), "{drawn}");
-        // opm tells a bundle by more labels than OLM does.
+        // opm recognizes a bundle by more labels than OLM does.
         let files = samples::renamed_bundle("drawn", "1.0.0", OPERATOR);
         let label = |key: &str| format!("operators.operatorframework.io.bundle.{key}.v1");
         let labels = [
@@ -124,7 +124,7 @@ fn opm_renders_lists_and_draws_what_is_served_here() -> Result<()> {
             "{bundle}"
         );
 
-        // What opm serves, a CatalogSource with an address reads.
+        // A CatalogSource with an address reads the content that opm serves.
         stage.namespace("drawn")?;
         let folder = stage.lab.folder().join("opm-configs");
         std::fs::create_dir_all(&folder)?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// The cluster with the running programs.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second; on a busy machine all of it takes much longer.
+/// Time limit for steps that take a second; on a busy machine all of them take much longer.
 pub(crate) const SOON: Duration = Duration::from_secs(180);
 /// The apiVersion of most kinds of OLM classic.
 pub(crate) const V1ALPHA1: &str = "operators.coreos.com/v1alpha1";
@@ -108,7 +108,7 @@ impl Stage {
             .with_context(|| self.logs())
     }
 
-    /// Where the registry of a CatalogSource answers, `HOST:PORT`.
+    /// Address of the registry of a CatalogSource, `HOST:PORT`.
     pub(crate) async fn registry(&self, namespace: &str, service: &str) -> Result<String> {
         let slice = named("discovery.k8s.io/v1", "EndpointSlice", namespace, service);
         let slice = self.get(&slice).await?.context("no EndpointSlice")?;

@@ -11,7 +11,7 @@ const COUNTED: &str = "serviceaccounts,roles,rolebindings,deployments,services,c
 /// The same at cluster scope.
 const CLUSTER: &str = "clusterroles,clusterrolebindings,customresourcedefinitions";
 
-/// What there is about a package, under a name that all runs share.
+/// Objects of a package, under a name that all runs share.
 pub(crate) fn of(lab: &Lab, name: &str) -> Result<Value> {
     let list = |arguments: &[&str]| -> Result<Vec<Value>> {
         let printed = lab.kubectl(&[&["get"], arguments, &["-o", "json"]].concat())?;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::end;
 use super::workloads::{Step, Workload};
 
-/// How long a run may take to end as it does undisturbed.
+/// Time limit for a run to end as it does undisturbed.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long nothing is written before a run counts as over.
+/// Time without writes after which a run counts as over.
 const STILL: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
 const V1ALPHA1: &str = "operators.coreos.com/v1alpha1";

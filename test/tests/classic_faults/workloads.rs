@@ -1,4 +1,4 @@
-//! What the catalog-operator works on while it dies.
+//! Work of the catalog-operator while it dies.
 
 /// A step, done when what it waits for is there.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +20,9 @@ pub(crate) enum Step {
 /// Steps that lead to one end.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
-    /// What comes before the faults.
+    /// The steps before the faults.
     pub(crate) before: &'static [Step],
-    /// What the faults are for.
+    /// The steps with the faults.
     pub(crate) steps: &'static [Step],
 }
 

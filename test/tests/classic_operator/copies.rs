@@ -48,7 +48,7 @@ fn targets_get_copies_that_follow_the_original() -> Result<()> {
         ensure!(
             first["status"]["message"] == "The operator is running in copied but is managing this namespace"
         );
-        // What users change is put back, what they delete is made again.
+        // Changes of users are reverted, and deleted copies are made again.
         stage
             .patch(&first, &json!({"spec": {"displayName": "changed"}}))
             .await?;

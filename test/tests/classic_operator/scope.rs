@@ -1,4 +1,4 @@
-//! Which namespaces an operator watches, as its OperatorGroup says.
+//! Namespaces that an operator watches, from its OperatorGroup.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The cluster with the running program.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second.
+/// Time limit for steps that take a second.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The running program.

@@ -33,7 +33,7 @@ struct Operator<'a> {
     mode: &'static str,
     place: String,
     words: BTreeMap<&'static str, String>,
-    /// What is made, as it is in the cluster then.
+    /// The created objects, as they are in the cluster then.
     made: Vec<Value>,
 }
 

@@ -37,7 +37,7 @@ impl Package {
         }
     }
 
-    /// What a catalog says of it.
+    /// Blobs of the package in a catalog.
     pub(crate) fn blobs(&self) -> Vec<Value> {
         let name = &self.name;
         let mut package = json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"});
@@ -79,7 +79,7 @@ impl Package {
     }
 }
 
-/// A text of so many bytes that compresses as descriptions do.
+/// A text of at least this many bytes that compresses as descriptions do.
 fn prose(name: &str, bytes: usize) -> String {
     let mut text = String::new();
     let mut number: u64 = 7;

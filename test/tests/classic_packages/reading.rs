@@ -1,4 +1,4 @@
-//! What clients read.
+//! Reads of clients.
 
 use std::time::Instant;
 

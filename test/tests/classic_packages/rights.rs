@@ -1,4 +1,4 @@
-//! Who may read packages.
+//! Rights to read packages.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};

@@ -26,14 +26,14 @@ use crate::content::Package;
 /// The cluster with the running program.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second; on a busy machine all of it takes much longer.
+/// Time limit for steps that take a second; on a busy machine all of them take much longer.
 pub(crate) const SOON: Duration = Duration::from_secs(180);
 
 /// The running program.
 pub(crate) struct Stage {
     pub(crate) lab: Lab,
     pub(crate) server: Manager,
-    /// Where the program answers, `HOST:PORT`.
+    /// The address of the program, `HOST:PORT`.
     pub(crate) address: String,
     store: Arc<Store>,
     registries: Mutex<HashMap<String, (Listener, u64)>>,

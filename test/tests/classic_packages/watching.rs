@@ -1,4 +1,4 @@
-//! What clients that watch are told.
+//! Events of clients that watch.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;

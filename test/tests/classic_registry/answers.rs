@@ -1,4 +1,4 @@
-//! What registries answer.
+//! Answers of registries.
 
 use anyhow::{Context as _, Result, ensure};
 use classic::registry::messages::GroupVersionKind;

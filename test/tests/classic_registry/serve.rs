@@ -121,7 +121,7 @@ fn an_image_that_cannot_be_served_is_said_and_recovers() -> Result<()> {
         let found = stage.connected(&source, "READY").await?;
         assert_eq!(found["status"].get("message"), None);
 
-        // What is wrong with the specification is said, and nothing is served.
+        // The status reports a fault of the specification, and nothing is served.
         let refused = |message: &'static str| move |found: &Value| found["status"]["message"] == message;
         stage.source("wrong", "kind", json!({"sourceType": "", "image": image}))?;
         let kind = crate::stage::source("wrong", "kind", json!({}));

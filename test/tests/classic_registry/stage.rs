@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// The cluster with the running program.
 pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// How long something may take that takes a second.
+/// Time limit for steps that take a second.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The running program.
@@ -97,7 +97,7 @@ impl Stage {
         objects::delete(&self.lab.client, object).await
     }
 
-    /// Where the EndpointSlice of a source leads, as `HOST:PORT`.
+    /// Address in the EndpointSlice of a source, as `HOST:PORT`.
     pub(crate) async fn endpoint(&self, namespace: &str, service: &str) -> Result<String> {
         let slice = self
             .get(&slice(namespace, service))
@@ -161,7 +161,7 @@ pub(crate) fn blobs(packages: &[&str]) -> String {
 }
 
 impl Stage {
-    /// What the program counts.
+    /// Metrics of the program.
     pub(crate) async fn metrics(&self) -> Result<String> {
         let token = ["create", "token", "classic-installer", "-n", "olm"];
         let request = reqwest::Client::new().get(format!("http://{}/metrics", self.program.metrics));

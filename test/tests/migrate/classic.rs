@@ -1,5 +1,5 @@
-//! What OLM classic leaves on a cluster after it has installed the sample operator, made by rules of its own and not with
-//! the code under test. Its controllers do not run.
+//! Objects that OLM classic leaves on a cluster after it has installed the sample operator, made by rules of this module
+//! and not with the code under test. Its controllers do not run.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -8,11 +8,11 @@ use olm_test::samples;
 use olm_test::world::{World, repository};
 use serde_json::{Value, json};
 
-/// Where catalogs of OLM classic are.
+/// Namespace of catalogs of OLM classic.
 pub(crate) const CATALOGS: &str = "olm";
-/// As whom the controller of Subscriptions and InstallPlans writes.
+/// Field manager of the controller of Subscriptions and InstallPlans.
 const CATALOG: &str = "catalog";
-/// As whom the controller of ClusterServiceVersions writes.
+/// Field manager of the controller of ClusterServiceVersions.
 const OLM: &str = "olm";
 const TIME: &str = "2026-01-01T00:00:00Z";
 

@@ -46,8 +46,8 @@ pub(crate) fn operator(package: &str) -> Vec<Value> {
     .to_vec()
 }
 
-/// What must not change of each object: identity, generation and all but metadata and status. Kubernetes counts a change of
-/// annotations as a generation of a Deployment: there the generation of its only ReplicaSet stands for it.
+/// Parts of each object that must not change: identity, generation and all but metadata and status. Kubernetes counts a
+/// change of annotations as a generation of a Deployment: there the generation of its only ReplicaSet stands for it.
 pub(crate) async fn seen(world: &World, package: &str) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
     for object in operator(package) {

@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// What a command did.
+/// Result of a command.
 struct Ran {
     line: String,
     status: i32,

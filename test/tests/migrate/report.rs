@@ -1,4 +1,4 @@
-//! What is said before anything is written.
+//! Reports before anything is written.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::catalog;
@@ -46,7 +46,7 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
         .shows(&["acknowledged (service-account)"])?;
         ensure!(versions(world)? == before, "a dry run has written");
 
-        // What is printed is what the API server takes.
+        // The API server accepts the printed objects.
         let printed = olm(
             world,
             "migrate pan -n pan --dry-run --service-account cook -o yaml",

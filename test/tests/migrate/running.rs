@@ -16,7 +16,7 @@ use super::olm;
 static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 const PACKAGE: &str = "kettle";
-/// How long something may take that takes a second.
+/// Time limit for steps that take a second.
 const SOON: Duration = Duration::from_secs(180);
 /// The kinds of objects that the operator consists of.
 const KINDS: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,customresourcedefinitions";
@@ -91,7 +91,7 @@ impl Stage {
         Ok(found.collect())
     }
 
-    /// What must not change of the objects: identity, generation and content.
+    /// Parts of the objects that must not change: identity, generation and content.
     fn seen(&self, objects: &[[String; 2]]) -> Result<BTreeMap<String, Value>> {
         let mut seen = BTreeMap::new();
         for [kind, name] in objects {

@@ -13,9 +13,9 @@ use super::back::record_is_gone;
 use super::course::{is_ours, pods, seen, settled, unchanged};
 use super::{CLUSTER, JAR, olm_as};
 
-/// Who moves the operator, with fewer rights than it takes.
+/// User that moves the operator, with fewer rights than the move needs.
 const MOVER: &str = "mover";
-/// What a step takes, and what is said where that is missing.
+/// Verb, group and resource that a step needs, and the error without that right.
 type Step = ([&'static str; 3], &'static str);
 
 /// The steps of the move, in their order.

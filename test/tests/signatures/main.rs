@@ -1,6 +1,6 @@
-//! What the real cosign signs, in both its forms, with keys and with identities: accepted when all is well, refused when anything
-//! is not. `SIGNATURES=all` (`make signatures`) goes through the whole matrix; without it a selection runs that needs
-//! cosign 3 alone.
+//! Signatures of the real cosign, in both its forms, with keys and with identities: accepted when all is well, refused
+//! when anything is not. `SIGNATURES=all` (`make signatures`) goes through the whole matrix; without it a selection
+//! runs that needs cosign 3 alone.
 #![expect(
     clippy::unwrap_used,
     reason = "what cannot be set up or parsed fails the test, wherever it happens"
@@ -112,7 +112,7 @@ impl Stage {
         self.sigstore.run(way.cosign, &arguments).map(drop)
     }
 
-    /// What a policy of this requirement makes of an image.
+    /// Verdict of a policy with this requirement about an image.
     async fn judge(&self, requirement: Value, image: &Reference) -> Result<(), String> {
         let policy = json!({ "default": [requirement] }).to_string();
         let policy = Policy::parse(&policy, |path| std::fs::read(path)).map_err(|error| error.to_string())?;

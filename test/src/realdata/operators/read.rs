@@ -1,4 +1,4 @@
-//! Which bundles OLM classic can install on a bare cluster, and what one brings.
+//! Bundles that OLM classic can install on a bare cluster, and their content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::realdata::bundles::{directories, read};
 
-/// Where an operator may watch.
+/// Install mode of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mode {
     OwnNamespace,
@@ -51,16 +51,16 @@ pub(super) struct Bundle {
 pub(super) struct Package {
     pub(super) name: String,
     pub(super) versions: Vec<Bundle>,
-    /// What it has at cluster scope, as `KIND/NAME`.
+    /// The objects at cluster scope, as `KIND/NAME`.
     pub(super) names: BTreeSet<String>,
     /// Whether it has webhooks that refuse what other packages do while no Pod answers.
     pub(super) holds_up_others: bool,
 }
 
-/// What is in a folder.
+/// Content of a folder.
 pub(super) struct Found {
     pub(super) packages: Vec<Package>,
-    /// How many bundles are left out for which reason.
+    /// The number of bundles that are left out, by reason.
     pub(super) left_out: BTreeMap<String, usize>,
 }
 
@@ -142,7 +142,7 @@ fn bundle(content: BundleContent) -> Result<Bundle, String> {
     })
 }
 
-/// Why an object can be in no InstallPlan of this cluster.
+/// Reason why an object can be in no InstallPlan of this cluster.
 fn refusal(api_version: &str, kind: &str) -> Option<String> {
     const KNOWN: &[&str] = &[
         "ClusterRole",

@@ -14,9 +14,9 @@ use super::read::{Bundle, Mode, Package, apis, definition};
 use crate::objects::api;
 use crate::world::{Lab, eventually};
 
-/// How long a step may take.
+/// Time limit of a step.
 const LIMIT: Duration = Duration::from_secs(90);
-/// What one InstallPlan holds at most, in bytes: the store takes 1.5 MiB.
+/// Largest size of an InstallPlan, in bytes: the store takes 1.5 MiB.
 const PLAN: usize = 600_000;
 const OLM: &str = "operators.coreos.com/v1alpha1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -28,7 +28,7 @@ pub(super) struct Story<'a> {
     namespace: String,
     watched: [String; 2],
     plans: usize,
-    /// What was done.
+    /// The completed steps.
     pub(super) counts: Counts,
     /// The bundles that were installed.
     pub(super) bundles: BTreeSet<String>,
@@ -55,7 +55,7 @@ impl<'a> Story<'a> {
             for version in versions {
                 let csv = named(OLM, "ClusterServiceVersion", &self.namespace, &version.name);
                 let csvs = api(&self.lab.client, &csv);
-                // What it says of this is no news beside the outcome.
+                // An error of the deletion is no news beside the outcome.
                 let _ = csvs.delete(&version.name, &DeleteParams::default()).await;
             }
         }
@@ -499,7 +499,7 @@ fn priorities(versions: &[&Bundle]) -> Vec<Value> {
         .collect()
 }
 
-/// What an object says of itself.
+/// State of an object for messages.
 fn shown(object: &Value) -> String {
     let unmet: Vec<&Value> = items(object, "/status/requirementStatus")
         .filter(|row| !["Present", "DeploymentFound"].contains(&text(row, "/status")))
