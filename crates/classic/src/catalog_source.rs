@@ -29,7 +29,7 @@ pub struct Source<'a> {
     pub cluster: &'a Cluster,
 }
 
-/// Where the content of a source comes from.
+/// Source of the content of a CatalogSource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     /// From a catalog image.
@@ -66,7 +66,7 @@ impl Source<'_> {
         text(self.object, "/spec/sourceType")
     }
 
-    /// Where its content comes from. An address comes before an image.
+    /// Source of its content. An address takes precedence over an image.
     ///
     /// # Errors
     /// The fault of the specification.
@@ -84,7 +84,7 @@ impl Source<'_> {
         annotation(self.object, olm_api::names::REGISTRY_POD) == "true"
     }
 
-    /// Where its registry elsewhere is dialled: `HOST:PORT`, after `https://` where it speaks TLS.
+    /// Address at which its registry elsewhere is dialled: `HOST:PORT`, after `https://` where it speaks TLS.
     pub fn target(&self) -> String {
         let is_secure = annotation(self.object, olm_api::names::REGISTRY_TLS) == "true";
         let scheme = if is_secure { "https://" } else { "" };
@@ -124,7 +124,7 @@ impl Source<'_> {
         }
     }
 
-    /// Where the registry answers.
+    /// Address of the registry.
     pub fn address(&self) -> String {
         match text(self.object, "/spec/address") {
             "" => format!("{}.{}.svc:50051", self.service_name(), self.namespace()),
@@ -149,7 +149,7 @@ impl Source<'_> {
         })
     }
 
-    /// Whether the status has the version of the ConfigMap that there is.
+    /// Whether the status has the version of the existing ConfigMap.
     fn is_map_known(&self, map: &Value) -> bool {
         let known = self.object.pointer("/status/configMapReference");
         known

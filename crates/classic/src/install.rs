@@ -30,7 +30,7 @@ pub struct Certificate {
     pub certificate: String,
     /// Its private key.
     pub key: String,
-    /// When it expires.
+    /// The expiry time.
     pub expires: Timestamp,
 }
 
@@ -67,7 +67,7 @@ pub struct Installed {
     pub written: Vec<Value>,
     /// The names of Deployments of this ClusterServiceVersion that its strategy no longer names.
     pub deleted: Vec<String>,
-    /// When the first of the certificates is due, where its end can be read.
+    /// The time at which the first of the certificates is due, where its end can be read.
     pub due: Option<Timestamp>,
     /// Whether a certificate was made.
     pub is_certified: bool,
@@ -131,7 +131,7 @@ pub fn install(object: &Value, csv: &ClusterServiceVersion, setting: Setting<'_>
             break;
         }
     }
-    // Whoever calls now trusts a new authority before anything serves with its certificate.
+    // Existing callers trust a new authority before anything serves with its certificate.
     let (calling, mut later): (Vec<Value>, Vec<Value>) = callers
         .into_iter()
         .partition(|object| callers::is_calling(object, cluster));

@@ -194,7 +194,7 @@ pub fn interrupted(
     interrupted
 }
 
-/// When the plan was first carried out.
+/// Time of the first attempt to carry out the plan.
 fn started(plan: &Value) -> Option<Timestamp> {
     text(plan, "/status/startTime").parse().ok()
 }

@@ -1,4 +1,4 @@
-//! With what rights, and through which places, images are fetched.
+//! Access to images: credentials, registries and the signature policy.
 
 pub(crate) mod credentials;
 pub(crate) mod policy;
@@ -12,7 +12,7 @@ use credentials::Credentials;
 use policy::Policy;
 use registries::Registries;
 
-/// With what rights, and through which places, images are fetched. Read again by the caller as often as it changes.
+/// Credentials, registries and policy for fetching images. Read again by the caller as often as they change.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Credentials of registries.

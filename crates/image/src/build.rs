@@ -35,7 +35,7 @@ pub enum BuildError {
     /// A layer or an archive cannot be written.
     #[error("cannot write `{path}`")]
     Write {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -54,7 +54,7 @@ pub enum BuildError {
     },
 }
 
-/// Where the bytes of a blob are.
+/// Source of the bytes of a blob.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Memory(Bytes),

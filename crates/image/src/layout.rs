@@ -326,7 +326,7 @@ fn extract(path: &Path, limits: &Limits) -> Result<TempDir, LayoutError> {
     Ok(directory)
 }
 
-/// Where a file of a layout belongs; nothing for any other entry.
+/// Path of a file of a layout; `None` for any other entry.
 fn target(entry: &tar::Entry<'_, impl io::Read>) -> Option<PathBuf> {
     if !entry.header().entry_type().is_file() {
         return None;

@@ -63,7 +63,7 @@ pub enum MirrorError {
     /// The configuration of registries keeps it from there.
     #[error("cannot push to {reference}")]
     Place {
-        /// Where it was to go.
+        /// The target.
         reference: String,
         /// The cause.
         source: PlaceError,
@@ -73,7 +73,7 @@ pub enum MirrorError {
     Transfer {
         /// The part.
         what: String,
-        /// Where it was to go.
+        /// The target.
         reference: String,
         /// The cause.
         source: Box<RegistryError>,
@@ -88,7 +88,7 @@ pub enum MirrorError {
     },
 }
 
-/// Where images come from.
+/// Source of images.
 #[derive(Clone, Copy)]
 pub enum Origin<'a> {
     /// The registry that a reference names, or its mirrors.
@@ -97,7 +97,7 @@ pub enum Origin<'a> {
     Layout(&'a Layout),
 }
 
-/// Where an image goes.
+/// Target of an image.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
     /// The repository of a reference. Its tag or digest does not matter.

@@ -28,7 +28,7 @@ pub enum PushError {
     /// The reference names a digest that the image does not have.
     #[error("{reference} names another digest than that of the image, {digest}")]
     OtherDigest {
-        /// Where the image was to go.
+        /// The target of the image.
         reference: String,
         /// The image's digest.
         digest: Digest,
@@ -36,7 +36,7 @@ pub enum PushError {
     /// The configuration of registries keeps it from there.
     #[error("cannot push to {reference}")]
     Place {
-        /// Where the image was to go.
+        /// The target of the image.
         reference: String,
         /// The cause.
         source: PlaceError,
@@ -46,7 +46,7 @@ pub enum PushError {
     Send {
         /// The part that was being sent.
         what: String,
-        /// Where.
+        /// The target of the image.
         reference: String,
         /// The cause.
         source: RegistryError,
@@ -226,7 +226,7 @@ pub(crate) async fn push_manifest(
     Ok(())
 }
 
-/// Where an upload goes on. Registries may answer with another host; credentials are not sent there.
+/// Next URL of an upload. Registries may answer with another host; credentials are not sent there.
 fn location(session: &Session<'_>, base: &Url, response: &Response) -> Result<Url, RegistryError> {
     let text = response
         .headers()

@@ -36,7 +36,7 @@ pub enum Authority {
 }
 
 impl Authority {
-    /// Whether this signature is by whom it must be, provable as it must be, and about one of the digests.
+    /// Whether this signature is by a required signer, has the required proofs, and is about one of the digests.
     ///
     /// # Errors
     /// The fault of the signature.

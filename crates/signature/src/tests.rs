@@ -327,7 +327,7 @@ fn an_entry_of_the_log_is_proven_to_be_in_it() {
     assert!(check(&ours, &bundle(&document.to_string()), IMAGE).is_err());
 }
 
-/// Whoever has this identity, by the trust root after a change.
+/// Authority with this identity, by the trust root after a change.
 fn identity(subject: &str, issuer: &str, change: &dyn Fn(&mut Value)) -> Authority {
     let mut root: Value = serde_json::from_str(KEYLESS_ROOT).unwrap();
     change(&mut root);
@@ -426,7 +426,7 @@ fn a_certificate_counts_for_its_identity_issuer_time_and_authority() {
         &|root| root["certificateAuthorities"] = json!([]),
         "certificate",
     );
-    // Whoever trusts a log of certificates wants its promise, which this certificate does not have.
+    // A trust root with a log of certificates requires its promise, which this certificate does not have.
     refused(
         SUBJECT,
         ISSUER,

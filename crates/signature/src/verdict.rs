@@ -9,7 +9,7 @@ pub struct Verified {
     pub claim: Claim,
     /// The signer.
     pub signer: Signer,
-    /// When it was made, where something proves that.
+    /// The time of the signature, where something proves it.
     pub time: Option<Timestamp>,
     /// Further proofs.
     pub proof: Proof,
@@ -27,7 +27,7 @@ pub struct Claim {
 /// Signer of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signer {
-    /// Whoever has this key.
+    /// The holder of this key.
     Key {
         /// The SHA-256 of the public key.
         fingerprint: String,

@@ -21,7 +21,7 @@ pub struct Served<'a> {
     pub connection: &'a str,
     /// Reason why the content is not the requested one.
     pub fault: Option<&'a str>,
-    /// When the registry of the image was last asked for a newer catalog.
+    /// The time of the last request to the registry of the image for a newer catalog.
     pub polled: Option<Timestamp>,
 }
 

@@ -29,7 +29,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 /// The shortest time between two passes: an interval of zero does not keep a source busy.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 
-/// After how long the next pass looks for a newer catalog at the latest.
+/// Longest delay until the next pass looks for a newer catalog.
 pub(super) fn next(source: &Source<'_>, outcome: &Outcome, now: Timestamp) -> Option<SignedDuration> {
     if outcome.is_pending {
         return Some(PATIENCE);

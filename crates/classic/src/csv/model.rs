@@ -44,7 +44,7 @@ pub struct Metadata {
     /// The owners.
     #[serde(deserialize_with = "null_is_default")]
     pub owner_references: Vec<OwnerReference>,
-    /// When its deletion was asked for, RFC 3339.
+    /// The time of the request for its deletion, RFC 3339.
     pub deletion_timestamp: Option<String>,
 }
 
@@ -216,9 +216,9 @@ pub struct CsvStatus {
     pub reason: String,
     /// The reason, for people.
     pub message: String,
-    /// When the phase last changed, RFC 3339.
+    /// The time of the last change of the phase, RFC 3339.
     pub last_transition_time: Option<String>,
-    /// When the status was last written, RFC 3339.
+    /// The time of the last write of the status, RFC 3339.
     pub last_update_time: Option<String>,
     /// The history of phases as it is written.
     #[serde(deserialize_with = "null_is_default")]
@@ -226,9 +226,9 @@ pub struct CsvStatus {
     /// The requirements as they are written.
     #[serde(deserialize_with = "null_is_default")]
     pub requirement_status: Vec<Value>,
-    /// When serving certificates were last written, RFC 3339.
+    /// The time of the last write of serving certificates, RFC 3339.
     pub certs_last_updated: Option<String>,
-    /// When serving certificates are due, RFC 3339.
+    /// The time at which serving certificates are due, RFC 3339.
     pub certs_rotate_at: Option<String>,
 }
 

@@ -20,7 +20,7 @@ use crate::{hash, names, wire};
 pub(super) type Authorities<'a> = BTreeMap<&'a str, Vec<u8>>;
 
 const DEFAULT_PORT: i32 = 443;
-/// Where a CustomResourceDefinition has the authority of its conversion webhook.
+/// Pointer to the authority of a CustomResourceDefinition's conversion webhook.
 const CONVERSION_AUTHORITY: &str = "/spec/conversion/webhook/clientConfig/caBundle";
 /// Fields that a webhook configuration copies from the definition of the webhook.
 const COPIED: [&str; 7] = [

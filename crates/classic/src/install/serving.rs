@@ -68,7 +68,7 @@ pub(super) struct Served {
     pub(super) is_made: bool,
 }
 
-/// When the certificate in a Secret must be made anew; nothing where that is not known.
+/// Time when the certificate in a Secret must be renewed; `None` where that is unknown.
 fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
     let decoded = |key: &str| String::from_utf8(decoded(secret, &format!("/data/{key}"))).unwrap_or_default();
     issuer.due(&decoded("tls.crt"), &decoded(AUTHORITY))

@@ -9,7 +9,7 @@ use crate::properties::write_annotation;
 use crate::registry::TypedValue;
 use crate::wire::{UNEXPECTED_END, UNEXPECTED_EOF, json_fault};
 
-/// Where a bundle goes to and comes from.
+/// Target namespace and catalog of a bundle.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
     /// The namespace that it is installed in.

@@ -25,12 +25,12 @@ const UNCOPIABLE: &[&str] = &[
     "UnsupportedOperatorGroup",
 ];
 
-/// Where copies belong.
+/// Namespaces of copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Places {
     /// In these namespaces and no others.
     These(BTreeSet<String>),
-    /// Where they are; nothing is known yet.
+    /// Their current namespaces; nothing is known yet.
     Kept,
 }
 

@@ -159,7 +159,7 @@ impl Pass<'_> {
         self.set_status("namespaces", Some(json!(targets)));
     }
 
-    /// Writes the annotations that tell members about their OperatorGroup.
+    /// Writes the annotations of members about their OperatorGroup.
     fn annotate(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
         let mut wanted = vec![
             (

@@ -114,7 +114,7 @@ pub enum LayerError {
     HardLink {
         /// The path in the image, shortened.
         path: String,
-        /// Where it leads, shortened.
+        /// The target of the link, shortened.
         target: String,
     },
     /// A device, a pipe or another kind of entry that no catalog or bundle holds.

@@ -18,13 +18,13 @@ use bytes::{Bytes, BytesMut};
 const LINK_HOPS: usize = 40;
 /// The most components that are looked at for one path, those of links on its way among them.
 const LINK_STEPS: u64 = 4096;
-/// The most components that are looked at for all links of an image together: following them costs time again and again, for
-/// whoever unpacks, checks and reads it.
+/// The most components that are looked at for all links of an image together: following them costs time again and
+/// again, in every step that unpacks, checks and reads it.
 pub(crate) const ALL_LINK_STEPS: u64 = 1 << 20;
 /// Separates path components in keys: below every other character, so that keys sort as a directory walk does.
 const SEPARATOR: char = '\0';
 
-/// Where the bytes of files are put.
+/// Storage for the bytes of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In memory.
@@ -129,7 +129,7 @@ pub enum Node {
     Link(String),
 }
 
-/// Where a path leads when links are followed.
+/// Result of following the links of a path.
 #[derive(Clone, Debug)]
 pub enum Resolved<'tree> {
     /// To a regular file.
@@ -143,11 +143,11 @@ pub enum Resolved<'tree> {
 /// A link that is no file to whom reads the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Astray {
-    /// Where it lies, relative to the directory that was asked about.
+    /// The path of the link, relative to the directory that was asked about.
     pub path: String,
     /// Its target as it is written.
     pub target: String,
-    /// Where it leads.
+    /// The reason, as the place that it leads to.
     pub why: &'static str,
 }
 
@@ -283,7 +283,7 @@ impl Tree {
         found
     }
 
-    /// Where a key leads, how many links were followed, and how many components were looked at.
+    /// The target of a key, the number of followed links, and the number of components that were looked at.
     fn follow_links(&self, key: &str) -> (Option<String>, usize, u64) {
         let mut here = String::new();
         let mut todo: Vec<String> = key.split(SEPARATOR).rev().map(str::to_owned).collect();

@@ -33,7 +33,7 @@ pub struct Contents {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is a link to {target:?}, which leads out of the image, or nowhere")]
 pub struct LostLink {
-    /// Where it lies.
+    /// The path of the link.
     pub path: String,
     /// Its target as it is written.
     pub target: String,

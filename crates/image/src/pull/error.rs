@@ -68,7 +68,7 @@ pub enum PullError {
     Link {
         /// The image.
         reference: String,
-        /// Which.
+        /// The link.
         source: LostLink,
     },
     /// The layers are larger than they may be.

@@ -191,7 +191,7 @@ struct Tags {
     tags: Option<Vec<String>>,
 }
 
-/// The tags that there are: those that look most like the one that is wanted.
+/// The existing tags: those that look most like the requested one.
 fn listed(wanted: &str, mut tags: Vec<String>) -> String {
     // Text that is no tag is not repeated: it may hold anything.
     tags.retain(|tag| is_tag(tag));

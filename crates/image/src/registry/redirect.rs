@@ -89,7 +89,7 @@ fn is_same_server(one: &Url, other: &Url) -> bool {
     one.host_str() == other.host_str() && one.port_or_known_default() == other.port_or_known_default()
 }
 
-/// Where a redirect leads.
+/// Target of a redirect.
 fn location(response: &Response) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
