@@ -1,4 +1,4 @@
-//! Wiring: which program runs, and what it stands on.
+//! Wiring: the program that runs, and its shared state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

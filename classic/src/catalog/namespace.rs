@@ -178,7 +178,7 @@ async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]
     Ok(())
 }
 
-/// Settles what each Subscription says of its InstallPlan, its catalogs and deprecations.
+/// Settles the status of each Subscription about its InstallPlan, its catalogs and deprecations.
 async fn one_by_one(
     context: &Context,
     namespace: &str,
@@ -223,7 +223,7 @@ async fn refuse(
     write(context, namespace, cluster, concluded).await
 }
 
-/// Resolves the Subscriptions, unpacks what they move to, and makes the plan.
+/// Resolves the Subscriptions, unpacks the bundles that they move to, and makes the plan.
 async fn together(
     context: &Context,
     namespace: &str,
@@ -286,7 +286,7 @@ fn are_coming(cluster: &Cluster, catalogs: &[CatalogContent]) -> bool {
         })
 }
 
-/// The resolution with the steps of its bundles, what became of each bundle, and after what time that changes.
+/// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
 async fn unpack(
     context: &Context,
     namespace: &str,

@@ -124,7 +124,7 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
     }
 }
 
-/// Binds the approval of a plan to its UID and to what it installs as it was read.
+/// Binds the approval of a plan to its UID and to its content as it was read.
 async fn bind(context: &Context, plan: &Value) -> Result<(), Failure> {
     let approval = approval(plan);
     if annotation(plan, names::APPROVED_PLAN_ANNOTATION) == approval {

@@ -19,7 +19,7 @@ pub type Outcome = Arc<Result<Resolved, ResolveError>>;
 
 /// The last resolution of a namespace.
 struct Known {
-    /// A hash of what it was made from.
+    /// A hash of its input.
     hash: u64,
     /// The content of the catalogs, so that none takes the place of another in memory.
     _contents: Vec<Weak<Content>>,

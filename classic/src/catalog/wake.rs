@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::context::Context;
 use crate::objects::store::Change;
 
-/// Wakes what objects that are known already concern.
+/// Wakes the namespaces and InstallPlans of objects that are known already.
 pub fn everything(context: &Context) {
     let cluster = context.base.store.snapshot();
     for kind in [names::SUBSCRIPTION_KIND, names::INSTALL_PLAN_KIND] {
@@ -27,7 +27,7 @@ pub fn everything(context: &Context) {
     }
 }
 
-/// Wakes what each change concerns. Never returns while changes may come.
+/// Wakes the namespaces and InstallPlans that each change concerns. Never returns while changes may come.
 pub async fn follow(
     context: Arc<Context>,
     mut changes: UnboundedReceiver<Change>,

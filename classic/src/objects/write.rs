@@ -1,4 +1,4 @@
-//! Writes what a pass returns.
+//! Writes the objects that a pass returns.
 //!
 //! Objects of our own API group, and records of OLM such as labels of namespaces, are replaced with the program's own
 //! rights, on the version that the pass has read. Content of bundles is applied under an account.
@@ -29,7 +29,7 @@ pub enum Actor {
     Account(AccountName),
 }
 
-/// Writes objects, and shows the store what it has written.
+/// Writes objects, and shows the written ones to the store.
 pub struct Writer {
     own: Client,
     accounts: Arc<Accounts>,
@@ -174,7 +174,7 @@ impl Writer {
         let listed = listed.map_err(|error| classify(&error))?.items.into_iter();
         Ok(listed
             .filter_map(|mut object| {
-                // Items of a list do not say what they are.
+                // Items of a list have no apiVersion and kind.
                 object.types = Some(TypeMeta {
                     api_version: api_version.to_owned(),
                     kind: kind.to_owned(),
@@ -263,7 +263,7 @@ impl Writer {
         self.apply_as(names::FIELD_MANAGER, actor, wanted).await
     }
 
-    /// The same, with what the server warns about.
+    /// The same, with the warnings of the server.
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -350,7 +350,7 @@ impl Writer {
     }
 }
 
-/// The object without what the server sets.
+/// The object without the fields that the server sets.
 fn new(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -359,7 +359,7 @@ fn new(object: &Value) -> Value {
     object
 }
 
-/// The object without its status and what the server sets.
+/// The object without its status and the fields that the server sets.
 fn without_status(object: &Value) -> Value {
     let mut object = new(object);
     if let Some(fields) = object.as_object_mut() {

@@ -38,7 +38,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
 pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
     match failure.kind {
         FailureKind::Conflict => Outcome::After(STALE),
-        // It is gone, and what it needs goes with it.
+        // The namespace is gone, and its content goes with it.
         FailureKind::MissingNamespace => Outcome::Done,
         _ => {
             tracing::warn!(

@@ -50,9 +50,9 @@ pub enum Work {
     Copies(Name),
     /// The OperatorCondition of a ClusterServiceVersion.
     Condition(Name),
-    /// The label of what a Subscription has installed.
+    /// The label of objects that a Subscription has installed.
     Subscription(Name),
-    /// The labels of what a ClusterServiceVersion owns.
+    /// The labels of objects that a ClusterServiceVersion owns.
     Owned(Name),
     /// An Operator.
     Component(String),

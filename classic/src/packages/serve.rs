@@ -37,7 +37,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Answers from `shelf` those whom `clients` admits; watches end when `stop` is cancelled.
+    /// Serves `shelf` to the clients that `clients` admits; watches end when `stop` is cancelled.
     pub(super) fn new(
         shelf: Arc<Shelf>,
         global: String,

@@ -205,7 +205,7 @@ fn key(source: &Value) -> (String, String) {
     )
 }
 
-/// The current packages; changes wake those who watch.
+/// The current packages; changes wake watchers.
 #[derive(Debug)]
 pub(super) struct Shelf(watch::Sender<Arc<Packages>>);
 

@@ -26,7 +26,7 @@ pub enum CallError {
     /// It finds nothing.
     #[error(transparent)]
     Unknown(#[from] RegistryError),
-    /// It asks for what cannot be asked for.
+    /// Its query is not possible.
     #[error(transparent)]
     Argument(#[from] SchemaQueryError),
     /// The disk fails.
@@ -215,7 +215,7 @@ impl StoredCatalog {
         Ok(listing)
     }
 
-    /// Forgets what no resolution has asked for since that time.
+    /// Forgets the content if no resolution has asked for it since that time.
     pub fn forget_listing(&self, since: Instant) {
         // Locked while it is made, that is: used.
         let Some(mut known) = self.listing.try_lock() else {

@@ -359,7 +359,7 @@ impl RegistryClient {
         let asking = grpc.server_streaming(Request::new(request), PathAndQuery::from_static(path), codec);
         let answer = tokio::time::timeout(ANSWER_TIME, asking).await;
         let answers: Streaming<A> = answer.map_err(|_| late())??.into_inner();
-        // A registry that sends no further message does not hold who reads for ever.
+        // A registry that sends no further message does not block its reader forever.
         let answers = futures::stream::try_unfold(answers, |mut answers| async move {
             let next = tokio::time::timeout(ANSWER_TIME, answers.message()).await;
             let next = next.map_err(|_| late())??;

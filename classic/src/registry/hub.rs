@@ -192,7 +192,7 @@ async fn settle(context: &Context, hub: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says in an event what to do in place of an OperatorSource.
+/// Publishes an event with the alternative to an OperatorSource.
 fn refuse(context: &Context, source: &Value) {
     let notice = Notice {
         is_fault: true,

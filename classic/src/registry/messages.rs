@@ -26,7 +26,7 @@ pub struct Package {
     /// Its channels.
     #[prost(message, repeated, tag = "2")]
     pub channels: Vec<Channel>,
-    /// The channel of those who name none.
+    /// The channel of Subscriptions that name none.
     #[prost(string, tag = "3")]
     pub default_channel_name: String,
     /// The deprecation of the package, if any.
@@ -165,7 +165,7 @@ pub struct BundleRequest {
     pub csv_name: String,
 }
 
-/// Asks for what replaces a bundle; in any channel, where it has only the first field.
+/// Asks for the replacement of a bundle; in any channel, where it has only the first field.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ReplacementRequest {
     /// The name of the ClusterServiceVersion.

@@ -1,4 +1,4 @@
-//! The CatalogSource controller, and what it knows of catalogs.
+//! The CatalogSource controller, and its catalogs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const LISTING_TIME: Duration = Duration::from_mins(2);
 /// The time between two removals of content that no source uses, and from the start to the first.
 const SWEEP_TIME: Duration = Duration::from_mins(30);
 
-/// The CatalogSource controller, and what it knows of catalogs.
+/// The CatalogSource controller, and its catalogs.
 pub struct Sources {
     context: Arc<Context>,
 }
@@ -168,7 +168,7 @@ impl Sources {
         }
     }
 
-    /// Wakes sources when they, or what leads to them, change.
+    /// Wakes sources when they, or the objects that lead to them, change.
     async fn follow(&self, mut changes: UnboundedReceiver<Change>) {
         while let Some(change) = changes.recv().await {
             let object = change.object();
@@ -211,7 +211,7 @@ impl Sources {
         }
     }
 
-    /// Gives back what is no longer used.
+    /// Frees resources that are no longer used.
     async fn tidy(&self) {
         let mut swept = Instant::now();
         loop {
@@ -251,7 +251,7 @@ async fn listing(content: Content) -> Result<Arc<resolve::Content>, String> {
     }
 }
 
-/// Whether a change of a source is no more than what a pass writes: its status.
+/// Whether a change of a source is only the write of a pass: its status.
 fn is_own_news(change: &Change) -> bool {
     let (Some(before), Some(now)) = (&change.before, &change.now) else {
         return false;

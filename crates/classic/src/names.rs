@@ -11,7 +11,7 @@ pub use olm_api::names::{
 
 /// The API group.
 pub const GROUP: &str = "operators.coreos.com";
-/// The finalizer of ClusterServiceVersions: what the garbage collector does not find is deleted first.
+/// The finalizer of ClusterServiceVersions: objects that the garbage collector does not find are deleted first.
 pub const CLEANUP_FINALIZER: &str = "operators.coreos.com/csv-cleanup";
 /// The apiVersion of ClusterServiceVersions.
 pub const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
@@ -110,7 +110,7 @@ pub const CONFIG_MAP_LABEL: &str = "olm.configMapResourceVersion";
 pub const UPDATE_LABEL: &str = "catalogsource.operators.coreos.com/update";
 /// The label of EndpointSlices: the Service.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// The label of EndpointSlices: who writes them.
+/// The label of EndpointSlices that names their manager.
 pub const SLICE_MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of that label on EndpointSlices of registries.
 pub const SLICE_MANAGER: &str = "catalog-operator.olm.operatorframework.io";

@@ -20,7 +20,7 @@ pub use selectors::{FieldSelectorError, LabelSelectorError, label_selector, name
 
 /// The property that hides a bundle from the entries of its channels.
 const DEPRECATED: &str = "olm.deprecated";
-/// Labels that a package has where nothing says on what it runs.
+/// Platform labels of a package that has none.
 const PLATFORMS: [(&str, &str); 2] = [
     ("operatorframework.io/os", "linux"),
     ("operatorframework.io/arch", "amd64"),
@@ -224,7 +224,7 @@ fn deprecated(value: &mut Value, deprecation: Option<&DeprecationMessage>) {
     }
 }
 
-/// The labels of the catalog, overlaid by what it and the provider are called, and by those of the ClusterServiceVersion.
+/// The labels of the catalog, overlaid by the names of catalog and provider, and by those of the ClusterServiceVersion.
 fn labels(source: &Value, csv: &Value) -> Map<String, Value> {
     let of = |object: &Value| {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);

@@ -221,7 +221,8 @@ impl<'a> Registry<'a> {
         Ok(found.alone())
     }
 
-    /// `GetChannelEntriesThatProvide`: all entries whose bundle provides an API, once for what each replaces and skips.
+    /// `GetChannelEntriesThatProvide`: all entries whose bundle provides an API, once for each entry that it replaces
+    /// or skips.
     ///
     /// # Errors
     /// When there is none.
@@ -230,8 +231,8 @@ impl<'a> Registry<'a> {
         some(members.flat_map(|member| member.edges(false)).collect(), api)
     }
 
-    /// `GetLatestChannelEntriesThatProvide`: the heads of channels that provide an API. What they skip counts where the channel
-    /// has it.
+    /// `GetLatestChannelEntriesThatProvide`: the heads of channels that provide an API. A skipped entry counts where
+    /// the channel has it.
     ///
     /// # Errors
     /// When there is none.
@@ -359,7 +360,7 @@ impl Member<'_> {
         edges
     }
 
-    /// The message without what the bundle replaces.
+    /// The message without the replaced bundle.
     fn alone(&self) -> BundleMessage {
         let mut message = self.message();
         message.replaces.clear();

@@ -1,4 +1,4 @@
-//! Subscriptions: what their status says, and a pass over all of a namespace.
+//! Subscriptions: their status, and a pass over all of a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Gathers what a pass over an InstallPlan reads.
+//! Gathers the input of a pass over an InstallPlan.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

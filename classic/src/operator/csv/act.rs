@@ -1,4 +1,4 @@
-//! Does what a pass wants done: own objects with own rights, content under the account of the namespace.
+//! Carries out the result of a pass: own objects with own rights, content under the account of the namespace.
 
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, text};
@@ -50,7 +50,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Does what a pass over `current` wants done.
+/// Carries out the result of a pass over `current`.
 ///
 /// # Errors
 /// Something could not be written that is no content; or content could not be, for a reason that passes by itself.

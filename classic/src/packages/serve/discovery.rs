@@ -99,7 +99,7 @@ fn info() -> Value {
     json!({"title": "OLM classic packages", "version": concat!("v", env!("CARGO_PKG_VERSION"))})
 }
 
-/// The paths of the API, each with the kind of what it answers.
+/// The paths of the API, each with the kind of its answer.
 fn operations(answer: &Value) -> Value {
     let base = format!("/apis/{}", names::PACKAGE_API_VERSION);
     let plural = names::PACKAGE_MANIFESTS;

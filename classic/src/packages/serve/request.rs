@@ -118,7 +118,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads a query. What is unknown is ignored.
+    /// Reads a query. Unknown options are ignored.
     pub(super) fn read(uri: &Uri) -> Self {
         let mut options = Self::default();
         let is_true = |value: &str| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");

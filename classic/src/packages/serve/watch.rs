@@ -1,4 +1,4 @@
-//! Watches: what happens to packages, line by line.
+//! Watches: events of packages, line by line.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

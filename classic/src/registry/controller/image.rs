@@ -87,7 +87,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     }
 }
 
-/// Serves what the source was given before the process was started, until the registry says what is newest.
+/// Serves the content of the source from before the process was started, until the registry names the newest.
 fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
     let (is_empty, uid) = context
         .memories

@@ -15,7 +15,7 @@ use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
 use crate::registry::server::Listener;
 
-/// The file with what outlives the process.
+/// The file with the state that outlives the process.
 const FILE: &str = "sources.json";
 
 /// Content that a source was given.
@@ -100,7 +100,7 @@ pub(in crate::registry) struct Memories {
 }
 
 impl Memories {
-    /// Reads what outlived the process in the cache directory.
+    /// Reads the state that outlived the process in the cache directory.
     pub(super) fn open(directory: &Path) -> Self {
         let file = directory.join(FILE);
         let text = std::fs::read(&file).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Memories {
         self.kept.lock().get(&name(key)).cloned()
     }
 
-    /// Keeps what a source was given.
+    /// Keeps the content of a source.
     pub(super) fn keep(&self, key: &Key, kept: Kept) {
         let text = {
             let mut all = self.kept.lock();

@@ -71,7 +71,7 @@ pub(super) async fn pod(
     })
 }
 
-/// Reads what is not followed.
+/// Reads the objects that are not followed.
 async fn gather(context: &Context, source: &Source<'_>, cluster: &mut Cluster) -> Result<(), Failure> {
     let part = |pointer: &str| text(source.object, pointer).to_owned();
     let (namespace, name) = (part("/metadata/namespace"), part("/metadata/name"));
@@ -132,7 +132,7 @@ fn dial(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> (&'static str
     }
 }
 
-/// Writes and deletes what a pass says.
+/// Writes and deletes the objects of a pass.
 async fn write(context: &Context, key: &Key, cluster: &Cluster, passed: &Passed) -> Result<(), Failure> {
     for object in &passed.written {
         context.writer().write(&Actor::Own, object).await?;

@@ -126,7 +126,7 @@ impl Remote {
         Ok(listing)
     }
 
-    /// Forgets what no resolution has asked for lately.
+    /// Forgets the listing if no resolution has asked for it lately.
     pub(in crate::registry) fn forget_listing(&self, now: Instant) {
         if let Ok(mut known) = self.listing.try_lock() {
             known.take_if(|read| now.duration_since(read.used) > KEPT_TIME);

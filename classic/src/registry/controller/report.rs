@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// Writes what leads to the registry, and the status.
+/// Writes the objects that lead to the registry, and the status.
 pub(super) async fn report(
     context: &Context,
     key: &Key,

@@ -10,7 +10,7 @@ use prost_types::{
 const REGISTRY: &str = "registry.proto";
 /// The file of health checks.
 const HEALTH: &str = "grpc/health/v1/health.proto";
-/// The file of what the experimental call answers with.
+/// The file of the answer of the experimental call.
 const STRUCT: &str = "google/protobuf/struct.proto";
 
 /// A field: its name, its number, whether it is repeated, and its type: `string`, `bool`, `double`, or the

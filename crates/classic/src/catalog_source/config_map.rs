@@ -20,7 +20,7 @@ pub struct ConfigMapContent {
     pub faults: Vec<String>,
 }
 
-/// Reads the content of a ConfigMap. What cannot be read is left out.
+/// Reads the content of a ConfigMap. Unreadable parts are left out.
 pub fn config_map_content(map: &Value) -> ConfigMapContent {
     let mut content = ConfigMapContent::default();
     let csvs = content.list(map, "clusterServiceVersions");

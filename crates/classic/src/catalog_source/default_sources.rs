@@ -132,7 +132,7 @@ fn tag(version: &str) -> Option<String> {
     (is_number(major) && is_number(minor)).then(|| format!("v{major}.{minor}"))
 }
 
-/// The CatalogSource of a default catalog, with what users added to the metadata of the live one.
+/// The CatalogSource of a default catalog, with the metadata that users added to the live one.
 fn wanted(default: &DefaultSource, tag: &str, live: Option<&Value>) -> Value {
     let mut wanted = live.cloned().unwrap_or_else(|| {
         json!({

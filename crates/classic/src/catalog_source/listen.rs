@@ -132,7 +132,7 @@ impl Listening {
         }
     }
 
-    /// Takes away what leads to a registry that the source no longer has.
+    /// Removes the objects that lead to a registry that the source no longer has.
     fn remove_registry(&mut self, source: &Source<'_>) {
         for kind in ["Service", "EndpointSlice"] {
             let found = source

@@ -67,7 +67,7 @@ pub(super) fn pod(
     })
 }
 
-/// The hash of a Pod's spec. That of a ConfigMap source leaves out what follows from the source's name.
+/// The hash of a Pod's spec. That of a ConfigMap source leaves out the fields that follow from the source's name.
 fn spec_hash(source: &Source<'_>, spec: &Value) -> String {
     let mut spec = spec.clone();
     if !source.is_image() {

@@ -139,7 +139,7 @@ fn is_ready(pod: &Value) -> bool {
         .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
 }
 
-/// Whether a Pod has another catalog than those that serve. What is not known is the same.
+/// Whether a Pod has another catalog than those that serve. Unknown images count as the same.
 fn is_newer(source: &Source<'_>, update: &Value) -> bool {
     let own = image(update);
     let mut others = serving(source).map(image);

@@ -10,7 +10,7 @@ type Row = (
     &'static [Served],
 );
 
-/// A version: its name, whether it is stored, columns, and what is required of the object, its spec and its status.
+/// A version: its name, whether it is stored, columns, and the required fields of the object, its spec and its status.
 type Served = (&'static str, bool, &'static [&'static str], Required);
 
 type Required = [&'static [&'static str]; 3];

@@ -1,4 +1,4 @@
-//! ClusterOperators: what OpenShift reads of the programs of OLM.
+//! ClusterOperators: the state of the programs of OLM for OpenShift.
 
 use jiff::Timestamp;
 use olm_api::names::property::MAX_OPENSHIFT_VERSION;

@@ -52,7 +52,7 @@ const API_VERSION: &str = "operators.coreos.com/v1";
 /// The kind of Operators.
 pub const KIND: &str = "Operator";
 
-/// The name of the Operator of a package in a namespace: what follows the prefix of its label.
+/// The name of the Operator of a package in a namespace: the text after the prefix of its label.
 pub fn operator_name(package: &str, namespace: &str) -> String {
     let name = format!("{package}.{namespace}");
     let end = name.floor_char_boundary(MAX_NAME);

@@ -241,7 +241,7 @@ impl ClusterServiceVersion {
         Self::deserialize(object)
     }
 
-    /// The same without the spec: enough to recognize a copy, and to delete what its labels name.
+    /// The same without the spec: enough to recognize a copy, and to delete the objects that its labels name.
     ///
     /// # Errors
     /// When a field of the metadata has another type.

@@ -38,13 +38,13 @@ pub struct Requirements {
 /// State of a requirement. Written as a row of the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Requirement {
-    /// The group of what is required.
+    /// The group of the required object.
     pub group: String,
-    /// The version of what is required.
+    /// The version of the required object.
     pub version: String,
-    /// The kind of what is required.
+    /// The kind of the required object.
     pub kind: String,
-    /// The name of what is required.
+    /// The name of the required object.
     pub name: String,
     /// The state.
     pub status: RequirementStatus,

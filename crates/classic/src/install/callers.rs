@@ -36,7 +36,7 @@ const COPIED: [&str; 7] = [
 /// The objects for all aggregated APIs and webhooks.
 ///
 /// # Errors
-/// The first thing that cannot be installed; what comes before it is in `written`.
+/// The first object that cannot be installed; the objects before it are in `written`.
 pub(super) fn write(
     csv: &ClusterServiceVersion,
     authorities: &Authorities<'_>,

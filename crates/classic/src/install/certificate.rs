@@ -1,4 +1,4 @@
-//! Serving certificates: what one says, and whether it must be made anew.
+//! Serving certificates: their content, and whether they must be renewed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

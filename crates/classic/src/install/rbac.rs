@@ -213,7 +213,7 @@ mod tests {
             rights.roles[0]["metadata"]["labels"]["olm.permissions.hash"],
             "at8sRDqcK4AXzI32cbh2c0izxUCkb58RxQIkX2"
         );
-        // The garbage collector deletes what is in the namespace; the rest is found by its labels.
+        // The garbage collector deletes the objects in the namespace; the rest is found by its labels.
         assert_eq!(rights.roles[0]["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(rights.cluster_roles[0]["metadata"].get("ownerReferences"), None);
     }

@@ -74,7 +74,7 @@ fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
     issuer.due(&decoded("tls.crt"), &decoded(AUTHORITY))
 }
 
-/// The new authority, and the one before it: what it signed is in use until the Pods are new.
+/// The new authority, and the one before it: certificates of that one are in use until the Pods are new.
 fn overlapping(authority: &str, before: &str) -> String {
     const END: &str = "-----END CERTIFICATE-----";
     let newest = before.split_inclusive(END).next();
@@ -84,7 +84,7 @@ fn overlapping(authority: &str, before: &str) -> String {
     }
 }
 
-/// Makes what a Deployment needs to be called.
+/// Makes the objects that a Deployment needs to be called.
 ///
 /// # Errors
 /// When no certificate can be issued.
@@ -228,7 +228,7 @@ pub(super) fn port(webhook: &Value) -> i64 {
         .unwrap_or_default()
 }
 
-/// The right of the account to read its certificate, and to ask the API server who calls.
+/// The right of the account to read its certificate, and to ask the API server about the identity of callers.
 fn rights(
     object: &Value,
     csv: &ClusterServiceVersion,

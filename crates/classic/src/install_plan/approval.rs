@@ -1,4 +1,4 @@
-//! The approval of a plan, bound to its UID and to a digest of what it installs.
+//! The approval of a plan, bound to its UID and to a digest of its content.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::names::{APPROVED_PLAN_ANNOTATION, BUNDLE_IMAGES_ANNOTATION, PLAN_DIGE
 /// The reason of the condition `Installed` of a plan that was edited.
 const REASON: &str = "InstallCheckFailed";
 
-/// The digest of what a plan installs: its steps without their statuses, its bundles, and their images.
+/// The digest of a plan's content: its steps without their statuses, its bundles, and their images.
 pub fn plan_digest(plan: &Value) -> String {
     let mut hash = Sha256::new();
     let mut add = |part: &str| {

@@ -92,7 +92,7 @@ pub enum StepsError {
 /// The steps of a bundle: the ClusterServiceVersion, the other objects in their order, then accounts, roles and bindings.
 ///
 /// # Errors
-/// When an object or a property cannot be read, or the ClusterServiceVersion lacks what a plan needs.
+/// When an object or a property cannot be read, or the ClusterServiceVersion lacks a field that a plan needs.
 pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>, StepsError> {
     let read = |text: &str, cut: &str| {
         serde_json::from_str::<Value>(text).map_err(|error| StepsError::Object(json_fault(&error, cut)))

@@ -65,8 +65,8 @@ impl ApiKey {
 pub struct ApiSet(BTreeSet<ApiKey>);
 
 impl ApiSet {
-    /// The APIs that the annotation `olm.providedAPIs` lists, separated by commas. Blanks do not count, and what is not
-    /// `Kind.version.group` is left out.
+    /// The APIs that the annotation `olm.providedAPIs` lists, separated by commas. Blanks do not count, and texts of
+    /// another form than `Kind.version.group` are left out.
     pub fn parse(annotation: &str) -> Self {
         annotation
             .replace(' ', "")

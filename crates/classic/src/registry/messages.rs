@@ -64,7 +64,7 @@ pub struct PackageMessage {
     /// Its channels, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelMessage>,
-    /// The channel of those who name none.
+    /// The channel of Subscriptions that name none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub default_channel_name: String,
     /// The deprecation of the package, if any.

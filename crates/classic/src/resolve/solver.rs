@@ -1,4 +1,4 @@
-//! A search for a set of variables that satisfies all constraints and prefers what is named first.
+//! A search for a set of variables that satisfies all constraints and prefers the options that are named first.
 //!
 //! The solver chooses mandatory variables in their order. The dependencies of a chosen variable go to the end of a queue; for
 //! each of them the solver takes the first option that violates no constraint. It chooses no variable without a dependency

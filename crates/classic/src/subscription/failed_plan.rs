@@ -1,4 +1,4 @@
-//! Failed InstallPlans: what takes their place, and when they are carried out again.
+//! Failed InstallPlans: their replacements and their retries.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One pass over the Subscriptions of a namespace, in two halves: what comes before a resolution, and what it comes to.
+//! One pass over the Subscriptions of a namespace, in two halves: before a resolution, and after it.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +16,7 @@ const UNPACKING: &str = "BundleUnpacking";
 const UNPACK_FAILED: &str = "BundleUnpackFailed";
 /// The condition of Subscriptions whose preferred version is passed over. The Go implementation does not have it.
 const BLOCKED: &str = "UpgradeBlocked";
-/// The field of a lookup's condition that says what an admin can do. It is not part of the status.
+/// The field of a lookup's condition with the hint for an administrator. It is not part of the status.
 const HINT: &str = "/hint";
 /// Hint for an administrator about a bundle that a Job cannot unpack.
 const GUIDANCE: &str = "Auto-retry in ~5 min after job cleanup (TTL). Common causes: Missing ICSP (ppc64le/s390x/arm64), auth \
@@ -53,7 +53,7 @@ pub enum ResolveError {
 /// State of the unpacking of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unpacked {
-    /// The conditions of the lookup; none when it is done. Their field `hint` says what an admin can do.
+    /// The conditions of the lookup; none when it is done. Their field `hint` is the hint for an administrator.
     Conditions(Vec<Value>),
     /// It could not be tried.
     Error(String),
@@ -83,7 +83,7 @@ pub struct Concluded {
     pub error: Option<String>,
 }
 
-/// The first half: deletes old plans, and settles what the Subscriptions say of their plans and versions.
+/// The first half: deletes old plans, and settles the status of the Subscriptions about their plans and versions.
 pub fn prepare(namespace: &str, cluster: &Cluster, now: Timestamp) -> Prepared {
     let time = format!("{now:.0}");
     let mut prepared = Prepared {
@@ -209,8 +209,8 @@ fn settle_version(subscription: &mut Value, cluster: &Cluster, fails_forward: bo
     true
 }
 
-/// The second half: what the resolution of the prepared Subscriptions comes to. `unpacked` has one element for each bundle
-/// lookup.
+/// The second half: carries out the resolution of the prepared Subscriptions. `unpacked` has one element for each
+/// bundle lookup.
 pub fn conclude(
     namespace: &str,
     subscriptions: &[Value],
@@ -348,7 +348,7 @@ impl Conclusion<'_> {
         self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);
     }
 
-    /// Makes the plan where a Subscription moves, and removes what no longer holds.
+    /// Makes the plan where a Subscription moves, and removes conditions that no longer hold.
     fn plan(&mut self, namespace: &str, resolution: &Resolution, cluster: &Cluster) {
         let planned = planned(resolution, self.subscriptions, cluster, namespace)
             .filter(|_| !resolution.updated.is_empty());

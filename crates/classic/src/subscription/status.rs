@@ -21,8 +21,8 @@ pub struct Outcome {
 
 /// One pass over a Subscription as it is on the wire.
 ///
-/// `cluster` holds InstallPlans and CatalogSources, `global` is the namespace of global catalogs, `health` the verdict about a
-/// CatalogSource, and `entries` what the catalogs know of the Subscription's package.
+/// `cluster` holds InstallPlans and CatalogSources, `global` is the namespace of global catalogs, `health` the verdict
+/// about a CatalogSource, and `entries` the entries of the catalogs for the Subscription's package.
 pub fn pass(
     subscription: &Value,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! The aggregated APIs that a ClusterServiceVersion brings: whose they are, and whether what they stand on is there.
+//! The aggregated APIs that a ClusterServiceVersion brings: their owner, and the state of the resources that they need.
 
 use serde_json::Value;
 

@@ -17,7 +17,7 @@ const NOT_MET: &str = "RequirementsNotMet";
 /// Time limit for an installation to become healthy.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Does what the phase calls for. Unknown phases stay as they are.
+/// Takes the step of the phase. Unknown phases stay as they are.
 pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
     match pass.csv.status.phase.clone().as_str() {
         "" => pass.set("Pending", "RequirementsUnknown", "requirements not yet checked"),

@@ -1,4 +1,4 @@
-//! A ClusterServiceVersion from its first pass to its removal, each pass over what the last one has left.
+//! A ClusterServiceVersion from its first pass to its removal, each pass over the result of the last one.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl World {
         self.0.iter().find(is_meant).unwrap()
     }
 
-    /// One pass; gives what it deletes.
+    /// One pass; returns the objects that it deletes.
     fn pass(&mut self, name: &str) -> Vec<(String, String, String)> {
         let cluster: Cluster = self.0.iter().cloned().collect();
         let served = [("apps/v1".to_owned(), BTreeSet::from(["Deployment".to_owned()]))];

@@ -50,7 +50,7 @@ impl Grants {
         self.0.iter().any(|granted| covers(granted, rule)) || self.satisfy_each(rule)
     }
 
-    /// Several roles may together grant what a rule allows.
+    /// Several roles may together grant the accesses of a rule.
     fn satisfy_each(&self, rule: &PolicyRule) -> bool {
         let groups = or_empty(&rule.api_groups);
         let resources = or_empty(&rule.resources);
