@@ -59,7 +59,7 @@ pub enum BuildError {
 pub(crate) enum Source {
     Memory(Bytes),
     File(Arc<tempfile::NamedTempFile>),
-    /// A file of a layout, and what keeps it.
+    /// A file of a layout, and the directory that keeps it.
     Layout {
         path: PathBuf,
         _unpacked: Option<Arc<tempfile::TempDir>>,
@@ -100,7 +100,7 @@ impl BuiltImage {
         self.blobs().map(|blob| blob.size).sum()
     }
 
-    /// Writes the image as a tar archive in OCI layout, which container engines load. `name` is what they call it then.
+    /// Writes the image as a tar archive in OCI layout, which container engines load under `name`.
     pub fn write_archive(&self, path: &Path, name: Option<&str>) -> Result<(), BuildError> {
         let wrong = |source| BuildError::Write {
             path: path.to_owned(),
@@ -132,7 +132,7 @@ impl BuiltImage {
         let mut annotations = BTreeMap::new();
         if let Some(name) = name {
             annotations.insert("io.containerd.image.name", name);
-            // The tag alone is what the specification means by the reference name.
+            // In the specification the tag alone is the reference name.
             let tag = name
                 .rsplit_once('/')
                 .map_or(name, |(_, last)| last)

@@ -37,7 +37,7 @@ const ZSTD_WINDOW: u32 = 26;
 pub enum Selection {
     /// All of it.
     Everything,
-    /// These directories and what is below them.
+    /// These directories and all below them.
     Below(Vec<String>),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Unpacker {
     /// again would cost as much as the first time.
     hidden: HashSet<String>,
     began: Instant,
-    /// Paths that were looked at to hide what is below others.
+    /// Paths that were looked at to hide entries below others.
     #[cfg(test)]
     looked_at: usize,
 }
@@ -217,7 +217,7 @@ impl Unpacker {
             return Ok(());
         }
         if !self.is_wanted(&key) {
-            // A file in the place of a directory hides what lies below it, also when the file is not wanted.
+            // A file in the place of a directory hides the entries below it, also when the file is not wanted.
             if !kind.is_dir() {
                 self.hide(&key);
             }
@@ -339,8 +339,8 @@ impl Unpacker {
             .is_none_or(|wanted| wanted.iter().any(|directory| is_within(key, directory)))
     }
 
-    /// The key an entry really lands on: links among its parents are followed, missing parents are made. Nothing when
-    /// the links lead out of what is wanted.
+    /// The key an entry really lands on: links among its parents are followed, missing parents are made. `None` when
+    /// the links lead out of the selection.
     fn place(&mut self, parent: &str, name: &str) -> Result<Option<String>, LayerError> {
         let parent = self.tree.follow(parent, &mut self.link_steps);
         self.check_link_steps()?;
@@ -399,7 +399,7 @@ impl Unpacker {
         }
     }
 
-    /// Removes what lower layers put below a path.
+    /// Removes the entries of lower layers below a path.
     fn hide_below(&mut self, key: &str) {
         if self.hidden.contains(key) {
             return;

@@ -73,7 +73,7 @@ pub enum LayoutError {
 #[derive(Debug)]
 pub struct LocalImage {
     root: PathBuf,
-    /// Holds what was taken out of an archive.
+    /// The directory with the files of an archive.
     unpacked: Option<Arc<TempDir>>,
     digest: Digest,
     manifest: Bytes,
@@ -201,7 +201,7 @@ impl LocalImage {
         self.artifact_type.as_deref()
     }
 
-    /// Unpacks what is selected of the layers, each of which has to have its digest.
+    /// Unpacks the selection of the layers, each of which must have its digest.
     ///
     /// # Errors
     /// When a layer is not there, damaged, or passes a limit.

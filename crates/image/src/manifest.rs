@@ -81,8 +81,8 @@ pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
     })
 }
 
-/// The entry for the platform, the one that any machine of that kind runs before more particular ones; else one that does
-/// not say what it is for.
+/// The entry for the platform, the one that any machine of that kind runs before more particular ones; else one without
+/// a platform.
 pub(crate) fn choose_platform<'index>(
     entries: &'index [ImageIndexEntry],
     wanted: &Platform,

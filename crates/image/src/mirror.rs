@@ -1,4 +1,4 @@
-//! Whole images from one place to another: an index with all its platforms, signatures, and what else refers to them.
+//! Whole images from one place to another: an index with all its platforms, signatures, and all other referrers.
 //! Every byte keeps its digest. Blobs and manifests that are there already are not sent again.
 
 pub(crate) mod layout;
@@ -279,7 +279,7 @@ impl Images {
     /// Copies an image: the blobs that its target lacks, then the manifests, then the tags.
     ///
     /// # Errors
-    /// At the first part that cannot be copied. What was sent stays, and need not be sent again.
+    /// At the first part that cannot be copied. The parts before it stay, and need not be sent again.
     pub async fn copy(
         &self,
         origin: Origin<'_>,
@@ -536,7 +536,7 @@ impl Walk<'_> {
         Ok(named)
     }
 
-    /// Adds what lies at tags for a manifest, such as signatures and attestations; gives the tags.
+    /// Adds the images at tags for a manifest, such as signatures and attestations; returns the tags.
     async fn signatures(&mut self, subject: &Digest) -> Result<Vec<(String, Digest)>, MirrorError> {
         let place = place(subject);
         let mut tags = Vec::new();
@@ -624,7 +624,7 @@ impl Walk<'_> {
     }
 }
 
-/// The tag at which the referrers of a manifest are listed, and with an ending what is attached to it.
+/// The tag at which the referrers of a manifest are listed, and with a suffix that of an attached image.
 fn place(subject: &Digest) -> String {
     subject.to_string().replace(':', "-")
 }

@@ -184,8 +184,8 @@ impl Images {
         tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
     }
 
-    /// Fetches the manifest and the configuration, and chooses the platform from an index. What the signature policy
-    /// does not let through is not fetched.
+    /// Fetches the manifest and the configuration, and chooses the platform from an index. An image that the signature
+    /// policy rejects is not fetched.
     pub async fn image(&self, pinned: &Pinned, access: &Access, limits: &Limits) -> Result<Image, PullError> {
         let late = |_| PullError::Time {
             reference: pinned.to_string(),
@@ -343,7 +343,7 @@ impl Images {
     }
 
     /// Checks an image against the signature policy and nothing more: the manifest of the platform, and the index when
-    /// there is one. Returns what satisfies each requirement; nothing where the policy asks for no signature.
+    /// there is one. Returns one approval per requirement; none where the policy asks for no signature.
     pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<Verdict, PullError> {
         let pinned = self.resolve(reference, access).await?;
         let limits = Limits::bundle();
@@ -385,7 +385,7 @@ impl Images {
         }
     }
 
-    /// Transfers the layers and unpacks what is selected. Nothing is kept when anything fails, a digest among it.
+    /// Transfers the layers and unpacks the selection. Nothing is kept when anything fails, a digest among it.
     pub async fn unpack(
         &self,
         image: &Image,

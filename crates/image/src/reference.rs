@@ -129,12 +129,12 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// Whether mirrors for tags may serve it: a tag is what was asked for, whatever digest it came to mean.
+    /// Whether mirrors for tags may serve it: it was requested by tag, whatever digest the tag resolved to.
     pub(crate) const fn is_by_tag(&self) -> bool {
         self.digest.is_none() || self.of_tag.is_some()
     }
 
-    /// Whether both a tag and a digest are written. The digest is what counts then.
+    /// Whether both a tag and a digest are written. The digest counts then.
     pub const fn has_tag_and_digest(&self) -> bool {
         self.tag.is_some() && self.digest.is_some()
     }
@@ -211,8 +211,8 @@ impl Pinned {
         &self.digest
     }
 
-    /// The same as what the tag of `reference` meant, if that is by tag: mirrors for tags may serve it, and signatures are
-    /// held against the tag. A text does not say so.
+    /// The same as the result of the tag of `reference`, if that is by tag: mirrors for tags may serve it, and
+    /// signatures are held against the tag. A text does not say so.
     #[must_use]
     pub fn of_tag(self, reference: &Reference) -> Self {
         Self {
@@ -248,7 +248,7 @@ impl fmt::Display for Pinned {
     }
 }
 
-/// Splits the registry off. What stands before the first slash is a registry only if it looks like a host.
+/// Splits the registry off. The part before the first slash is a registry only if it looks like a host.
 fn split_registry(text: &str) -> (&str, String) {
     let (registry, remainder) = match text.split_once('/') {
         Some((first, rest))

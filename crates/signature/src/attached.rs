@@ -1,4 +1,4 @@
-//! The older form of cosign: a layer of the image at the tag `sha256-HEX.sig`, with what proves it in annotations.
+//! The older form of cosign: a layer of the image at the tag `sha256-HEX.sig`, with its proofs in annotations.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -57,7 +57,7 @@ impl Authority {
         {
             return Err(Fault::Time(format!("{time} is in the future")));
         }
-        // Only what is verified is believed.
+        // Only verified content is believed.
         let claim = read.claim()?;
         if !digests.contains(&claim.digest) {
             return Err(Fault::Digest(claim.digest));

@@ -41,7 +41,7 @@ impl Pattern {
     /// When it is no regular expression, or too large a one.
     pub fn matching(text: &str) -> Result<Self, String> {
         let compile = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
-        // Alone first: what closes a group that it did not open would end the whole.
+        // Alone first: a pattern that closes a group that it did not open would end the whole.
         compile(text)
             .and_then(|_| compile(&format!("{BEGIN}{text}{END}")))
             .map(Self::Matching)

@@ -26,7 +26,7 @@ pub struct Subject {
     pub hostname: Option<String>,
 }
 
-/// The authorities, and whom their certificates must name.
+/// The authorities, and the names that their certificates must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pki {
     roots: Vec<TrustAnchor<'static>>,

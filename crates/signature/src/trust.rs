@@ -139,7 +139,7 @@ impl Trust {
         self.timestamps
     }
 
-    /// Checks the certificate of a bundle, its signature over the content and what proves its time. Evidence of a kind
+    /// Checks the certificate of a bundle, its signature over the content and the proof of its time. Evidence of a kind
     /// for which nothing is trusted is left aside.
     pub(crate) fn check_certificate(
         &self,

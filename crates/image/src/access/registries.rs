@@ -85,8 +85,8 @@ impl Registries {
         self
     }
 
-    /// The places to try for a reference, in order: the mirrors, then the registry itself or what stands for it.
-    /// Never empty.
+    /// The places to try for a reference, in order: the mirrors, then the registry itself or its replacement. Never
+    /// empty.
     pub fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, PlaceError> {
         let text = reference.to_string();
         let Some((rule, covered)) = self.rule(&text)? else {

@@ -34,8 +34,8 @@ impl BuiltLayer {
     }
 }
 
-/// Gathers what a layer holds. Owners are root, times are zero, the order is that of the paths, so the bytes depend on
-/// nothing else.
+/// Gathers the entries of a layer. Owners are root, times are zero, the order is that of the paths, so the bytes depend
+/// on nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct LayerBuilder {
     entries: BTreeMap<String, Entry>,

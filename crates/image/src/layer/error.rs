@@ -40,8 +40,7 @@ pub enum LayerError {
         /// The limit.
         limit: u64,
     },
-    /// More bytes than [`Limits::kept_bytes`] when a link counts as the file that it leads to, which is what readers make
-    /// of it.
+    /// More bytes than [`Limits::kept_bytes`] when a link counts as the file that it leads to, as it does for readers.
     #[error("the files to keep and the links to them are larger than {limit} bytes together")]
     LinkedBytes {
         /// The limit.

@@ -140,7 +140,7 @@ pub enum Resolved<'tree> {
     Missing,
 }
 
-/// A link that is no file to whom reads the image.
+/// A link that readers of the image cannot use as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Astray {
     /// The path of the link, relative to the directory that was asked about.
@@ -158,8 +158,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// All paths with what they are, in the order of a directory walk: the entries of a directory by name, each
-    /// followed by what is below it.
+    /// All paths with their nodes, in the order of a directory walk: the entries of a directory by name, each followed
+    /// by all below it.
     pub fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &Node)> {
         self.nodes.iter().map(|(key, node)| (path_of(key), node))
     }
@@ -182,7 +182,7 @@ impl Tree {
         self.resolve_counted(path, &mut 0)
     }
 
-    /// [`Tree::resolve`], which adds what it looked at to `looked_at` where it met a link.
+    /// [`Tree::resolve`], which adds the number of components that it looked at to `looked_at` where it met a link.
     pub(crate) fn resolve_counted(&self, path: &str, looked_at: &mut u64) -> Resolved<'_> {
         let Some(key) = clean(path) else {
             return Resolved::Missing;
@@ -272,9 +272,9 @@ impl Tree {
             .collect()
     }
 
-    /// The key that a key means when every link on its way is followed; nothing when it leaves the image or runs in
-    /// circles. What is not in the tree is kept as it is. Adds to `looked_at` the components that were looked at, where a link was
-    /// among them.
+    /// The key that a key means when every link on its way is followed; `None` when it leaves the image or runs in
+    /// circles. A key that is not in the tree is kept as it is. Adds to `looked_at` the components that were looked at,
+    /// where a link was among them.
     pub(crate) fn follow(&self, key: &str, looked_at: &mut u64) -> Option<String> {
         let (found, hops, steps) = self.follow_links(key);
         if hops > 0 {
@@ -434,7 +434,7 @@ impl Sink {
         }
     }
 
-    /// Writes what is still held back. Must be called before anything is read.
+    /// Writes bytes that are still buffered. Must be called before anything is read.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         if let Self::Spool { file, buffer, .. } = self {
             file.as_ref().write_all(buffer)?;

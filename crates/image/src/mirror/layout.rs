@@ -74,7 +74,7 @@ impl Layout {
         })
     }
 
-    /// The layout in a directory, or a new one. Nothing names what was there until [`Self::save`].
+    /// The layout in a directory, or a new one. The previous content has no names until [`Self::save`].
     ///
     /// # Errors
     /// When it cannot be made.

@@ -29,7 +29,7 @@ pub struct Contents {
     pub directories: BTreeSet<String>,
 }
 
-/// A link that leads nowhere within the image. What its author meant to be there would silently be missing.
+/// A link that leads nowhere within the image. Without this error its file would silently be missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is a link to {target:?}, which leads out of the image, or nowhere")]
 pub struct LostLink {
@@ -161,7 +161,7 @@ fn write_durably(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// The format: a magic line, the digest of what follows, then four lists, each with its length, of labels, the artifact
+/// The format: a magic line, the digest of the rest, then four lists, each with its length, of labels, the artifact
 /// type (none or one), directories and files; every text and every file has its length before it.
 fn encode(contents: &Contents) -> Vec<u8> {
     let mut text = MAGIC.to_vec();

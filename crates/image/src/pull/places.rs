@@ -15,7 +15,7 @@ pub struct Bounds {
     pub each: usize,
 }
 
-/// The places for what is under way.
+/// Permits for concurrent requests.
 #[derive(Debug)]
 pub struct Places {
     all: Arc<Semaphore>,

@@ -27,8 +27,8 @@ const MANIFEST_BYTES: u64 = Limits::bundle().manifest_bytes;
 const WHAT: &str = "the signatures";
 
 impl Images {
-    /// Looks for the signatures that the policy asks for: each requirement needs one of its own. Returns what satisfies
-    /// each.
+    /// Looks for the signatures that the policy asks for: each requirement needs one of its own. Returns one approval
+    /// per requirement.
     pub(super) async fn check_signatures(
         &self,
         wanted: &[&Signed],

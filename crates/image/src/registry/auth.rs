@@ -432,7 +432,7 @@ fn parse_header(text: &str) -> Vec<Challenge> {
     known.collect()
 }
 
-/// A quoted string or a bare word, and what follows it.
+/// A quoted string or a bare word, and the rest after it.
 fn read_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ']).unwrap_or(text.len());

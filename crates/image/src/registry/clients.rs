@@ -67,7 +67,7 @@ struct Current {
 }
 
 impl Clients {
-    /// `setting` names what `directory` comes from, for messages.
+    /// `setting` names the source of `directory`, for messages.
     pub(crate) const fn new(directory: Option<PathBuf>, setting: &'static str, user_agent: String) -> Self {
         Self {
             directory,

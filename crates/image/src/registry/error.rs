@@ -83,17 +83,17 @@ pub enum RegistryError {
         what: String,
         /// The digest asked for.
         expected: Digest,
-        /// The digest of what came.
+        /// The actual digest.
         actual: Digest,
     },
-    /// The number of bytes is not what the manifest says.
+    /// The number of bytes differs from the manifest.
     #[error("{what} has {actual} bytes, wanted {expected}")]
     Size {
         /// The content that was read.
         what: String,
         /// The size in the manifest.
         expected: u64,
-        /// The size of what came.
+        /// The actual size.
         actual: u64,
     },
     /// A digest in an answer that is none.

@@ -1,4 +1,4 @@
-//! Reading `policy.json`. An unknown field or type is an error: it might be what keeps an image out.
+//! Reading `policy.json`. An unknown field or type is an error: it might be the one that rejects an image.
 
 use std::collections::BTreeMap;
 use std::io;

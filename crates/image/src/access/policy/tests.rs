@@ -17,7 +17,7 @@ fn pem(der: &[u8]) -> String {
     )
 }
 
-/// A key pair: its public key, and what signs with it.
+/// A key pair: its public key, and the function that signs with it.
 fn key() -> (String, impl Fn(&[u8]) -> String) {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let der: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
@@ -445,7 +445,7 @@ fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
         error.contains("set `signedIdentity` to `{\"type\": \"matchDigest\"}`"),
         "{error}"
     );
-    // A name that is there is no reason to refuse what the digest alone decides.
+    // The digest alone decides, so a name is no reason to refuse.
     assert_eq!(Identity::Digest.check(Some("b.example/x"), &by_tag), Ok(()));
 }
 
