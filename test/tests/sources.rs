@@ -61,7 +61,7 @@ impl Stage {
     }
 }
 
-/// Publishes what a catalog says under the name of the package, and applies the extension, its account and rights.
+/// Publishes the content of a catalog under the name of the package, and applies the extension, its account and rights.
 async fn apply(
     world: &World,
     package: &str,

@@ -131,7 +131,7 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// Adds simulated nodes that have what some operators ask for: room on disk, roles, peers.
+/// Adds simulated nodes that meet the demands of some operators: room on disk, roles, peers.
 async fn more_nodes(lab: &Lab) -> Result<()> {
     for number in 1..=3 {
         let name = format!("more-{number}");

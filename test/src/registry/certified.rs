@@ -37,7 +37,7 @@ pub struct Signer {
     key: KeyPair,
 }
 
-/// A signature with everything that proves it. Tests change what they like.
+/// A signature with everything that proves it. Tests change it as they like.
 #[derive(Debug, Clone)]
 pub struct Signed {
     /// The signed payload.

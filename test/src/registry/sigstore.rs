@@ -185,7 +185,7 @@ impl Sigstore {
         Ok(this)
     }
 
-    /// Writes what signers use and what verifiers trust.
+    /// Writes the configuration of signers and the trust root of verifiers.
     async fn configure(&self, rekor: &str, log_key: &Path) -> Result<()> {
         let client = reqwest::Client::new();
         let bundle: Value = client
@@ -254,7 +254,7 @@ impl Sigstore {
         self.folder.join(format!("conf/{name}.json"))
     }
 
-    /// The file that names whom verifiers trust.
+    /// The file with the trust root of verifiers.
     pub fn trusted_root(&self) -> PathBuf {
         self.folder.join("conf/trusted_root.json")
     }
@@ -298,10 +298,10 @@ impl Sigstore {
         Ok((prefix.with_extension("key"), prefix.with_extension("pub")))
     }
 
-    /// Runs cosign; returns what it said.
+    /// Runs cosign; returns its output.
     ///
     /// # Errors
-    /// When it fails; the error has what it said.
+    /// When it fails; the error has its output.
     pub fn run(&self, cosign: Cosign, arguments: &[String]) -> Result<String> {
         let program = self.cosigns.get(cosign.program()).context("no cosign")?;
         let mut command = Command::new(program);

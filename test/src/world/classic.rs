@@ -83,7 +83,8 @@ pub async fn becomes(
     })
 }
 
-/// The account of packageserver: what it needs and no more. On a cluster of Pods its ClusterServiceVersion brings it.
+/// The account of packageserver: the rights that it needs and no more. On a cluster of Pods its ClusterServiceVersion
+/// brings it.
 pub fn packageserver_rights() -> Vec<Value> {
     let subjects =
         json!([{"kind": "ServiceAccount", "name": "packageserver", "namespace": CLASSIC_NAMESPACE}]);

@@ -1,5 +1,5 @@
-//! The manifests of OLM classic on a real API server: what it takes, fills in, refuses and shows of each kind, and what
-//! the programs may write.
+//! The manifests of OLM classic on a real API server: the values that it takes, fills in, refuses and shows of each
+//! kind, and the objects that the programs may write.
 #![expect(
     clippy::unwrap_used,
     reason = "a cluster that cannot be started fails the test, wherever it is asked"

@@ -37,7 +37,7 @@ fn check(server: &Server, user: &str, cases: &[(Value, Option<&str>)]) -> Result
     Ok(())
 }
 
-/// Waits until a policy refuses what it is made to refuse.
+/// Waits until a policy refuses the object that it must refuse.
 async fn in_force(server: &Server, user: &str, object: &Value, words: &str) -> Result<()> {
     let end = Instant::now() + LIMIT;
     while !create(server, user, object).is_err_and(|error| format!("{error:#}").contains(words)) {

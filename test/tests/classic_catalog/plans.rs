@@ -1,4 +1,4 @@
-//! InstallPlans: approval, what becomes of old ones and of deleted ones.
+//! InstallPlans: approval, old plans and deleted plans.
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::world::eventually;
@@ -148,7 +148,7 @@ fn nothing_is_written_once_all_is_installed() -> Result<()> {
             Ok((std::mem::replace(&mut before, now) == now).then_some(()))
         })
         .await?;
-        // A restart reads everything and writes nothing about what is settled.
+        // A restart reads everything and writes nothing about settled objects.
         let object = subscription("quiet", &json!({}));
         let versions = async |stage: &crate::stage::Stage| -> Result<Vec<String>> {
             let plans = stage.list(&named(V1ALPHA1, "InstallPlan", "quiet", "")).await?;

@@ -1,4 +1,4 @@
-//! The cluster that all scenarios share, and what they do to it.
+//! The cluster that all scenarios share, and their actions on it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The end of a run: what must be the same with faults as without.
+//! The end of a run: objects that must be the same with faults as without.
 
 use std::collections::BTreeMap;
 

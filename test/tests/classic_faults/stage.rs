@@ -245,7 +245,7 @@ impl Stage {
         }))
     }
 
-    /// Removes what a run leaves: later runs list it all.
+    /// Removes the objects of a run: later runs list them all.
     fn remove(&self, name: &str) -> Result<()> {
         self.lab.kubectl(&[
             "delete",

@@ -1,6 +1,6 @@
 //! Work of the catalog-operator while it dies.
 
-/// A step, done when what it waits for is there.
+/// A step, done when its goal is reached.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// Makes the namespace, an OperatorGroup, and a CatalogSource with these versions.

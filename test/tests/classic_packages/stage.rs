@@ -133,7 +133,7 @@ impl Stage {
         self.connection(namespace, name, "READY", count).await
     }
 
-    /// Says in the status of a CatalogSource what the catalog-operator would say of its connection.
+    /// Sets the connection in the status of a CatalogSource, as the catalog-operator does.
     pub(crate) async fn connection(
         &self,
         namespace: &str,

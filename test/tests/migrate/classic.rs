@@ -162,7 +162,7 @@ impl Installed<'_> {
         create(self.world, &subscription, "kubectl-create").await
     }
 
-    /// The ClusterServiceVersion and what it consists of; gives the steps of the InstallPlan.
+    /// The ClusterServiceVersion and its objects; returns the steps of the InstallPlan.
     async fn objects(&self) -> Result<Vec<Value>> {
         let (world, package, operator) = (self.world, self.package, self.operator());
         let files = samples::renamed_bundle(package, "1.0.0", "sample-operator:v1");
@@ -246,7 +246,7 @@ impl Installed<'_> {
             }
             parts.extend([(rules, CATALOG), (binding, CATALOG)]);
         }
-        // The OperatorGroup is global: what the Role grants is granted everywhere.
+        // The OperatorGroup is global: the rights of the Role are granted everywhere.
         let mut lifted = parts[1].0.clone();
         lifted["kind"] = json!("ClusterRole");
         let mut bound = parts[2].0.clone();

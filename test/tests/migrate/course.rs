@@ -1,4 +1,4 @@
-//! The move: nothing that runs is changed, and what is left is a ClusterExtension like any other.
+//! The move: nothing that runs is changed, and the result is a ClusterExtension like any other.
 
 use std::collections::BTreeMap;
 

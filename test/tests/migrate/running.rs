@@ -1,4 +1,4 @@
-//! The move and the way back while the programs of OLM classic run: they leave alone what is paused.
+//! The move and the way back while the programs of OLM classic run: they leave paused objects alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -92,7 +92,7 @@ const BACK: [Step; 9] = [
     ),
 ];
 
-/// Gives the mover what these steps take, but for one.
+/// Gives the mover the rights for these steps, but for one.
 fn allow(world: &World, steps: &[Step], without: Option<[&str; 3]>) -> Result<()> {
     let steps = steps.iter().map(|(right, _)| *right);
     let steps = steps.filter(|right| Some(*right) != without);
@@ -111,7 +111,7 @@ fn allow(world: &World, steps: &[Step], without: Option<[&str; 3]>) -> Result<()
             "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"],
             "verbs": ["bind", "escalate"],
         }),
-        // The owner of an object may delete it: who gives it an owner has to have that right.
+        // The owner of an object may delete it: setting an owner requires that right.
         json!({
             "apiGroups": ["", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io"],
             "resources": [
@@ -120,7 +120,7 @@ fn allow(world: &World, steps: &[Step], without: Option<[&str; 3]>) -> Result<()
             ],
             "verbs": ["delete"],
         }),
-        // Only who acts as the controller gives a ClusterObjectSet to a ClusterExtension.
+        // Only an account that acts as the controller gives a ClusterObjectSet to a ClusterExtension.
         json!({"apiGroups": ["identity.olm.operatorframework.io"], "resources": ["controllers"], "verbs": ["act"]}),
         // Owners that block the deletion of their owner.
         json!({

@@ -31,7 +31,7 @@ struct Way {
     form: Form,
 }
 
-/// A registry, and what signs images in it.
+/// A registry, and the tools that sign images in it.
 struct Stage {
     server: Server,
     sigstore: Sigstore,

@@ -53,7 +53,7 @@ pub(super) struct Package {
     pub(super) versions: Vec<Bundle>,
     /// The objects at cluster scope, as `KIND/NAME`.
     pub(super) names: BTreeSet<String>,
-    /// Whether it has webhooks that refuse what other packages do while no Pod answers.
+    /// Whether it has webhooks that refuse objects of other packages while no Pod answers.
     pub(super) holds_up_others: bool,
 }
 
