@@ -82,17 +82,19 @@ pub(crate) enum Command {
     /// Show the events about a ClusterExtension and its revisions
     Events(events::Arguments),
     /// Show what a ClusterExtension waits for, which bundles it could get, and what to do
+    #[command(alias = "describe")]
     Explain(explain::Arguments),
-    /// Many clusters: what a new content of a catalog would change
+    /// Show the changes that new content of a catalog causes on many clusters
     #[command(subcommand, arg_required_else_help = true)]
     Fleet(fleet::Command),
     /// Show the ClusterExtensions of a cluster
+    #[command(alias = "list", alias = "status")]
     Get(get::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
     /// Install a package, with a namespace, an account and the rights that it needs
     Install(install::Arguments),
-    /// Write down what the choice of bundles on a cluster depends on, for `olm fleet plan`
+    /// Print the facts that decide which bundles a cluster gets, for `olm fleet plan`
     Inventory(inventory::Arguments),
     /// Write a manual page for each command
     Man {
@@ -127,7 +129,8 @@ pub(crate) enum Command {
     Show(search::ShowArguments),
     /// Collect what support needs in one archive, without credentials
     SupportBundle(support::Arguments),
-    /// Remove a ClusterExtension, after showing what goes, stays and holds it up
+    /// Remove a ClusterExtension, after listing removed objects, kept objects and blockers
+    #[command(alias = "delete", alias = "remove")]
     Uninstall(uninstall::Arguments),
     /// Serve read-only pages about the extensions of a cluster, on this machine alone
     Ui(ui::Arguments),
@@ -137,7 +140,7 @@ pub(crate) enum Command {
     Updates(updates::Arguments),
     /// Upgrade a ClusterExtension to a newer version
     Upgrade(upgrade::Arguments),
-    /// Check that an image is signed by whom it must be, and say by whom and when
+    /// Verify the signatures of an image, and print the signer and the time
     Verify(verify::Arguments),
     /// Print the version
     Version,

@@ -12,10 +12,10 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::names;
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, needed, roles};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{ManifestFormat, Outcome, Status, note, print, print_json};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// All permissions that the bundle needs, not only the missing ones
     #[arg(long)]
     all: bool,
+    /// Include every version in the range, so that later upgrades within it need no new roles
+    #[arg(long, conflicts_with = "bundle")]
+    every_version: bool,
     /// Bundle to use instead of the one that the catalogs offer: a directory or an image
     #[arg(long, value_name = "SOURCE")]
     bundle: Option<String>,
@@ -65,6 +68,9 @@ pub(crate) struct Arguments {
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ManifestFormat,
     #[command(flatten)]
     registry: RegistryArguments,
     #[command(flatten)]
@@ -91,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 return Ok(Status::Failure);
             };
             let missing = needed_anywhere(&subject.objects);
-            print_roles(&subject, &missing)
+            print_roles(&subject, &missing, arguments.output)
         }
         _ => cluster::run(arguments),
     }
@@ -110,7 +116,7 @@ fn needed_anywhere(objects: &[Value]) -> Missing {
     needed(&planned, &facts).missing(&AccountRights::new())
 }
 
-fn print_roles(subject: &Subject, missing: &Missing) -> Outcome {
+fn print_roles(subject: &Subject, missing: &Missing, format: ManifestFormat) -> Outcome {
     let Subject {
         extension, account, ..
     } = subject;
@@ -124,8 +130,23 @@ fn print_roles(subject: &Subject, missing: &Missing) -> Outcome {
         namespace: &account.namespace,
         name: &account.name,
     };
-    print(&roles(missing, extension, account))?;
+    let roles = roles(missing, extension, account);
+    match format {
+        ManifestFormat::Yaml => print(&roles)?,
+        ManifestFormat::Json => {
+            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&roles)?}))?
+        }
+    }
     Ok(Status::Success)
+}
+
+/// The objects of manifests in YAML.
+///
+/// # Errors
+/// When the text is no YAML.
+pub(crate) fn parsed(manifests: &str) -> anyhow::Result<Vec<Value>> {
+    let documents = olm_yaml::documents(manifests.as_bytes(), &olm_yaml::Limits::default());
+    documents.map(|document| Ok(document?.into_value()?)).collect()
 }
 
 /// The name of the extension or set for the roles.

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "cluster")]
     default_catalogs: Vec<String>,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
 }

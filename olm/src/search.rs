@@ -70,7 +70,7 @@ pub(crate) struct SearchArguments {
     words: Vec<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
 }
@@ -83,7 +83,7 @@ pub(crate) struct ShowArguments {
     package: String,
     #[command(flatten)]
     sources: Sources,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
 }

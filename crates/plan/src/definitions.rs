@@ -25,7 +25,7 @@ pub enum Class {
 
 /// The change of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Fate {
+pub enum Effect {
     /// The definition is added.
     Added,
     /// The definition changes.
@@ -42,7 +42,7 @@ pub struct DefinitionChange {
     /// The name.
     pub name: String,
     /// The change.
-    pub fate: Fate,
+    pub effect: Effect,
     /// Findings that may break stored objects, compared with the old revision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
@@ -57,26 +57,26 @@ pub fn definitions(before: &[&Value], after: &[&Value], is_left: bool) -> (Class
     let (old, new) = (named(before), named(after));
     let mut changes = Vec::new();
     let mut class = Class::None;
-    let mut add = |name: &str, fate: Fate, findings: Vec<String>| {
-        let is_breaking = fate == Fate::Deleted || !findings.is_empty();
+    let mut add = |name: &str, effect: Effect, findings: Vec<String>| {
+        let is_breaking = effect == Effect::Deleted || !findings.is_empty();
         class = class.max(if is_breaking { Class::Breaking } else { Class::Safe });
         changes.push(DefinitionChange {
             name: name.to_owned(),
-            fate,
+            effect,
             findings,
             objects: None,
         });
     };
     for (name, definition) in &new {
         match old.get(name) {
-            None => add(name, Fate::Added, Vec::new()),
+            None => add(name, Effect::Added, Vec::new()),
             Some(before) if is_same(before, definition) => {}
-            Some(before) => add(name, Fate::Changed, findings(before, definition)),
+            Some(before) => add(name, Effect::Changed, findings(before, definition)),
         }
     }
     for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        let fate = if is_left { Fate::Left } else { Fate::Deleted };
-        add(name, fate, Vec::new());
+        let effect = if is_left { Effect::Left } else { Effect::Deleted };
+        add(name, effect, Vec::new());
     }
     changes.sort_by(|left, right| left.name.cmp(&right.name));
     (class, changes)
@@ -155,7 +155,14 @@ mod tests {
         let (found, changes) = definitions(before, after, is_left);
         let lines: Vec<String> = changes
             .iter()
-            .map(|change| format!("{:?} {} {}", change.fate, change.name, change.findings.join("; ")))
+            .map(|change| {
+                format!(
+                    "{:?} {} {}",
+                    change.effect,
+                    change.name,
+                    change.findings.join("; ")
+                )
+            })
             .collect();
         let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
         assert_eq!((found, lines), (class, expected.to_vec()));

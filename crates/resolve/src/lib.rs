@@ -216,6 +216,26 @@ fn fitting<'a, 'r>(
     Ok((selected, context))
 }
 
+/// All bundles in the range and the channels of a request, by catalog and newest first. Update edges, requirements of
+/// bundles and priorities of catalogs are ignored.
+///
+/// # Errors
+/// A [`Refusal`] if the request cannot be read or no bundle fits.
+pub fn candidates<'a>(
+    catalogs: &[Catalog<'a>],
+    request: &Request<'_>,
+) -> Result<Vec<&'a Candidate>, Refusal> {
+    let (selected, context) = fitting(catalogs, request, None)?;
+    let all = selected
+        .iter()
+        .flat_map(|catalog| choose::all_of(catalog, &context));
+    let all: Vec<_> = all.map(|choice| choice.candidate).collect();
+    if all.is_empty() {
+        return Err(explain::no_choice(catalogs, &selected, &[], &context));
+    }
+    Ok(all)
+}
+
 /// The bundles of a package that may follow the installed one, with their edges, in the order of the catalog. They are
 /// in a requested channel and have any version.
 ///

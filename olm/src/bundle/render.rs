@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Provider of the certificates of webhooks
     #[arg(long, value_enum)]
     certificates: Option<Certificates>,
-    /// Form of the objects
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     #[command(flatten)]

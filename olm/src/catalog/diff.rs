@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Catalog that takes its place
     #[arg(value_name = "NEW")]
     new: String,
-    /// Which differences end the program with status 1
+    /// Differences that end the program with status 1
     #[arg(long, value_enum, default_value_t)]
     fail_on: FailOn,
     /// Output format
@@ -54,15 +54,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let old = load_catalog(&arguments.old, &arguments.registry, unshaped)?;
     let new = load_catalog(&arguments.new, &arguments.registry, unshaped)?;
     let diff = diff(&old, &new);
-    let losses = diff.breaking();
+    let breaking = diff.breaking();
     match arguments.output {
-        ReportFormat::Json => print_json(&json!({ "packages": diff.packages, "breaking": losses }))?,
+        ReportFormat::Json => print_json(&json!({ "packages": diff.packages, "breaking": breaking }))?,
         ReportFormat::Text => {
             print_text(&text(&diff))?;
             if diff.is_empty() {
                 note("no differences");
             }
-            match losses.len() {
+            match breaking.len() {
                 0 => {}
                 1 => note("1 change is breaking"),
                 number => note(&format!("{number} changes are breaking")),
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let fails = match arguments.fail_on {
         FailOn::Nothing => false,
-        FailOn::Breaking => !losses.is_empty(),
+        FailOn::Breaking => !breaking.is_empty(),
         FailOn::Any => !diff.is_empty(),
     };
     Ok(if fails { Status::Failure } else { Status::Success })

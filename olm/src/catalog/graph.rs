@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Only this channel
     #[arg(short, long)]
     channel: Option<String>,
-    /// Form of the picture
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     #[command(flatten)]

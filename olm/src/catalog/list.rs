@@ -14,7 +14,7 @@ use crate::source::{Unshaped, load_catalog, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to list
+    /// Content of the list
     #[arg(value_enum)]
     what: What,
     /// Catalog: a file, directory, image, or the address of a running catalogd
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// List this package only
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: Option<String>,
-    /// Form of the list
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     #[command(flatten)]

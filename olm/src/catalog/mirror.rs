@@ -57,13 +57,13 @@ pub(crate) struct Arguments {
     /// Copy the rest when an image is missing
     #[arg(long)]
     skip_missing: bool,
-    /// How many images are copied at once
+    /// Number of images to copy at once
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     concurrency: u16,
     /// Directory for the files that lead to the mirror
     #[arg(long, value_name = "DIR", default_value = "mirror-config")]
     config_dir: PathBuf,
-    /// Form of the report
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
     #[command(flatten)]

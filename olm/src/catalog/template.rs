@@ -177,7 +177,7 @@ pub(crate) struct ConvertArguments {
     /// Catalog: a file, directory, image, or the address of a running catalogd
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Form of the template
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: TemplateForm,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME", requires = "cluster")]
     context: Option<String>,
-    /// What findings do, as in the annotation crd-policy: CHECK=Error, Warn or Off, separated by commas
+    /// Effect of findings, as in the annotation crd-policy: CHECK=Error, Warn or Off, separated by commas
     #[arg(long, value_name = "POLICY", value_parser = Policy::parse)]
     policy: Option<Policy>,
     /// Output format

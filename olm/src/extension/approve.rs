@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Why
+    /// Reason of the decision
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     /// Change nothing; the API server is asked whether it would take the decision

@@ -41,7 +41,7 @@ pub(crate) struct ChangeArguments {
     /// Change nothing; the API server checks the change
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Form of the report: text, or the changed object
+    /// Output format: text, or the changed object
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Form,
 }

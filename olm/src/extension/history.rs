@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to look at
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// Form of the history
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]

@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// Print the manifests and create nothing
     #[arg(long)]
     dry_run: bool,
-    /// Form of what is, or would be, created [default: text; with --dry-run yaml]
+    /// Output format [default: text; with --dry-run yaml]
     #[arg(short, long, value_enum)]
     output: Option<Form>,
     #[command(flatten)]

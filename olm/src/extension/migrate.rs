@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Show what would happen and change nothing
     #[arg(long, required_if_eq("all", "true"))]
     dry_run: bool,
-    /// Give a moved operator back to OLM classic; NAME is the Subscription that it had
+    /// Return a moved operator to OLM classic; SUBSCRIPTION is its former Subscription
     #[arg(long, conflicts_with_all = ["all", "extension", "service_account", "acknowledge", "wait"])]
     back: bool,
     /// Move without a question
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     /// Check whose findings do not block the move
     #[arg(long, value_name = "CHECK")]
     acknowledge: Vec<String>,
-    /// Form of the answer; yaml prints the manifests
+    /// Output format; yaml prints the manifests
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     #[command(flatten)]

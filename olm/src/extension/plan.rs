@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// Catalog to choose the bundle from instead of those of the cluster, as SOURCE or NAME=SOURCE; may be repeated
     #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
-    /// Form of the plan
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Exit with status 3 when something would change

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to uninstall
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// What stays on the cluster [default: what the annotation of the ClusterExtension says]
+    /// Objects that stay on the cluster [default: the annotation of the ClusterExtension]
     #[arg(long, value_enum)]
     policy: Option<Kept>,
     /// Delete without a question
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     dry_run: bool,
     #[command(flatten)]
     wait: WaitArguments,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Namespace of the managers
@@ -276,12 +276,12 @@ fn text(plan: &UninstallPlan) -> String {
         let count = kind
             .objects
             .map_or("an unknown number".to_owned(), |count| count.to_string());
-        let (sign, fate) = if kind.left {
+        let (sign, effect) = if kind.left {
             (' ', "left")
         } else {
             ('-', "deleted")
         };
-        let _ = writeln!(text, "{sign} {}: {count} {fate}", kind.definition);
+        let _ = writeln!(text, "{sign} {}: {count} {effect}", kind.definition);
         for finalizer in &kind.finalizers {
             let _ = writeln!(
                 text,

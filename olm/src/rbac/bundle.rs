@@ -1,5 +1,7 @@
 //! The objects of a bundle, and their resources without a cluster.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, config, prepare};
 use olm_cluster::identity::AccountName;
@@ -39,8 +41,8 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
 
 /// The bundle installed under the account; none if no bundle fits, which is reported.
 pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
-    let source = if let Some(source) = &arguments.bundle {
-        source.clone()
+    let chosen = if let Some(source) = &arguments.bundle {
+        vec![source.clone()]
     } else {
         let sources = sources(&arguments.catalogs, &arguments.registry, name(arguments)?)?;
         let request = Request {
@@ -49,12 +51,14 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
             channels: &arguments.channels,
             ..Request::default()
         };
-        let Some(image) = choose(&sources, &request, None) else {
-            return Ok(None);
+        let found = if arguments.every_version {
+            every(&sources, &request)
+        } else {
+            choose(&sources, &request, None).map(|image| vec![image])
         };
-        image
+        let Some(found) = found else { return Ok(None) };
+        found
     };
-    let bundle = open_bundle(&source, &arguments.registry)?;
     let given = match &arguments.config {
         Some(path) => {
             let text = read(path, MAX_CONFIG)?;
@@ -67,12 +71,18 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
         config: given.as_ref(),
         ..Installation::new(&account.namespace)
     };
-    let (package, objects) = objects(&bundle, &source, request, CertificateProvider::SelfSigned)?;
-    let extension = arguments.extension.clone().or_else(|| arguments.name.clone());
+    let mut extension = arguments.extension.clone().or_else(|| arguments.name.clone());
+    let mut all = Vec::new();
+    for source in chosen {
+        let bundle = open_bundle(&source, &arguments.registry)?;
+        let (package, objects) = objects(&bundle, &source, request, CertificateProvider::SelfSigned)?;
+        extension.get_or_insert(package);
+        all.extend(objects);
+    }
     Ok(Some(Subject {
-        extension: extension.unwrap_or(package),
+        extension: extension.unwrap_or_default(),
         account,
-        objects,
+        objects: all,
     }))
 }
 
@@ -126,6 +136,21 @@ pub(super) fn choose(
     let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
     match olm_resolve::resolve(&catalogs, request, installed) {
         Ok(found) => Some(found.bundle.image.clone()),
+        Err(refusal) => {
+            note(&format!("refused: {}", refusal.on_command_line()));
+            None
+        }
+    }
+}
+
+/// The images of all bundles in the range, without duplicates; `None` if none fits, which is reported.
+pub(super) fn every(sources: &[Source], request: &Request<'_>) -> Option<Vec<String>> {
+    let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
+    match olm_resolve::candidates(&catalogs, request) {
+        Ok(found) => {
+            let images: BTreeSet<_> = found.into_iter().map(|bundle| bundle.image.clone()).collect();
+            Some(images.into_iter().collect())
+        }
         Err(refusal) => {
             note(&format!("refused: {}", refusal.on_command_line()));
             None

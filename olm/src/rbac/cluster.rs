@@ -16,7 +16,7 @@ use olm_preflight::permissions::{AccountRights, Missing};
 use olm_resolve::{Installed, Request};
 use serde_json::Value;
 
-use super::bundle::{choose, objects, sources, with_secrets};
+use super::bundle::{choose, every, objects, sources, with_secrets};
 use super::{Arguments, Subject, name, print_roles};
 use crate::extension::cluster::{Cluster, newest_active, recorded};
 use crate::extension::rollback::account::{account, act_as};
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         return Ok(Status::Failure);
     };
     let missing = lacked(&cluster, &subject.account, &subject.objects, !arguments.all)?;
-    print_roles(&subject, &missing)
+    print_roles(&subject, &missing, arguments.output)
 }
 
 /// Determines the account and the objects for the roles.
@@ -88,24 +88,25 @@ impl Asker {
             account,
             objects,
         };
-        let source = if let Some(source) = &arguments.bundle {
-            source.clone()
+        let chosen = if let Some(source) = &arguments.bundle {
+            vec![source.clone()]
         } else {
-            if let Some(newest) = newest.filter(|_| is_on_course(&extension)) {
+            let is_installed = newest.filter(|_| !arguments.every_version && is_on_course(&extension));
+            if let Some(newest) = is_installed {
                 return Ok(Some(subject(self.applied(arguments, newest)?)));
             }
-            let Some(image) = self.proposed(arguments, &extension, newest)? else {
+            let Some(images) = self.proposed(arguments, &extension, newest)? else {
                 return Ok(None);
             };
             let is_of = |set: &&ClusterObjectSet| {
-                set.annotation(annotation::BUNDLE_REFERENCE) == Some(image.as_str())
+                let reference = set.annotation(annotation::BUNDLE_REFERENCE);
+                matches!(images.as_slice(), [image] if reference == Some(image.as_str()))
             };
             if let Some(newest) = newest.filter(is_of) {
                 return Ok(Some(subject(self.applied(arguments, newest)?)));
             }
-            image
+            images
         };
-        let bundle = open_bundle(&source, &arguments.registry)?;
         let config = extension
             .spec
             .config
@@ -124,17 +125,21 @@ impl Asker {
             roles_named_after: roles_named_after(latest, &wanted),
             ..Installation::new(&extension.spec.namespace)
         };
-        let (_, objects) = objects(&bundle, &source, request, provider)?;
-        Ok(Some(subject(objects)))
+        let mut all = Vec::new();
+        for source in chosen {
+            let bundle = open_bundle(&source, &arguments.registry)?;
+            all.extend(objects(&bundle, &source, request, provider)?.1);
+        }
+        Ok(Some(subject(all)))
     }
 
-    /// The image of the bundle in the catalogs; `None` if none fits, which is reported.
+    /// The images of the bundles in the catalogs; `None` if none fits, which is reported.
     fn proposed(
         &self,
         arguments: &Arguments,
         extension: &ClusterExtension,
         newest: Option<&ClusterObjectSet>,
-    ) -> anyhow::Result<Option<String>> {
+    ) -> anyhow::Result<Option<Vec<String>>> {
         let Some(filter) = &extension.spec.source.catalog else {
             return Err(anyhow!(
                 "spec.source.catalog is missing: there is nothing to install"
@@ -148,6 +153,9 @@ impl Asker {
             sources(&arguments.catalogs, &arguments.registry, package)?
         };
         let request = Request::of(filter, None);
+        if arguments.every_version {
+            return Ok(every(&sources, &request));
+        }
         let status = extension.status.as_ref();
         let installed = status.and_then(|status| status.install.as_ref());
         let installed = installed.map(|install| Installed {
@@ -155,7 +163,7 @@ impl Asker {
             version: &install.bundle.version,
             release: install.bundle.release.as_deref(),
         });
-        Ok(choose(&sources, &request, installed.as_ref()))
+        Ok(choose(&sources, &request, installed.as_ref()).map(|image| vec![image]))
     }
 
     /// The objects of a revision.

@@ -1,4 +1,4 @@
-//! `olm verify`: whether an image is signed by whom it must be.
+//! `olm verify`: verifies the signatures of an image.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -32,12 +32,12 @@ pub(crate) struct Arguments {
     signer: Signer,
     #[command(flatten)]
     registry: RegistryArguments,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
 }
 
-/// Who must have signed, in the place of the signature policy.
+/// The required signer, in the place of the signature policy.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Signer, in the place of the signature policy")]
 struct Signer {

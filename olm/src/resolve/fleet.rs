@@ -24,7 +24,7 @@ const MAX_FILE: u64 = 256 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what a new content of a catalog would change on clusters
+    /// Show the changes that new content of a catalog causes on clusters
     Plan(Arguments),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// Show extensions that stay as they are, too
     #[arg(long)]
     all: bool,
-    /// Form of the plan; json and yaml hold all extensions
+    /// Output format; json and yaml hold all extensions
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
     /// Exit with status 3 when something would change, 1 when an extension would find no bundle

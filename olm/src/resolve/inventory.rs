@@ -1,15 +1,15 @@
 //! `olm inventory`.
 
 use anyhow::anyhow;
+use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
 use kube::config::Kubeconfig;
 use serde_json::Value;
 
 use super::cluster::Cluster;
 use crate::extension::access::ClusterArguments;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, print, print_json};
+use crate::output::{ManifestFormat, Outcome, Status, print, print_json};
 
 #[derive(Debug, Args)]
 #[command(
@@ -20,27 +20,17 @@ use crate::output::{Outcome, Status, print, print_json};
                   samples=./catalog east.yaml west.json"
 )]
 pub(crate) struct Arguments {
-    /// What the cluster is called in plans [default: its name in the kubeconfig]
+    /// Name of the cluster in plans [default: its name in the kubeconfig]
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
-    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    /// ClusterCatalogs of extensions that select none, comma-separated: the --default-catalogs of operator-controller
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',')]
     default_catalogs: Vec<String>,
-    /// Form of the document
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: ManifestFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
-}
-
-/// The form of the document.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Form {
-    /// YAML.
-    #[default]
-    Yaml,
-    /// JSON, which is read faster.
-    Json,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -59,8 +49,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })?;
     let value: Value = serde_json::to_value(&record)?;
     match arguments.output {
-        Form::Yaml => print(&olm_yaml::to_yaml(&value))?,
-        Form::Json => print_json(&value)?,
+        ManifestFormat::Yaml => print(&olm_yaml::to_yaml(&value))?,
+        ManifestFormat::Json => print_json(&value)?,
     }
     Ok(Status::Success)
 }

@@ -25,7 +25,7 @@ pub(crate) struct WaitArguments {
     /// Wait for the end and show the progress
     #[arg(long)]
     pub(crate) wait: bool,
-    /// How long to wait, such as `90s`, `10m` or `1h`
+    /// Maximum time to wait, such as `90s`, `10m` or `1h`
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
@@ -69,11 +69,11 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal) -> Step {
     let Some(ready) = ready.filter(|_| is_seen) else {
         return Step::Going("waiting for operator-controller".to_owned());
     };
-    let told = |text: &str| format!("{}: {text}", ready.reason);
+    let line = |text: &str| format!("{}: {text}", ready.reason);
     match (verdict(extension.conditions()), goal) {
         (Some(Verdict::Ready), Goal::Ready(_)) => Step::Reached,
-        (Some(Verdict::Stalled), _) => Step::Stalled(told(&ready.message)),
-        _ => Step::Going(told(ready.message.lines().next().unwrap_or_default())),
+        (Some(Verdict::Stalled), _) => Step::Stalled(line(&ready.message)),
+        _ => Step::Going(line(ready.message.lines().next().unwrap_or_default())),
     }
 }
 

@@ -54,9 +54,7 @@ pub(super) fn manifests(wanted: &Wanted) -> anyhow::Result<Vec<Value>> {
         let metadata = json!({"name": account.name, "namespace": account.namespace});
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     }));
-    for document in olm_yaml::documents(wanted.roles.as_bytes(), &olm_yaml::Limits::default()) {
-        objects.push(document?.into_value()?);
-    }
+    objects.extend(crate::rbac::parsed(&wanted.roles)?);
     let mut extension = serde_json::to_value(&wanted.extension)?;
     let source = extension.pointer_mut("/spec/source/catalog");
     if let Some(source) = source.and_then(Value::as_object_mut) {

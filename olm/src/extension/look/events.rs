@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to look at
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListForm,
     #[command(flatten)]

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to explain
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]

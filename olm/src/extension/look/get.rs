@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// ClusterExtension to show [default: all]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: Option<String>,
-    /// Form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListForm,
     #[command(flatten)]

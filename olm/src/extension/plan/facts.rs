@@ -12,7 +12,7 @@ use olm_cluster::list::Collection;
 use olm_cluster::permissions::Reviews;
 use olm_cluster::rights::{lacking, needed_here};
 use olm_plan::ChangePlan;
-use olm_plan::definitions::Fate;
+use olm_plan::definitions::Effect;
 use olm_plan::rights;
 use olm_preflight::crd_upgrade::{Policy, compare, definition_name, resource};
 use olm_preflight::permissions::{AccountRights, Missing};
@@ -82,16 +82,16 @@ pub(super) fn observe(
         .filter_map(|object| Some((definition_name(object)?, object)))
         .collect();
     let mut counts = BTreeMap::new();
-    let names: Vec<(String, Fate, Vec<String>)> = plan
+    let names: Vec<(String, Effect, Vec<String>)> = plan
         .definitions
         .iter()
-        .map(|one| (one.name.clone(), one.fate, one.findings.clone()))
+        .map(|one| (one.name.clone(), one.effect, one.findings.clone()))
         .collect();
-    for (name, fate, known) in names {
+    for (name, effect, known) in names {
         let Some(live) = cluster.definition(&name)? else {
             continue;
         };
-        if let Some(new) = new.get(name.as_str()).filter(|_| fate != Fate::Left) {
+        if let Some(new) = new.get(name.as_str()).filter(|_| effect != Effect::Left) {
             let found = compare(&live, new, &policy);
             let lines = found.iter().map(ToString::to_string);
             let others = lines.filter(|line| !known.contains(line));

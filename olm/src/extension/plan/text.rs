@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use olm_plan::ChangePlan;
 use olm_plan::change::ObjectName;
-use olm_plan::definitions::{Class, Fate};
+use olm_plan::definitions::{Class, Effect};
 use olm_plan::fields::FieldChange;
 use olm_plan::rights::{Grant, RightsChange};
 use olm_preflight::permissions::describe;
@@ -203,21 +203,21 @@ fn definitions(plan: &ChangePlan, text: &mut String) {
     }
     text.push_str("\nCustom resource definitions:\n");
     for definition in &plan.definitions {
-        let sign = match definition.fate {
-            Fate::Added => '+',
-            Fate::Changed => '~',
-            Fate::Deleted => '-',
-            Fate::Left => ' ',
+        let sign = match definition.effect {
+            Effect::Added => '+',
+            Effect::Changed => '~',
+            Effect::Deleted => '-',
+            Effect::Left => ' ',
         };
         let objects = definition
             .objects
             .map_or(String::new(), |count| format!(" ({count} object(s))"));
-        let fate = match definition.fate {
-            Fate::Deleted => ", deleted with all objects of its kind",
-            Fate::Left => ", stays on the cluster",
-            Fate::Added | Fate::Changed => "",
+        let effect = match definition.effect {
+            Effect::Deleted => ", deleted with all objects of its kind",
+            Effect::Left => ", stays on the cluster",
+            Effect::Added | Effect::Changed => "",
         };
-        let _ = writeln!(text, "{sign} {}{objects}{fate}", definition.name);
+        let _ = writeln!(text, "{sign} {}{objects}{effect}", definition.name);
         for finding in &definition.findings {
             let _ = writeln!(text, "    ! {finding}");
         }
