@@ -366,6 +366,27 @@ fn options_and_make_verbs_exist() -> Result<()> {
     Ok(())
 }
 
+/// The colours of a style sheet, such as `#1a1f29`.
+fn colours(style: &str) -> BTreeSet<&str> {
+    let values = style.split('#').skip(1);
+    values
+        .filter_map(|text| text.get(..6))
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .collect()
+}
+
+#[test]
+fn the_documentation_has_the_colours_of_the_site() -> Result<()> {
+    let read = |path: &str| std::fs::read_to_string(repository().join(path));
+    let site = read("crates/serve/src/site/style.css")?;
+    let docs = read("docs/theme/olm.css")?;
+    let (site, docs) = (colours(&site), colours(&docs));
+    ensure!(docs.len() > 10, "only {docs:?}");
+    let other: Vec<_> = docs.difference(&site).collect();
+    ensure!(other.is_empty(), "crates/serve/src/site/style.css lacks {other:?}");
+    Ok(())
+}
+
 #[test]
 fn pages_about_flags_are_the_generated_ones() -> Result<()> {
     for (path, text) in generated()? {
