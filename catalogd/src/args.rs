@@ -33,13 +33,13 @@ pub struct Args {
     /// `catalogd.olm.operatorframework.io`, and whom it lets `get` `clustercatalogs/content` of the catalog's name.
     #[arg(long, env = "OLM_CONTENT_AUTHENTICATION", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub content_authentication: bool,
-    /// What an image may cost.
+    /// Limits for the download of an image.
     #[command(flatten)]
     pub limits: ImageLimitArgs,
     /// Accepted for compatibility; there is no webhook.
     #[arg(long, env = "OLM_WEBHOOK_SERVER_PORT", default_value_t = 9443, hide = true)]
     pub webhook_server_port: u16,
-    /// What to do instead of running.
+    /// A command instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Flags that both managers have.
@@ -47,7 +47,7 @@ pub struct Args {
     pub common: CommonArgs,
 }
 
-/// What to do instead of running.
+/// A command instead of running.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum Command {
     /// Print the version.

@@ -11,7 +11,7 @@ use olm_platform::args::{CommonArgs, ImageLimitArgs};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "classic")]
 pub struct Args {
-    /// Which program runs.
+    /// The program that runs.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -39,10 +39,10 @@ pub struct ClassicArgs {
     /// operators are not installed.
     #[arg(long, env = "OLM_CLASSIC_ACCOUNT")]
     pub classic_account: Option<AccountName>,
-    /// How many objects are worked on at once.
+    /// Number of objects that are reconciled at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
-    /// How long the packages of a catalog count as fresh although it does not change, `12h` where nothing is given. The other
+    /// Time until the packages of an unchanged catalog are read again, by default `12h`. The other
     /// programs accept it: they follow objects.
     #[arg(long, default_value = "", hide = true)]
     pub interval: String,
@@ -91,10 +91,10 @@ pub struct OperatorArgs {
 /// Flags of `catalog-operator`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CatalogArgs {
-    /// How catalogs are fetched and served.
+    /// Options for fetching and serving catalogs.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// How bundles are unpacked and InstallPlans carried out.
+    /// Options for unpacking bundles and executing InstallPlans.
     #[command(flatten)]
     pub install: InstallArgs,
     /// Flags of all three programs.
@@ -111,7 +111,7 @@ impl CatalogArgs {
     }
 }
 
-/// How bundles are unpacked and InstallPlans carried out.
+/// Options for unpacking bundles and executing InstallPlans.
 #[derive(Debug, Clone, clap::Args)]
 pub struct InstallArgs {
     /// Namespace whose catalogs are visible everywhere; empty: `--namespace`.
@@ -127,16 +127,16 @@ pub struct InstallArgs {
     /// Writes CustomResourceDefinitions under `--classic-account` where the OperatorGroup names an account, too.
     #[arg(long, env = "OLM_CLASSIC_CRDS_AS_INSTALLER", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub classic_crds_as_installer: bool,
-    /// How many images of bundles are pulled at once.
+    /// Number of bundle images that are pulled at once.
     #[arg(long, env = "OLM_PULLS", default_value_t = 16)]
     pub pulls: usize,
-    /// How many of these may come from one registry.
+    /// Number of these that may come from one registry.
     #[arg(long, env = "OLM_PULLS_PER_REGISTRY", default_value_t = 4)]
     pub pulls_per_registry: usize,
 }
 
 impl InstallArgs {
-    /// How many images are pulled at once.
+    /// Number of images that are pulled at once.
     pub fn pull_bounds(&self) -> Bounds {
         Bounds {
             total: self.pulls,
@@ -145,7 +145,7 @@ impl InstallArgs {
     }
 }
 
-/// How catalogs are fetched and served.
+/// Options for fetching and serving catalogs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RegistryArgs {
     /// Directory that holds the content of catalogs.
@@ -158,7 +158,7 @@ pub struct RegistryArgs {
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
     #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
     pub plain_http_registries: Vec<String>,
-    /// What an image may cost.
+    /// Limits for the download of an image.
     #[command(flatten)]
     pub limits: ImageLimitArgs,
     /// Image of registry Pods that serve a ConfigMap; such Pods are made on request only.
@@ -230,7 +230,7 @@ pub struct PackageArgs {
     /// Headers with the user's groups, likewise.
     #[arg(long, env = "OLM_REQUESTHEADER_GROUP_HEADERS", value_delimiter = ',')]
     pub requestheader_group_headers: Vec<String>,
-    /// What headers with more about the user begin with, likewise.
+    /// Prefixes of headers with further facts about the user, likewise.
     #[arg(long, env = "OLM_REQUESTHEADER_EXTRA_HEADERS_PREFIX", value_delimiter = ',')]
     pub requestheader_extra_headers_prefix: Vec<String>,
     #[command(flatten)]

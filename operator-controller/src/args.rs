@@ -30,10 +30,10 @@ pub struct Args {
     /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is known.
     #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
     pub catalogd_cas_dir: String,
-    /// File with a bearer token for catalogd, where its content is for those with a token; empty: none is shown.
+    /// File with a bearer token for a catalogd that serves its content only to clients with a token; empty: no token.
     #[arg(long, env = "OLM_CATALOGD_TOKEN_FILE", default_value = "")]
     pub catalogd_token_file: String,
-    /// Where that token is shown, `HOST[:PORT]`, and nowhere else; empty: at the Service of catalogd in the system namespace.
+    /// The only address that gets the token, `HOST[:PORT]`; empty: the Service of catalogd in the system namespace.
     #[arg(long, env = "OLM_CATALOGD_ADDRESS", default_value = "")]
     pub catalogd_address: String,
     /// Directory in which bundles are kept. It may be emptied at any time.
@@ -49,20 +49,20 @@ pub struct Args {
     /// Limits for the download of an image.
     #[command(flatten)]
     pub limits: ImageLimitArgs,
-    /// How many extensions are worked on at once.
+    /// Number of extensions that are reconciled at once.
     #[arg(long, env = "OLM_CONCURRENCY", default_value_t = 8)]
     pub concurrency: usize,
-    /// How many images of bundles are pulled at once.
+    /// Number of bundle images that are pulled at once.
     #[arg(long, env = "OLM_PULLS", default_value_t = 16)]
     pub pulls: usize,
-    /// How many of these may come from one registry.
+    /// Number of these that may come from one registry.
     #[arg(long, env = "OLM_PULLS_PER_REGISTRY", default_value_t = 4)]
     pub pulls_per_registry: usize,
-    /// Seconds for which one run writes the objects of a definition again from which stored versions go; the next run goes on
-    /// where it ended. 0: a page of objects.
+    /// Seconds that one run spends on the migration of stored versions of a CRD; the next run continues there. 0: one page
+    /// of objects.
     #[arg(long, env = "OLM_STORAGE_MIGRATION_SECONDS", default_value_t = 60)]
     pub storage_migration_seconds: u32,
-    /// What to do instead of running.
+    /// A command instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Flags that both managers have.
@@ -70,7 +70,7 @@ pub struct Args {
     pub common: CommonArgs,
 }
 
-/// What to do instead of running.
+/// A command instead of running.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum Command {
     /// Print the version.

@@ -190,18 +190,35 @@ async fn await_held(world: &World, name: &str, is_next: bool, by: &str, part: &s
 /// The cells of `kubectl get` for an extension in these columns, from the table of the API server.
 fn shown(world: &World, name: &str, heads: [&str; 3]) -> Result<[String; 3]> {
     let text = world.kubectl(&["get", "cext", name])?;
-    let mut lines = text.lines();
+    ensure!(text.lines().all(|line| line.len() <= 120), "too wide:\n{text}");
+    Ok(cells(&text, heads))
+}
+
+/// The cells of the only row of a table.
+fn cells<const N: usize>(table: &str, heads: [&str; N]) -> [String; N] {
+    let mut lines = table.lines();
     let (head, row) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    ensure!(head.len() <= 120 && row.len() <= 120, "too wide:\n{text}");
     // Cells may be empty: they are aligned with their headings.
-    Ok(heads.map(|wanted| {
+    heads.map(|wanted| {
         let rest = head
             .find(wanted)
             .and_then(|start| row.get(start..))
             .unwrap_or_default();
         let cell = rest.split("  ").next().unwrap_or_default();
         cell.trim().to_owned()
-    }))
+    })
+}
+
+/// The columns of `-o wide` name the chosen version, and why it or a newer one is not installed.
+fn wide_columns_agree(world: &World) -> Result<()> {
+    for (name, expected) in [
+        ("by-edge", ["", held_back::EDGE]),
+        ("by-crd", ["1.0.1", held_back::CRD_UPGRADE_SAFETY]),
+    ] {
+        let wide = world.kubectl(&["get", "cext", name, "-o", "wide"])?;
+        assert_eq!(cells(&wide, ["NEXT", "HELD BACK BY"]), expected, "{name}");
+    }
+    Ok(())
 }
 
 /// The notes of the events about newer bundles.
@@ -347,6 +364,7 @@ async fn scenario(world: &mut World) -> Result<()> {
         );
     }
 
+    wide_columns_agree(world)?;
     command_line_agrees(world, &file)?;
 
     // One event for each version: none for another reason, and none after a restart, which writes nothing.

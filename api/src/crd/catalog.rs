@@ -49,13 +49,13 @@ pub(super) fn definition() -> Value {
 }
 
 fn spec() -> Schema {
-    let source = object("Where the catalog comes from.")
+    let source = object("The source of the catalog.")
         .property("image", image())
         .required(
             "type",
             choice("The kind of source. Image: an image in a registry.", &["Image"]),
         );
-    object("Which image, how it ranks, and whether it is served.")
+    object("The image, its priority, and whether it is served.")
         .property(
             "availabilityMode",
             choice(
@@ -166,7 +166,7 @@ fn status() -> Schema {
     let resolved = object("The content that is served.")
         .required("image", object("The image.").required("ref", digest_only()))
         .required("type", choice("The kind of source.", &["Image"]));
-    let urls = object("Where the content is served.").required(
+    let urls = object("The addresses of the content.").required(
         "base",
         string("The address that the endpoints' paths are appended to: /api/v1/all, /api/v1/metas, /api/v1/graphql.")
             .max_length(525)

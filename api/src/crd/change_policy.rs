@@ -67,7 +67,7 @@ fn mode(description: &str) -> Schema {
 }
 
 fn approval() -> Schema {
-    object("Which changes need an approval. Manual: the change waits until a user approves its PendingChange.")
+    object("The changes that need an approval. Manual: the change waits until a user approves its PendingChange.")
         .default_value(json!({}))
         .property(
             "default",
@@ -87,7 +87,7 @@ fn window() -> Schema {
     object("A window that opens again and again.")
         .required(
             "duration",
-            string("How long it stays open, in hours and minutes, at most 168h: 4h, 90m, 1h30m.")
+            string("The duration in hours and minutes, at most 168h: 4h, 90m, 1h30m.")
                 .length(2, 16)
                 .pattern("^([0-9]+h)?([0-9]+m)?$"),
         )

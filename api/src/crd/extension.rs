@@ -53,13 +53,18 @@ pub(super) fn definition() -> Value {
                 path: ".spec.source.catalog.version",
             },
             Column {
+                name: "Next",
+                kind: "string",
+                path: ".status.updates.next.version",
+            },
+            Column {
                 name: "Held Back By",
                 kind: "string",
                 path: ".status.updates.heldBackBy",
             },
         ],
     };
-    let description = "A ClusterExtension installs one package of the catalogs on the cluster and keeps it at the version that is asked for.";
+    let description = "A ClusterExtension installs one package of the catalogs on the cluster and keeps it at the requested version.";
     // Unlike a rule of the root, this bound lets the API server update objects that exist with a longer name.
     let name = string("").max_length(MAX_EXTENSION_NAME);
     let metadata = Schema::bare_object().property("name", name);
@@ -68,7 +73,7 @@ pub(super) fn definition() -> Value {
 }
 
 fn spec() -> Schema {
-    object("What to install, where, and under whose rights.")
+    object("The package, its namespace, and the service account that installs it.")
         .property("config", config())
         .property("install", install())
         .required(
@@ -83,7 +88,7 @@ fn spec() -> Schema {
         .property(
             "progressDeadlineMinutes",
             integer(
-                "How many minutes a revision may take to roll out before it is reported as failed. Without it, it may take for ever. The rollout goes on in any case.",
+                "Minutes until a rollout is reported as failed. Without it, a rollout has no deadline. The rollout goes on in any case.",
                 "int32",
             )
             .range(10, 720),
@@ -93,8 +98,8 @@ fn spec() -> Schema {
 }
 
 fn config() -> Schema {
-    object("Configuration for the bundle. What it may hold depends on the bundle, which checks it before anything is applied.")
-        .required("configType", choice("How the configuration is given. Inline: in the member inline.", &["Inline"]))
+    object("Configuration for the bundle. The bundle defines its fields. OLM checks them before it applies anything.")
+        .required("configType", choice("The form of the configuration. Inline: in the member inline.", &["Inline"]))
         .property(
             "inline",
             Schema::bare_object()
@@ -145,7 +150,7 @@ fn service_account() -> Schema {
 }
 
 fn source() -> Schema {
-    let catalog = object("Which bundles the extension may choose. All given restrictions apply.")
+    let catalog = object("The bundles that the extension may choose. All given restrictions apply.")
         .property(
             "channels",
             array(
@@ -183,7 +188,7 @@ fn source() -> Schema {
                 "invalid version expression: write a version or a range, for example 1.2.3, 1.x, >=1.2 <2 or ~1.4 || ^2.1",
             ),
         );
-    object("Where the bundle comes from.")
+    object("The source of the bundle.")
         .property("catalog", catalog)
         .required(
             "sourceType",
@@ -263,12 +268,12 @@ fn updates() -> Schema {
     .property(
         "heldBackBy",
         text(&format!(
-            "Why next is held back or, if it is absent or not held back, newest: one of {reasons}. Later versions may add reasons. Catalog without newest: a catalog does not answer or is gone, and newer bundles are not known."
+            "The reason that holds back next or, if it is absent or not held back, newest: one of {reasons}. Later versions may add reasons. Catalog without newest: a catalog does not answer or is gone, and newer bundles are not known."
         )),
     )
     .property(
         "message",
-        string("Why they are held back, one line per cause.").max_length(bound(MAX_MESSAGE_BYTES)),
+        string("The causes, one line each.").max_length(bound(MAX_MESSAGE_BYTES)),
     )
     .property(
         "newest",

@@ -29,7 +29,11 @@ pub fn condition() -> Schema {
         )
         .property(
             "observedGeneration",
-            integer("The generation of the object that this was said about.", "int64").minimum(0),
+            integer(
+                "The generation of the object that this condition describes.",
+                "int64",
+            )
+            .minimum(0),
         )
         .required(
             "reason",
@@ -41,7 +45,7 @@ pub fn condition() -> Schema {
             "status",
             choice("Whether it holds.", &["True", "False", "Unknown"]),
         )
-        .required("type", string("Which aspect.").max_length(316).pattern(qualified))
+        .required("type", string("The aspect.").max_length(316).pattern(qualified))
 }
 
 /// A label selector as Kubernetes defines it.

@@ -57,7 +57,7 @@ fn spec() -> Schema {
     object("The objects and how they are rolled out.")
         .required(
             "collisionProtection",
-            collision_protection("What to do with objects that exist already, unless the phase or the object says otherwise.")
+            collision_protection("The action for objects that exist already, unless the phase or the object sets another one.")
                 .immutable("collisionProtection is immutable"),
         )
         .required(
@@ -78,7 +78,7 @@ fn spec() -> Schema {
         .property(
             "progressDeadlineMinutes",
             integer(
-                "How many minutes the rollout may take before it is reported as failed. Without it, it may take for ever. The rollout goes on in any case.",
+                "Minutes until the rollout is reported as failed. Without it, the rollout has no deadline. The rollout goes on in any case.",
                 "int32",
             )
             .range(10, 720),
@@ -150,7 +150,7 @@ fn phase_object() -> Schema {
 }
 
 fn probe() -> Schema {
-    object("What makes the selected objects ready.")
+    object("The probes that the selected objects must pass.")
         .required(
             "assertions",
             array("The assertions. All must hold.", assertion())
@@ -221,7 +221,7 @@ fn selector() -> Schema {
         "(has(self.matchExpressions) && !has(self.matchLabels)) || (!has(self.matchExpressions) && has(self.matchLabels))",
         "exactly one of matchLabels or matchExpressions must be set",
     );
-    let schema = object("Which objects are asked.")
+    let schema = object("The objects that are probed.")
         .property("groupKind", group_kind)
         .property("label", label)
         .required("type", choice("The way of selection.", &["GroupKind", "Label"]));

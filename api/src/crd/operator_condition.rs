@@ -30,7 +30,7 @@ fn schema() -> Schema {
     let set = array("Conditions that the operator sets.", condition());
     // An administrator may omit the time.
     let overrides = condition().optional("lastTransitionTime");
-    let spec = object("What the operator reports, and what an administrator decides instead.")
+    let spec = object("The conditions that the operator reports, and the overrides of administrators.")
         .property("conditions", set.clone())
         .property("deployments", array("Deployments of the operator.", string("")))
         .property(
@@ -47,7 +47,7 @@ fn schema() -> Schema {
                 string(""),
             ),
         );
-    let status = object("What holds.").property("conditions", set);
+    let status = object("The conditions in effect.").property("conditions", set);
     let description =
         "An OperatorCondition reports states of an operator, for example whether it can be upgraded.";
     root(description, spec, status).extension("required", json!(["metadata"]))

@@ -92,7 +92,7 @@ fn spec() -> Schema {
             string("The user who decides, as the API server knows them; an admission policy refuses another name.")
                 .length(1, 1024),
         )
-        .property("note", text("Why."))
+        .property("note", text("The reason."))
         .required(
             "verdict",
             choice("Whether the change is approved.", &["Approved", "Rejected"]),
@@ -111,7 +111,7 @@ fn spec() -> Schema {
         .required(
             "definitions",
             choice(
-                "How grave the changes of CustomResourceDefinitions are.",
+                "The severity of the changes of CustomResourceDefinitions.",
                 &["None", "Safe", "Breaking"],
             ),
         )

@@ -62,7 +62,7 @@ pub struct CommonArgs {
     pub log: LogArgs,
 }
 
-/// What an image may cost; each limit has a default in the program.
+/// Limits for the download of an image; each has a default in the program.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ImageLimitArgs {
     /// Bytes of a manifest or an index.
@@ -89,7 +89,7 @@ pub struct ImageLimitArgs {
     /// Bytes of one file that is kept.
     #[arg(long, env = "OLM_IMAGE_MAX_FILE_BYTES", value_parser = positive())]
     pub image_max_file_bytes: Option<u64>,
-    /// How many times larger than its compressed form a layer may become, from 32 MiB on.
+    /// The ratio of the size of a layer to its compressed size, at most, from 32 MiB on.
     #[arg(long, env = "OLM_IMAGE_MAX_RATIO", value_parser = positive())]
     pub image_max_ratio: Option<u64>,
     /// Directories above a file.
