@@ -13,7 +13,7 @@ use crate::world::repository;
 
 /// The results of the tools for an object.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Said {
+pub struct ToolHealth {
     /// The status of kstatus.
     pub kstatus: String,
     /// The message.
@@ -33,7 +33,7 @@ pub struct ArgoHealth {
     pub message: String,
 }
 
-impl Said {
+impl ToolHealth {
     /// Whether each of the tools reports the object as healthy.
     pub fn healthy(&self) -> [bool; 3] {
         [
@@ -48,7 +48,7 @@ impl Said {
 ///
 /// # Errors
 /// When the program cannot be built, or a tool cannot read an object.
-pub fn ask(objects: &[Value]) -> Result<Vec<Said>> {
+pub fn ask(objects: &[Value]) -> Result<Vec<ToolHealth>> {
     let program = Binaries::ensure_health()?.path("health");
     let mut child = Command::new(&program)
         .arg(repository().join("manifests/gitops"))
@@ -68,7 +68,7 @@ pub fn ask(objects: &[Value]) -> Result<Vec<Said>> {
         written?;
     }
     let text = String::from_utf8(output.stdout)?;
-    let said: Vec<Said> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let said: Vec<ToolHealth> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     ensure!(
         said.len() == objects.len(),
         "{} answers to {} objects",

@@ -40,10 +40,10 @@ fn is_global(csv: &ClusterServiceVersion) -> bool {
 pub fn tell(context: &Context, original: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) {
     let name = Name::of(original);
     let is_off = is_switched_off(cluster) && is_global(csv);
-    let mut told = context.told.lock();
+    let mut reported = context.reported.lock();
     if !is_off {
-        told.remove(&name);
-    } else if told.insert(name.clone()) {
+        reported.remove(&name);
+    } else if reported.insert(name.clone()) {
         let notice = Notice {
             is_fault: true,
             reason: CONDITION.to_owned(),

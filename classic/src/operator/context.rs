@@ -39,7 +39,7 @@ pub struct Context {
     /// The state of copies.
     pub copies: Arc<Known>,
     /// Operators of which an event says that they are not copied.
-    pub told: Mutex<BTreeSet<Name>>,
+    pub reported: Mutex<BTreeSet<Name>>,
     version: Mutex<Option<(Instant, String)>>,
 }
 
@@ -54,7 +54,7 @@ impl Context {
             queue,
             protected: protected.filter(|name| !name.is_empty()).collect(),
             copies: Arc::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             version: Mutex::default(),
             base,
         }

@@ -126,7 +126,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
     let mut end = End::Settled;
     let mut error = None;
     for _ in 0..MAX_PASSES {
-        let before = settle::said(&current);
+        let before = settle::phase_status(&current);
         let mut cluster = context.snapshot();
         let _ = cluster.insert(Arc::new(current.clone()));
         let csv = ClusterServiceVersion::read(&current).map_err(unreadable)?;
@@ -145,7 +145,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
             end = End::Gone;
             break;
         }
-        let after = settle::said(&current);
+        let after = settle::phase_status(&current);
         if after == before && !acted.has_written {
             break;
         }

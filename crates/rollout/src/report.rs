@@ -190,7 +190,7 @@ pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> Strin
     if misses_kinds {
         let _ = write!(
             text,
-            "; the rollout waits until the cluster serves what is missing: install what provides it, or set the annotation {} \
+            "; the rollout waits until the cluster serves the missing kinds: install their provider, or set the annotation {} \
              from \"wait\" (the default) to \"skip\" to skip such objects",
             user::MISSING_KINDS
         );
@@ -454,7 +454,7 @@ mod tests {
             ),
             "phase 3 (crds) error: rbac.authorization.k8s.io/v1, Kind=ClusterRole /name: no, rbac.authorization.k8s.io/v1, \
              Kind=ClusterRole /name: the cluster has no kind ClusterRole in version v1 of group \
-             rbac.authorization.k8s.io; the rollout waits until the cluster serves what is missing: install what provides it, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to skip such objects"
+             rbac.authorization.k8s.io; the rollout waits until the cluster serves the missing kinds: install their provider, or set the annotation olm.operatorframework.io/missing-kinds from \"wait\" (the default) to \"skip\" to skip such objects"
         );
         assert_eq!(
             failures(CRDS, &[failure(FailureKind::Invalid)]),

@@ -98,7 +98,7 @@ pub(crate) async fn resolve(context: &Context, observed: &Observed) -> Resolutio
     if observed.settings.is_err() {
         return resolution;
     }
-    upgrade_gate::hold(context, &observed.extension, &observed.revisions, resolution).await
+    upgrade_gate::enforce(context, &observed.extension, &observed.revisions, resolution).await
 }
 
 /// Reads the selected catalogs and chooses. While no catalog answers, the newest active revision stays the target if it

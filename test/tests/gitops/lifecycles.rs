@@ -6,6 +6,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use olm_api::names::user;
 use olm_test::extensions::{SOON, await_gone, catalog, extensions, patch_source};
+use olm_test::world::World;
 use serde_json::json;
 
 use super::{Change, annotate, apply, apply_changed, lifecycle, publish, rest, says};
@@ -159,6 +160,7 @@ fn tools_are_right_about_a_stuck_rollout() -> Result<()> {
             })
             .await?;
         rest(world, name, "InProgress").await?;
+        columns(world, name, "False", "RollingOut").await?;
         world.kubectl(&["label", "nodes", "--all", "gitops-stuck=no"])?;
         rest(world, name, "Current").await.map(drop)
     })
@@ -253,7 +255,7 @@ fn tools_are_right_about_drift() -> Result<()> {
 }
 
 /// Waits until the Deployment has one replica again, and another UID.
-async fn repaired(world: &olm_test::world::World, name: &str, gone: Option<&str>) -> Result<()> {
+async fn repaired(world: &World, name: &str, gone: Option<&str>) -> Result<()> {
     let deployments = Api::<Deployment>::namespaced(world.client.clone(), name);
     world
         .eventually("the Deployment is as it was", SOON, async || {
@@ -294,6 +296,18 @@ fn tools_are_right_about_an_adoption() -> Result<()> {
     })
 }
 
+/// Waits until `kubectl get` shows these words in the columns READY and STATUS.
+async fn columns(world: &World, name: &str, ready: &str, status: &str) -> Result<()> {
+    world
+        .eventually(&format!("{ready} {status}"), SOON, async || {
+            let row = world.kubectl(&["get", "cext", name, "--no-headers"])?;
+            let words: Vec<&str> = row.split_whitespace().collect();
+            ensure!(words.windows(2).any(|two| two == [ready, status]), "{row}");
+            Ok(Some(()))
+        })
+        .await
+}
+
 #[test]
 fn kubectl_columns_tell_the_states_apart_and_describe_shows_events() -> Result<()> {
     lifecycle("shown", async |world, name| {
@@ -303,29 +317,18 @@ fn kubectl_columns_tell_the_states_apart_and_describe_shows_events() -> Result<(
         ] });
         let reference = world.push_catalog("shown-catalog:v1", &blobs).await?;
         world.apply(&[catalog(name, &reference)])?;
-        let row = || world.kubectl(&["get", "cext", name, "--no-headers"]);
-        let shows = async |ready: &str, status: &str| {
-            world
-                .eventually(&format!("{ready} {status}"), SOON, async || {
-                    let row = row()?;
-                    let words: Vec<&str> = row.split_whitespace().collect();
-                    ensure!(words.windows(2).any(|two| two == [ready, status]), "{row}");
-                    Ok(Some(()))
-                })
-                .await
-        };
         apply(world, name, "1.0.1")?;
-        shows("False", "Blocked").await?;
+        columns(world, name, "False", "Blocked").await?;
         patch_source(world, name, json!({ "version": "1.0.0" })).await?;
-        shows("True", "Healthy").await?;
+        columns(world, name, "True", "Healthy").await?;
         annotate(world, name, user::PAUSED, Some("true")).await?;
-        shows("False", "Paused").await?;
+        columns(world, name, "False", "Paused").await?;
         annotate(world, name, user::PAUSED, None).await?;
-        shows("True", "Healthy").await?;
+        columns(world, name, "True", "Healthy").await?;
         let blobs = format!("{blobs}\n{deprecation}\n");
         let reference = world.push_catalog("shown-catalog:v2", &blobs).await?;
         world.apply(&[catalog(name, &reference)])?;
-        shows("True", "Deprecated").await?;
+        columns(world, name, "True", "Deprecated").await?;
         let sets = world.kubectl(&["get", "cos", &format!("{name}-1"), "--no-headers"])?;
         let sets: Vec<&str> = sets.split_whitespace().collect();
         ensure!(

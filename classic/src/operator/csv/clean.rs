@@ -83,7 +83,7 @@ async fn clean(
     cluster: &Cluster,
     csv: &ClusterServiceVersion,
 ) -> Result<Vec<String>, Failure> {
-    let found = leftovers(cluster, csv);
+    let found = remaining(cluster, csv);
     let conversions = conversions(cluster, csv);
     let actors = match actors(context, cluster, &csv.metadata.namespace) {
         Ok(actors) => actors,
@@ -187,7 +187,7 @@ async fn by_first(context: &Context, actors: &[Actor], step: Step<'_>) -> Result
 }
 
 /// The objects that the garbage collector leaves.
-fn leftovers<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a Value> {
+fn remaining<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a Value> {
     let place = csv.metadata.namespace.as_str();
     let labelled = KINDS
         .iter()
@@ -276,7 +276,7 @@ mod tests {
                 "webhookdefinitions": [{"deploymentName": "d"}],
             },
         });
-        let count = |objects: Vec<Value>| leftovers(&objects.into_iter().collect(), &csv()).len();
+        let count = |objects: Vec<Value>| remaining(&objects.into_iter().collect(), &csv()).len();
         assert_eq!(count(vec![binding("n")]), 1);
         assert_eq!(count(vec![binding("m")]), 0);
         assert_eq!(count(vec![binding("n"), other]), 0);

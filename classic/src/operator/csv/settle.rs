@@ -10,16 +10,16 @@ use crate::objects::write::Actor;
 
 /// Phase, reason and message of a status.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Said {
+pub(super) struct PhaseStatus {
     pub(super) phase: String,
     pub(super) reason: String,
     message: String,
 }
 
 /// Phase, reason and message of a ClusterServiceVersion.
-pub(super) fn said(csv: &Value) -> Said {
+pub(super) fn phase_status(csv: &Value) -> PhaseStatus {
     let field = |key: &str| text(csv, key).to_owned();
-    Said {
+    PhaseStatus {
         phase: field("/status/phase"),
         reason: field("/status/reason"),
         message: field("/status/message"),
@@ -38,15 +38,15 @@ const FIELDS: [&str; 3] = [
 /// # Errors
 /// The status was not written.
 pub(super) async fn settle(context: &Context, stored: &Value, current: &Value) -> Result<Value, Failure> {
-    let is_said = said(stored) == said(current);
+    let is_same_phase = phase_status(stored) == phase_status(current);
     let is_same = FIELDS
         .iter()
         .all(|field| stored.pointer(field) == current.pointer(field));
-    if is_said && is_same {
+    if is_same_phase && is_same {
         return Ok(stored.clone());
     }
     let written = context.writer().write(&Actor::Own, current).await?;
-    if !is_said {
+    if !is_same_phase {
         tell(context, stored, current);
     }
     context.metrics.wrote(stored, &written);
@@ -55,7 +55,7 @@ pub(super) async fn settle(context: &Context, stored: &Value, current: &Value) -
 
 /// Tells about every phase since the stored status.
 pub(super) fn tell(context: &Context, stored: &Value, current: &Value) {
-    if said(stored) != said(current) {
+    if phase_status(stored) != phase_status(current) {
         context.publish(stored, notices(stored, current));
     }
 }
@@ -68,7 +68,7 @@ fn notices(stored: &Value, current: &Value) -> Vec<Notice> {
         .iter()
         .rposition(|entry| known.last() == Some(entry))
         .map_or(0, |last| last + 1);
-    let last = said(current);
+    let last = phase_status(current);
     let mut notices: Vec<Notice> = entries
         .iter()
         .skip(first)

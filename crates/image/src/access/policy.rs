@@ -208,7 +208,7 @@ pub(crate) enum Unfit {
     #[error("it is about {signed:?}, which does not match {image:?}")]
     Name { signed: String, image: String },
     #[error(
-        "it names no image, so that anybody could move {image:?} to what was signed for another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
+        "it names no image, so an attacker could point {image:?} at an image that was signed under another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
     )]
     Nameless { image: String },
 }

@@ -73,7 +73,7 @@ impl StageError for UpgradeGateError {
 
 /// If another bundle would replace the installed one and its operator blocks that, the present bundle stays the target,
 /// and the status reports the reason.
-pub async fn hold(
+pub async fn enforce(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
