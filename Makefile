@@ -160,7 +160,7 @@ licences: ## the licences of what the programs contain, in dist/
 prefix:
 	@test -n "$(PREFIX)" || { echo "make: name the registry with the images, and the path above their names: make $(MAKECMDGOALS) PREFIX=registry.example/olmv1" >&2; exit 2; }
 
-push: prefix images ## push both images to PREFIX, with the credentials of `docker login` where there are any
+push: prefix images ## push the images to PREFIX, with the credentials of `docker login` where there are any
 	$(OLM_TEST) images push $(PREFIX) $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
 
 deploy: prefix ## apply OVERLAY (manifests/base) with the images of PREFIX to the cluster of KUBECONFIG
