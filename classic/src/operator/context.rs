@@ -1,4 +1,4 @@
-//! What the controllers share.
+//! State that the controllers share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::base::Base;
 use crate::objects::account::account;
 use crate::objects::write::{Actor, Writer};
 
-/// How old the known version of the API server may be.
+/// Greatest age of the known version of the API server.
 const VERSION_AGE: Duration = Duration::from_mins(1);
 
-/// What the controllers share.
+/// Shared state of the controllers.
 pub struct Context {
-    /// What the program stands on.
+    /// The shared state of the program.
     pub base: Arc<Base>,
-    /// What there is to do.
+    /// The pending work.
     pub queue: Queue<Work>,
     /// The metrics.
     pub metrics: Metrics,
@@ -73,7 +73,7 @@ impl Context {
     /// The account for content of a namespace.
     ///
     /// # Errors
-    /// The message says that there is none.
+    /// A message that no account is configured.
     pub fn account(&self, cluster: &Cluster, namespace: &str) -> Result<Actor, String> {
         account(cluster, namespace, self.base.account.as_ref()).map_err(|error| error.to_string())
     }
@@ -93,10 +93,10 @@ impl Context {
         self.base.events.publish(reference, notices);
     }
 
-    /// Which of the kinds that a ClusterServiceVersion names are served. Nothing is asked where it names none.
+    /// The served ones among the kinds that a ClusterServiceVersion names. Nothing is requested where it names none.
     ///
     /// # Errors
-    /// The API server did not say.
+    /// When the API server does not answer.
     pub async fn discovery(&self, csv: &ClusterServiceVersion) -> Result<Discovery, Failure> {
         let services = &csv.spec.api_service_definitions;
         let apis = services

@@ -1,4 +1,4 @@
-//! ClusterServiceVersions: passes until nothing changes, and what they want done.
+//! ClusterServiceVersions: passes until nothing changes, and their writes.
 //!
 //! Passes of one run see each other's phases before these are written: an installation that fails as it did before
 //! changes nothing in the cluster.
@@ -34,14 +34,14 @@ use crate::objects::write::Actor;
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
 /// Passes of one run, at most.
 const MAX_PASSES: usize = 24;
-/// How long an installation may take to become healthy.
+/// Time limit for an installation to become healthy.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// The pause until the newer version of an object is here.
 const STALE: Duration = Duration::from_millis(200);
-/// How often APIs of Kubernetes are asked for: none of their changes is followed.
+/// Interval of requests for APIs of Kubernetes: none of their changes is followed.
 const NATIVE: Duration = Duration::from_mins(1);
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The last pass has changed nothing.
@@ -83,7 +83,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     }
 }
 
-/// What follows from a failure that no status shows.
+/// Outcome of a failure that no status shows.
 fn after(name: &Name, failure: &Failure) -> Outcome {
     match failure.kind {
         FailureKind::Conflict => Outcome::After(STALE),
@@ -166,7 +166,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
     Ok(next(&written, end, error.is_some(), now))
 }
 
-/// When the next run is due if nothing changes meanwhile.
+/// Time of the next run if nothing changes meanwhile.
 fn next(csv: &Value, end: End, is_unfinished: bool, now: Timestamp) -> Outcome {
     let time = |pointer: &str| text(csv, pointer).parse::<Timestamp>().ok();
     let until = |time: Timestamp| {

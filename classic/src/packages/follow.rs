@@ -20,15 +20,15 @@ use crate::objects::store::Store;
 use crate::registry::client::ClientError;
 use crate::registry::{Key, endpoint};
 
-/// How long a registry may take to tell its packages.
+/// Time limit for a registry to list its packages.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// States of a connection in which a catalog has no packages.
 const BROKEN: &[&str] = &["TRANSIENT_FAILURE", "SHUTDOWN"];
 
-/// What was loaded last.
+/// State of the last load.
 #[derive(Debug)]
 struct Loaded {
-    /// What of the CatalogSource it depends on.
+    /// The fields of the CatalogSource that it depends on.
     of: Value,
     at: Instant,
 }
@@ -38,7 +38,7 @@ pub(super) struct Follower<C> {
     store: Arc<Store>,
     connect: C,
     shelf: Arc<Shelf>,
-    /// How long packages count as fresh although the CatalogSource does not change.
+    /// The time that packages count as fresh although the CatalogSource does not change.
     interval: Duration,
     queue: Queue<Key>,
     loaded: Mutex<BTreeMap<Key, Loaded>>,
@@ -165,7 +165,7 @@ impl<C: Connect> Follower<C> {
         }
     }
 
-    /// How long what was loaded stays fresh; nothing where it is not.
+    /// Time that loaded packages stay fresh; `None` where they are not.
     fn left(&self, key: &Key, of: &Value, interval: Duration) -> Option<Duration> {
         let loaded = self.loaded.lock();
         let loaded = loaded.get(key).filter(|loaded| loaded.of == *of)?;
@@ -195,8 +195,8 @@ fn is_broken(source: &Value) -> bool {
     BROKEN.contains(&text(source, "/status/connectionState/lastObservedState"))
 }
 
-/// What of a CatalogSource changes its packages: what they show of it, where its registry is, and the signs that the registry
-/// serves something new.
+/// Fields of a CatalogSource that change its packages: those that they show, the address of its registry, and the signs
+/// that the registry serves new content.
 fn relevant(source: &Value, address: &str) -> Value {
     json!([
         address,
@@ -210,7 +210,7 @@ fn relevant(source: &Value, address: &str) -> Value {
     ])
 }
 
-/// How long packages count as fresh: what the OLMConfig says, else the default.
+/// Time that packages count as fresh: from the OLMConfig, else the default.
 fn interval(cluster: &Cluster, default: Duration) -> Duration {
     let config = cluster.get(kinds::OLM_CONFIG.kind, "", "cluster");
     let given = config.map(|config| text(config, "/spec/features/packageServerSyncInterval"));

@@ -1,4 +1,4 @@
-//! How the outcome of a run gets into the status and into events.
+//! Writing the outcome of a run to the status and to events.
 
 use olm_classic::cluster::{items, text};
 use olm_platform::events::Notice;
@@ -53,7 +53,7 @@ pub(super) async fn settle(context: &Context, stored: &Value, current: &Value) -
     Ok(written)
 }
 
-/// Tells about every phase since the stored status.
+/// Publishes events about every phase since the stored status.
 pub(super) fn tell(context: &Context, stored: &Value, current: &Value) {
     if phase_status(stored) != phase_status(current) {
         context.publish(stored, notices(stored, current));

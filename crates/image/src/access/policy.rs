@@ -1,7 +1,7 @@
 //! Signature policy of images: the format `policy.json`.
 //!
 //! A policy that cannot be read, or that asks for a check that is not made here, lets nothing through. Without any policy
-//! everything is accepted; whoever sets that up says so.
+//! everything is accepted; the code that sets that up says so.
 
 mod parse;
 
@@ -235,7 +235,7 @@ impl Identity {
             }),
             None => match self {
                 Self::Digest => Ok(()),
-                // Whoever named the digest chose this content.
+                // The digest in the reference already pins this content.
                 Self::RepositoryOrExact if image.digest().is_some() => Ok(()),
                 _ => Err(Unfit::Nameless { image: text() }),
             },
