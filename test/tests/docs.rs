@@ -383,7 +383,10 @@ fn the_documentation_has_the_colours_of_the_site() -> Result<()> {
     let (site, docs) = (colours(&site), colours(&docs));
     ensure!(docs.len() > 10, "only {docs:?}");
     let other: Vec<_> = docs.difference(&site).collect();
-    ensure!(other.is_empty(), "crates/serve/src/site/style.css lacks {other:?}");
+    ensure!(
+        other.is_empty(),
+        "crates/serve/src/site/style.css lacks {other:?}"
+    );
     Ok(())
 }
 
