@@ -134,7 +134,7 @@ fn print_roles(subject: &Subject, missing: &Missing, format: ManifestFormat) -> 
     match format {
         ManifestFormat::Yaml => print(&roles)?,
         ManifestFormat::Json => {
-            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&roles)?}))?
+            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&roles)?}))?;
         }
     }
     Ok(Status::Success)

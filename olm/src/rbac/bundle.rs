@@ -42,7 +42,7 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
 /// The bundle installed under the account; none if no bundle fits, which is reported.
 pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
     let chosen = if let Some(source) = &arguments.bundle {
-        vec![source.clone()]
+        Chosen::only(source.clone())
     } else {
         let sources = sources(&arguments.catalogs, &arguments.registry, name(arguments)?)?;
         let request = Request {
@@ -51,13 +51,10 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
             channels: &arguments.channels,
             ..Request::default()
         };
-        let found = if arguments.every_version {
-            every(&sources, &request)
-        } else {
-            choose(&sources, &request, None).map(|image| vec![image])
-        };
-        let Some(found) = found else { return Ok(None) };
-        found
+        match choose(&sources, &request, None, arguments.every_version) {
+            Some(chosen) => chosen,
+            None => return Ok(None),
+        }
     };
     let given = match &arguments.config {
         Some(path) => {
@@ -69,13 +66,14 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
     };
     let request = Installation {
         config: given.as_ref(),
+        roles_named_after: chosen.first.as_deref(),
         ..Installation::new(&account.namespace)
     };
     let mut extension = arguments.extension.clone().or_else(|| arguments.name.clone());
     let mut all = Vec::new();
-    for source in chosen {
-        let bundle = open_bundle(&source, &arguments.registry)?;
-        let (package, objects) = objects(&bundle, &source, request, CertificateProvider::SelfSigned)?;
+    for source in &chosen.sources {
+        let bundle = open_bundle(source, &arguments.registry)?;
+        let (package, objects) = objects(&bundle, source, request, CertificateProvider::SelfSigned)?;
         extension.get_or_insert(package);
         all.extend(objects);
     }
@@ -127,35 +125,45 @@ pub(crate) fn from_files(
     })
 }
 
-/// The image of the bundle in the catalogs; `None` if none fits, which is reported.
-pub(super) fn choose(
-    sources: &[Source],
-    request: &Request<'_>,
-    installed: Option<&Installed<'_>>,
-) -> Option<String> {
-    let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
-    match olm_resolve::resolve(&catalogs, request, installed) {
-        Ok(found) => Some(found.bundle.image.clone()),
-        Err(refusal) => {
-            note(&format!("refused: {}", refusal.on_command_line()));
-            None
+/// The bundles for the roles.
+pub(super) struct Chosen {
+    /// Their images, or other sources.
+    pub(super) sources: BTreeSet<String>,
+    /// The bundle that would be installed first, if there are others: its roles keep their names through upgrades.
+    pub(super) first: Option<String>,
+}
+
+impl Chosen {
+    /// One bundle.
+    pub(super) fn only(source: String) -> Self {
+        Self {
+            sources: BTreeSet::from([source]),
+            first: None,
         }
     }
 }
 
-/// The images of all bundles in the range, without duplicates; `None` if none fits, which is reported.
-pub(super) fn every(sources: &[Source], request: &Request<'_>) -> Option<Vec<String>> {
+/// The bundle that would be installed, or with `every` all bundles in the range; `None` if none fits, which is reported.
+pub(super) fn choose(
+    sources: &[Source],
+    request: &Request<'_>,
+    installed: Option<&Installed<'_>>,
+    every: bool,
+) -> Option<Chosen> {
     let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
-    match olm_resolve::candidates(&catalogs, request) {
-        Ok(found) => {
-            let images: BTreeSet<_> = found.into_iter().map(|bundle| bundle.image.clone()).collect();
-            Some(images.into_iter().collect())
+    let chosen = olm_resolve::resolve(&catalogs, request, installed).and_then(|found| {
+        if !every {
+            return Ok(Chosen::only(found.bundle.image.clone()));
         }
-        Err(refusal) => {
-            note(&format!("refused: {}", refusal.on_command_line()));
-            None
-        }
-    }
+        let all = olm_resolve::candidates(&catalogs, request)?;
+        Ok(Chosen {
+            sources: all.into_iter().map(|bundle| bundle.image.clone()).collect(),
+            first: Some(found.bundle.name.clone()),
+        })
+    });
+    chosen
+        .inspect_err(|refusal| note(&format!("refused: {}", refusal.clone().on_command_line())))
+        .ok()
 }
 
 /// The package of a bundle, and all objects of its installation.

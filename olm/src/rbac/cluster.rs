@@ -16,7 +16,7 @@ use olm_preflight::permissions::{AccountRights, Missing};
 use olm_resolve::{Installed, Request};
 use serde_json::Value;
 
-use super::bundle::{choose, every, objects, sources, with_secrets};
+use super::bundle::{Chosen, choose, objects, sources, with_secrets};
 use super::{Arguments, Subject, name, print_roles};
 use crate::extension::cluster::{Cluster, newest_active, recorded};
 use crate::extension::rollback::account::{account, act_as};
@@ -89,23 +89,23 @@ impl Asker {
             objects,
         };
         let chosen = if let Some(source) = &arguments.bundle {
-            vec![source.clone()]
+            Chosen::only(source.clone())
         } else {
             let is_installed = newest.filter(|_| !arguments.every_version && is_on_course(&extension));
             if let Some(newest) = is_installed {
                 return Ok(Some(subject(self.applied(arguments, newest)?)));
             }
-            let Some(images) = self.proposed(arguments, &extension, newest)? else {
+            let Some(chosen) = self.proposed(arguments, &extension, newest)? else {
                 return Ok(None);
             };
             let is_of = |set: &&ClusterObjectSet| {
                 let reference = set.annotation(annotation::BUNDLE_REFERENCE);
-                matches!(images.as_slice(), [image] if reference == Some(image.as_str()))
+                chosen.sources.iter().map(String::as_str).eq(reference)
             };
             if let Some(newest) = newest.filter(is_of) {
                 return Ok(Some(subject(self.applied(arguments, newest)?)));
             }
-            images
+            chosen
         };
         let config = extension
             .spec
@@ -122,24 +122,24 @@ impl Asker {
         let latest = sets.iter().max_by_key(|set| set.spec.revision);
         let request = Installation {
             config: config.as_ref(),
-            roles_named_after: roles_named_after(latest, &wanted),
+            roles_named_after: roles_named_after(latest, &wanted).or(chosen.first.as_deref()),
             ..Installation::new(&extension.spec.namespace)
         };
         let mut all = Vec::new();
-        for source in chosen {
-            let bundle = open_bundle(&source, &arguments.registry)?;
-            all.extend(objects(&bundle, &source, request, provider)?.1);
+        for source in &chosen.sources {
+            let bundle = open_bundle(source, &arguments.registry)?;
+            all.extend(objects(&bundle, source, request, provider)?.1);
         }
         Ok(Some(subject(all)))
     }
 
-    /// The images of the bundles in the catalogs; `None` if none fits, which is reported.
+    /// The bundles in the catalogs; `None` if none fits, which is reported.
     fn proposed(
         &self,
         arguments: &Arguments,
         extension: &ClusterExtension,
         newest: Option<&ClusterObjectSet>,
-    ) -> anyhow::Result<Option<Vec<String>>> {
+    ) -> anyhow::Result<Option<Chosen>> {
         let Some(filter) = &extension.spec.source.catalog else {
             return Err(anyhow!(
                 "spec.source.catalog is missing: there is nothing to install"
@@ -153,9 +153,6 @@ impl Asker {
             sources(&arguments.catalogs, &arguments.registry, package)?
         };
         let request = Request::of(filter, None);
-        if arguments.every_version {
-            return Ok(every(&sources, &request));
-        }
         let status = extension.status.as_ref();
         let installed = status.and_then(|status| status.install.as_ref());
         let installed = installed.map(|install| Installed {
@@ -163,7 +160,12 @@ impl Asker {
             version: &install.bundle.version,
             release: install.bundle.release.as_deref(),
         });
-        Ok(choose(&sources, &request, installed.as_ref()).map(|image| vec![image]))
+        Ok(choose(
+            &sources,
+            &request,
+            installed.as_ref(),
+            arguments.every_version,
+        ))
     }
 
     /// The objects of a revision.

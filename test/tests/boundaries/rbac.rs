@@ -1,8 +1,9 @@
 //! The roles that users apply.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use olm_image::{Access, ImageBuilder, Images, LayerBuilder, Platform, Reference};
 use olm_test::extensions::{await_progressing, await_version, catalog, grant, rbac};
 use olm_test::samples;
@@ -22,11 +23,24 @@ fn powerless(namespace: &str) -> [Value; 2] {
     ]
 }
 
+/// Adds a rule to the cluster permissions of a bundle.
+fn add_rule(files: &mut BTreeMap<String, Vec<u8>>, package: &str, rule: Value) -> Result<()> {
+    let path = format!("manifests/{package}.clusterserviceversion.yaml");
+    let mut csv = olm_yaml::to_json(&files[&path])?;
+    csv.pointer_mut("/spec/install/spec/clusterPermissions/0/rules")
+        .and_then(Value::as_array_mut)
+        .context("the bundle has no cluster permissions")?
+        .push(rule);
+    files.insert(path, csv.to_string().into_bytes());
+    Ok(())
+}
+
 /// The output of `olm rbac` without a cluster.
-fn without_cluster(world: &World, package: &str) -> Result<String> {
+fn without_cluster(world: &World, package: &str, options: &[&str]) -> Result<String> {
     let catalog = format!("{}/{package}-catalog:latest", world.registry()?);
     let output = Command::new(binary("olm")?)
         .args(["rbac", package, "--catalog", &catalog, "--namespace", package])
+        .args(options)
         .args(["--service-account", "installer", "--ca-dir"])
         .arg(world.authorities())
         .env("KUBECONFIG", "/dev/null")
@@ -44,7 +58,7 @@ fn the_roles_that_olm_rbac_prints_are_all_that_an_installation_takes() -> Result
         world.apply(&[extension("ruled", "ruled", Some("installer"))])?;
         await_progressing(world, "ruled", "Retrying", "lacks permissions").await?;
         let proposed = rbac(world, &["ruled"])?;
-        ensure!(proposed == without_cluster(world, "ruled")?, "{proposed}");
+        ensure!(proposed == without_cluster(world, "ruled", &[])?, "{proposed}");
         grant(world, "ruled")?;
         await_version(world, "ruled", "1.0.0").await?;
         for arguments in [&["ruled", "--all"][..], &["clusterobjectset/ruled-1", "--all"]] {
@@ -60,6 +74,49 @@ fn the_roles_that_olm_rbac_prints_are_all_that_an_installation_takes() -> Result
     })
 }
 
+/// The rule that only this version has.
+fn own_rule(version: &str) -> Value {
+    json!({ "apiGroups": [""], "resources": [format!("things-of-{}", version.replace('.', "-"))], "verbs": ["get"] })
+}
+
+#[test]
+fn the_roles_for_every_version_carry_through_the_range() -> Result<()> {
+    WORLD.with(async |world| {
+        let (package, versions) = ("ranged", ["1.0.0", "1.0.1"]);
+        let mut images = BTreeMap::new();
+        for version in versions {
+            let mut files = samples::renamed_bundle(package, version, samples::OPERATOR_IMAGE);
+            add_rule(&mut files, package, own_rule(version))?;
+            let tag = format!("{package}-bundle:v{version}");
+            images.insert(version, world.push_bundle(&tag, &files).await?);
+        }
+        let blobs = samples::renamed(
+            package,
+            &samples::catalog(&versions, |version| images[version].clone()),
+        );
+        world.push_catalog("ranged-catalog:latest", &blobs).await?;
+        let roles = |options: &[&str]| without_cluster(world, package, options);
+        let held = |roles: &str| {
+            versions.map(|version| roles.contains(&format!("things-of-{}", version.replace('.', "-"))))
+        };
+        assert_eq!(held(&roles(&["--version", "1.0.0"])?), [true, false]);
+        assert_eq!(held(&roles(&["--version", "1.x"])?), [false, true]);
+        let all = roles(&["--version", "1.x", "--every-version"])?;
+        assert_eq!(held(&all), [true, true]);
+        ensure!(
+            !all.contains("ranged.v1.0.0"),
+            "roles keep the name of the first version:\n{all}"
+        );
+        let list: Value = serde_json::from_str(&roles(&["--every-version", "-o", "json"])?)?;
+        let kinds = list["items"].as_array().map_or(0, Vec::len);
+        ensure!(
+            list["kind"] == "List" && kinds == all.matches("\nkind: ").count(),
+            "{list:#}"
+        );
+        Ok(())
+    })
+}
+
 /// A verb that contains an object, which would be created if the verb were not escaped.
 const INJECTION: &str = "get\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: \
                          injected\nroleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: \
@@ -69,15 +126,8 @@ const INJECTION: &str = "get\n---\napiVersion: rbac.authorization.k8s.io/v1\nkin
 fn a_verb_with_line_breaks_brings_no_object_along() -> Result<()> {
     WORLD.with(async |world| {
         let mut files = samples::renamed_bundle("injecting", "1.0.0", samples::OPERATOR_IMAGE);
-        let path = "manifests/injecting.clusterserviceversion.yaml";
-        let mut csv = olm_yaml::to_json(&files[path])?;
         let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": [INJECTION] });
-        let rules = csv.pointer_mut("/spec/install/spec/clusterPermissions/0/rules");
-        rules
-            .and_then(Value::as_array_mut)
-            .ok_or_else(|| anyhow::anyhow!("the bundle has no cluster permissions"))?
-            .push(rule);
-        files.insert(path.to_owned(), csv.to_string().into_bytes());
+        add_rule(&mut files, "injecting", rule)?;
         let image = world.push_bundle("injecting-bundle:v1.0.0", &files).await?;
         let blobs = samples::renamed("injecting", &samples::catalog(&["1.0.0"], |_| image.clone()));
         let reference = world.push_catalog("injecting-catalog:latest", &blobs).await?;
