@@ -1,9 +1,10 @@
 //! OLM classic on the same node: the three programs as Pods, and the sample operator by a Subscription.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
 use super::{SOON, Story};
+use crate::docs::page;
 use crate::samples;
 use crate::world::{CLASSIC_NAMESPACE, eventually, repository};
 
@@ -12,9 +13,6 @@ impl Story {
     pub(super) async fn deploy_classic(&mut self) -> Result<()> {
         let lab = &self.lab;
         let authority = std::fs::read_to_string(lab.authorities().join("ca.crt"))?;
-        let crds = repository().join("manifests/classic/crds").display().to_string();
-        lab.kubectl(&["apply", "--server-side", "-k", &crds])?;
-        lab.await_definitions()?;
         lab.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": CLASSIC_NAMESPACE } }),
             json!({
@@ -23,8 +21,7 @@ impl Story {
                 "data": { "ca.crt": authority },
             }),
         ])?;
-        let overlay = repository().join("test/e2e/classic").display().to_string();
-        lab.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", &overlay])?;
+        self.documented(0)?;
         for program in ["olm-operator", "catalog-operator", "packageserver"] {
             self.available(CLASSIC_NAMESPACE, program).await?;
         }
@@ -54,7 +51,15 @@ impl Story {
             }
             bail!("the packages are {listed:?}")
         })
-        .await
+        .await?;
+        let checked = self.documented(1)?;
+        ensure!(
+            ["READY", "greeter.v1.1.0"]
+                .iter()
+                .all(|part| checked.contains(part)),
+            "{checked}"
+        );
+        Ok(())
     }
 
     /// Deletes the Subscription and the ClusterServiceVersion, as clients do.
@@ -80,7 +85,33 @@ impl Story {
             !crd.is_empty(),
             "the CustomResourceDefinition is gone, and with it the data"
         );
+        self.documented(2)?;
+        let label = "app.kubernetes.io/part-of=olm-classic";
+        let policies =
+            self.lab
+                .kubectl(&["get", "validatingadmissionpolicies", "-l", label, "-o", "name"])?;
+        ensure!(policies.is_empty(), "the way back leaves {policies}");
         Ok(())
+    }
+
+    /// Runs a block of the page about replacing OLM classic, with the overlay of the tests over the manifests, and returns
+    /// its output.
+    fn documented(&self, number: usize) -> Result<String> {
+        let blocks = page("how-to/replace-olm-classic.md")?.marked("sh node");
+        let block = blocks.get(number).context("the page lacks a block")?;
+        let commands = block.replace("-k manifests/classic\n", "-k test/e2e/classic\n");
+        let mut shell = self.lab.cluster.exec("bash");
+        let run = shell
+            .args(["-euc", &commands])
+            .current_dir(repository())
+            .output()?;
+        let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+        ensure!(
+            run.status.success(),
+            "{commands}\n{printed}{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+        Ok(printed)
     }
 
     /// Waits until a ClusterServiceVersion has succeeded.
