@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::StatusCode;
+use serde_json::Value;
 
 use super::unpack::all;
 use super::{Asked, Figures, process};
@@ -60,10 +61,46 @@ pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures:
         }
     }
     figures.add(
+        &format!("{}: the page of each package, cores: {cores}", asked.catalog),
+        &pages(world, asked).await?,
+    );
+    figures.add(
         &format!("serving, cores: {cores}: peak memory of catalogd"),
         &process::mebibytes(process::peak(pid)?),
     );
     Ok(())
+}
+
+/// The time of the pages of all packages, one after the other over one connection.
+async fn pages(world: &World, asked: &Asked) -> Result<String> {
+    let client = connection()?;
+    let url = format!(
+        "{}/catalogs/{}/api/v1/metas?schema=olm.package",
+        world.catalogs, asked.catalog
+    );
+    let packages = client.get(&url).send().await?.error_for_status()?.text().await?;
+    let mut times = Vec::new();
+    for line in packages.lines() {
+        let package: Value = serde_json::from_str(line)?;
+        let name = package["name"].as_str().context("a package has no name")?;
+        let begun = Instant::now();
+        ask(
+            &client,
+            &format!("{}/packages/{}/{name}", world.catalogs, asked.catalog),
+            &Terms::default(),
+        )
+        .await?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    let (median, slowest) = (times.get(times.len() / 2), times.last());
+    let (median, slowest) = median.zip(slowest).context("the catalog has no package")?;
+    Ok(format!(
+        "{} pages, median {}, slowest {}",
+        times.len(),
+        milliseconds(*median),
+        milliseconds(*slowest)
+    ))
 }
 
 /// The entity tag of the plain answer.
