@@ -30,6 +30,9 @@ pub const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 pub const SERVING: &str = "Serving";
 /// The catalog's content passes the whole-catalog check; findings do not stop serving. ClusterCatalog.
 pub const CONTENT_VALID: &str = "ContentValid";
+/// The signature policy of this moment accepts the image in use; absent where it asks for no signature. ClusterCatalog,
+/// ClusterExtension.
+pub const VERIFIED: &str = "Verified";
 /// A minor update of the cluster is permissible. `ClusterOperator` `olm`.
 pub const UPGRADEABLE: &str = "Upgradeable";
 
@@ -95,6 +98,12 @@ pub mod reason {
     pub const NO_FINDINGS: &str = "NoFindings";
     /// The whole-catalog check has findings.
     pub const FINDINGS: &str = "Findings";
+    /// The signature policy accepts the image in use.
+    pub const SIGNED: &str = "Signed";
+    /// The signature policy does not accept the image in use any more.
+    pub const POLICY_REFUSES: &str = "PolicyRefuses";
+    /// The signatures of the image in use could not be read.
+    pub const UNVERIFIABLE: &str = "Unverifiable";
     /// An installed bundle does not support the cluster's next minor version.
     pub const INCOMPATIBLE_OPERATORS_INSTALLED: &str = "IncompatibleOperatorsInstalled";
     /// The versions that an installed bundle supports could not be determined.
@@ -134,6 +143,9 @@ pub mod reason {
         USER_SPECIFIED_UNAVAILABLE,
         NO_FINDINGS,
         FINDINGS,
+        SIGNED,
+        POLICY_REFUSES,
+        UNVERIFIABLE,
         INCOMPATIBLE_OPERATORS_INSTALLED,
         FAILURE_GETTING_EXTENSION_METADATA,
         AS_EXPECTED,

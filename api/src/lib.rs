@@ -18,6 +18,7 @@ pub mod names;
 pub mod pending_change;
 pub mod readiness;
 pub mod serving;
+pub mod verified;
 
 mod kind;
 

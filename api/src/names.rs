@@ -91,6 +91,9 @@ pub mod annotation {
     pub const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
     /// Image reference of the bundle. On revisions.
     pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
+    /// Who signed the image of the bundle, and which rule of the signature policy asked for that. On revisions, where a
+    /// rule asked.
+    pub const BUNDLE_VERIFIED: &str = "olm.operatorframework.io/bundle-verified";
     /// Name of the ClusterCatalog that offered the bundle. On revisions.
     pub const CATALOG: &str = "olm.operatorframework.io/catalog";
     /// The bundle's properties as its files list them, a JSON list. On the `ClusterServiceVersion` and on revisions.

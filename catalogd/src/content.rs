@@ -1,11 +1,13 @@
 //! Resolves an image reference and stores the content.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use olm_image::{
-    Access, Credentials, CredentialsError, Pinned, PullError, Reference, ReferenceError, Settings,
-    SettingsError,
+    Access, Answer, Credentials, CredentialsError, Pinned, PresentPolicy, PullError, Reference,
+    ReferenceError, Settings, SettingsError, Standing,
 };
+use olm_platform::log::chain;
 use olm_platform::pull_secrets::{PullSecrets, ReadError};
 use olm_serve::{CatalogImages, Destination, Pull, Snapshot, UnpackError};
 use tokio_util::sync::CancellationToken;
@@ -123,11 +125,13 @@ pub(crate) struct Contents {
     images: CatalogImages,
     secrets: PullSecrets,
     settings: Settings,
+    policy: PresentPolicy,
 }
 
 impl Contents {
-    pub(crate) const fn new(images: CatalogImages, secrets: PullSecrets, settings: Settings) -> Self {
+    pub(crate) fn new(images: CatalogImages, secrets: PullSecrets, settings: Settings) -> Self {
         Self {
+            policy: PresentPolicy::new(settings.clone()),
             images,
             secrets,
             settings,
@@ -148,6 +152,30 @@ impl Contents {
             registries,
             policy,
         })
+    }
+
+    /// The number of the signature policy, which changes with it.
+    pub(crate) async fn policy_number(&self) -> u64 {
+        self.policy.number().await
+    }
+
+    /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
+    pub(crate) async fn follow_policy(&self, changed: impl Fn()) {
+        self.policy.follow(changed).await;
+    }
+
+    /// What the signature policy says about an image that is served.
+    pub(crate) async fn standing(&self, image: &Pinned) -> Answer {
+        let asked = Instant::now();
+        let (number, known) = self.policy.first_look(image).await;
+        let standing = match known {
+            Some(known) => known,
+            None => match self.access().await {
+                Ok(access) => self.images.images().standing(image, &access).await,
+                Err(error) => Some(Standing::unknown(image, &chain(&error))),
+            },
+        };
+        Answer::new(number, image.clone(), standing, asked)
     }
 
     /// The digest of a reference now.

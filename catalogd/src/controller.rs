@@ -8,6 +8,7 @@ mod message;
 mod observe;
 mod plan;
 mod report;
+mod standing;
 mod template;
 mod verify;
 mod watch;
@@ -30,6 +31,7 @@ use observe::Memory;
 use plan::ContentAction;
 
 pub(crate) use observe::StartupReadiness;
+pub(crate) use standing::check;
 pub(crate) use template::Versions;
 pub(crate) use verify::verify;
 pub(crate) use watch::{collect_garbage, follow_leadership, watch};
@@ -45,6 +47,8 @@ pub(crate) struct Context {
     /// The ClusterCatalogs as the watch last saw them.
     pub(crate) catalogs: reflector::Store<ClusterCatalog>,
     pub(crate) queue: Queue<String>,
+    /// Catalogs whose images have to be verified.
+    pub(crate) checks: Queue<String>,
     /// Whether this process is the leader, which alone writes to the API server.
     pub(crate) leading: tokio::sync::watch::Receiver<bool>,
     /// Scheme and host under which catalogs are served.
@@ -80,8 +84,10 @@ async fn pass(context: &Context, observed: observe::Observed) -> Result<Outcome,
     let mut observed = act::prepare(context, observed, &plan).await?;
     report_readiness(context, observed.catalog.name(), &plan);
     let done = act::content(context, &mut observed, &plan.content).await;
+    let verification = standing::verification(context, &observed, &done).await;
     let status = report::status(&observed, &plan, &done, &context.origin);
-    let next = report::next(&plan, &observed, &done);
+    let status = report::verified(&observed, status, &verification);
+    let next = report::next(&plan, &observed, &done, verification.again());
     report_readiness(context, observed.catalog.name(), &plan);
     act::publish(context, observed, &plan, status).await?;
     Ok(next)

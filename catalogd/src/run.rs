@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    CONTROLLER, Context, Memories, StartupReadiness, UnreadableCatalogs, Versions, collect_garbage,
+    CONTROLLER, Context, Memories, StartupReadiness, UnreadableCatalogs, Versions, check, collect_garbage,
     follow_leadership, reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
@@ -128,6 +128,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         store,
         catalogs,
         queue,
+        checks: Queue::default(),
         leading,
         origin: format!("https://{}", args.external_address),
         startup,
@@ -143,6 +144,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     shutdown.spawn("leadership", follow_leadership(Arc::clone(&context)));
     shutdown.spawn("garbage", collect_garbage(Arc::clone(&context), args.gc_interval));
     shutdown.spawn("verify", verify(Arc::clone(&context)));
+    shutdown.spawn("signatures", check(Arc::clone(&context)));
     shutdown.spawn("controller", async move {
         let work = |name: String| {
             let context = Arc::clone(&context);

@@ -13,7 +13,9 @@ use olm_bundle::{BundleFiles, ParseError, annotation_keys};
 use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
-use olm_image::{Contents, Limits, LocalImage, Platform, Reference, Selection, Storage, Tree};
+use olm_image::{
+    Contents, Limits, LocalImage, Pinned, Platform, Reference, Selection, Standing, Storage, Tree,
+};
 use tempfile::TempDir;
 
 use crate::hint::Hint;
@@ -46,6 +48,8 @@ pub(crate) struct BundleSource {
     pub(crate) image: String,
     /// The same by digest, for an image from a registry.
     pub(crate) pinned: Option<String>,
+    /// By whom the image is signed and which rules ask for that, if any does.
+    pub(crate) verified: Option<String>,
 }
 
 impl BundleSource {
@@ -83,6 +87,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
                 labels: BTreeMap::new(),
                 image: String::new(),
                 pinned: None,
+                verified: None,
             }))
         } else {
             CatalogFiles::open(path).map(Source::Catalog)
@@ -378,7 +383,8 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
     Err(error.context(neither))
 }
 
-pub(crate) fn bundle_of(bundle: &Contents, image: String, pinned: Option<String>) -> Source {
+pub(crate) fn bundle_of(bundle: &Contents, image: String, pinned: Option<&Pinned>) -> Source {
+    let verified = pinned.and_then(|pinned| Standing::accepted(pinned, &bundle.approvals));
     Source::Bundle(BundleSource {
         files: bundle
             .files
@@ -387,7 +393,8 @@ pub(crate) fn bundle_of(bundle: &Contents, image: String, pinned: Option<String>
             .collect(),
         labels: bundle.labels.clone(),
         image,
-        pinned,
+        pinned: pinned.map(ToString::to_string),
+        verified: verified.map(|standing| standing.said),
     })
 }
 
@@ -506,7 +513,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
             }
             Kind::Bundle => {
                 let bundle = images.contents(&pinned, &access, &Limits::bundle()).await?;
-                Ok(bundle_of(&bundle, written.to_owned(), Some(pinned.to_string())))
+                Ok(bundle_of(&bundle, written.to_owned(), Some(&pinned)))
             }
         }
     })

@@ -6,14 +6,16 @@ pub mod pulls;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use olm_image::{
-    Access, Bounds, Digest, Images, Limits, Options, Pinned, Places, PullError, Reference, ReferenceError,
-    Selection, SettingsError,
+    Access, Answer, Bounds, Digest, Images, Limits, Options, Pinned, Places, PresentPolicy, PullError,
+    Reference, ReferenceError, Selection, SettingsError, Standing,
 };
 use parking_lot::Mutex;
 
 use credentials::{CredentialsError, PullSecrets};
+use olm_platform::log::chain;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::Queue;
 use pulls::{Pending, Pulled, Pulls};
@@ -69,6 +71,8 @@ pub struct Bundles {
     registries: Arc<Registries>,
     pins: Pulls<Result<Pinned, FetchError>>,
     pulls: Pulls<Result<Arc<olm_image::Contents>, FetchError>>,
+    policy: PresentPolicy,
+    checks: Pulls<Result<Option<Standing>, FetchError>>,
 }
 
 /// The clients of registries.
@@ -113,6 +117,7 @@ impl Bundles {
         settings.places.announce();
         let places = Arc::new(Places::new(settings.bounds));
         Self {
+            policy: PresentPolicy::new(settings.places.clone()),
             registries: Arc::new(Registries {
                 images: Images::new(options),
                 places: settings.places,
@@ -121,6 +126,7 @@ impl Bundles {
                 recent: Mutex::default(),
             }),
             pins: Pulls::new(Arc::clone(&places), settings.wake.clone()),
+            checks: Pulls::new(Arc::clone(&places), settings.wake.clone()),
             pulls: Pulls::new(places, settings.wake),
         }
     }
@@ -166,8 +172,38 @@ impl Bundles {
         unless_pending(answer, &what, registry)
     }
 
+    /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
+    pub async fn follow_policy(&self, changed: impl Fn()) {
+        self.policy.follow(changed).await;
+    }
+
+    /// The number of the signature policy, which changes with it.
+    pub async fn policy_number(&self) -> u64 {
+        self.policy.number().await
+    }
+
+    /// What the signature policy says about the image of an extension's installed bundle.
+    pub async fn standing(&self, extension: &str, image: &Pinned) -> Pulled<Answer> {
+        let asked = Instant::now();
+        let (number, known) = self.policy.first_look(image).await;
+        let answer = |standing| Pulled::Done(Answer::new(number, image.clone(), standing, asked));
+        if let Some(known) = known {
+            return answer(known);
+        }
+        let registry = image.reference().registry().to_owned();
+        let (registries, pinned) = (Arc::clone(&self.registries), image.clone());
+        let work = async move { registries.standing(&pinned).await };
+        let what = format!("{image} {number}");
+        match self.checks.ask(extension, &what, Some(&registry), work).await {
+            Pulled::Done(Ok(standing)) => answer(standing),
+            Pulled::Done(Err(error)) => answer(Some(Standing::unknown(image, &chain(&error)))),
+            Pulled::Pending(state) => Pulled::Pending(state),
+        }
+    }
+
     /// Drops the requests of an extension.
     pub fn forget(&self, extension: &str) {
+        self.checks.forget(extension);
         self.pins.forget(extension);
         self.pulls.forget(extension);
     }
@@ -175,6 +211,7 @@ impl Bundles {
     /// Drops answers that no caller collected, and cached bundles except those named here, by reference, and those
     /// fetched since the last call.
     pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+        self.checks.tidy();
         self.pins.tidy();
         self.pulls.tidy();
         self.registries.prune(used).await;
@@ -210,6 +247,10 @@ impl Registries {
         self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref))
             .await;
         pulled.map_err(FetchError::Pull)
+    }
+
+    async fn standing(&self, image: &Pinned) -> Result<Option<Standing>, FetchError> {
+        Ok(self.images.standing(image, &self.access().await?).await)
     }
 
     /// Drops the cached credentials after a refusal, because the pull secrets may have changed.

@@ -248,6 +248,18 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
     shutdown.spawn("rollouts", until(stop.clone(), rollouts));
     let watching = watch(Arc::clone(&context), writers, queue.clone(), Arc::clone(&changed));
     shutdown.spawn("watch", until(stop.clone(), watching));
+    let policy = {
+        let (context, queue) = (Arc::clone(&context), queue.clone());
+        async move {
+            let all = || {
+                for extension in context.extensions.state() {
+                    queue.add(extension.name().to_owned());
+                }
+            };
+            context.bundles.follow_policy(all).await;
+        }
+    };
+    shutdown.spawn("policy", until(stop.clone(), policy));
     let ready = async {
         let _ = context.extensions.wait_until_ready().await;
         let _ = context.cluster_catalogs.wait_until_ready().await;

@@ -180,7 +180,7 @@ fn status() -> Schema {
         .property(
             "conditions",
             conditions(&format!(
-                "{TOOLS} Progressing: the image is looked up and unpacked. Serving: its content is served. ContentValid: the content passes the checks of the whole catalog; findings do not stop serving.",
+                "{TOOLS} Progressing: the image is looked up and unpacked. Serving: its content is served. ContentValid: the content passes the checks of the whole catalog; findings do not stop serving. Verified: the signature policy accepts the image; absent where it asks for no signature.",
             )),
         )
         .property("lastUnpacked", string("When the served content was unpacked.").format("date-time"))

@@ -241,7 +241,7 @@ fn status() -> Schema {
         .property(
             "conditions",
             conditions(&format!(
-                "{TOOLS} Installed: a bundle is applied and complete. Progressing: the controller works towards the spec, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog deprecates the package, a channel or the bundle.",
+                "{TOOLS} Installed: a bundle is applied and complete. Progressing: the controller works towards the spec, or says why it does not. Available: the objects pass their probes. Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated: the catalog deprecates the package, a channel or the bundle. Verified: the signature policy accepts the installed image; absent where it asks for no signature.",
             )),
         )
         .property("install", object("The installed bundle.").required("bundle", bundle))

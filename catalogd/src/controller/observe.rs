@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
+use olm_image::Answer;
 use olm_serve::{Findings, Lookup, Record};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -75,6 +76,8 @@ pub(super) struct Memory {
     pub(super) refused: Option<RefusedContent>,
     /// The object as last written, until the watch has seen it.
     pub(super) written: Option<WrittenObject>,
+    /// What the signature policy says about the image that is served.
+    pub(super) verified: Option<Answer>,
     /// The running fetch.
     pub(super) running: Option<RunningFetch>,
 }

@@ -11,7 +11,9 @@ use olm_api::names::user;
 use olm_api::readiness::{self, Readiness, Verdict, set_readiness};
 use olm_api::serving::base_url;
 use olm_api::text::escape;
+use olm_api::verified::set_verified;
 use olm_api::{ClusterCatalog, Condition};
+use olm_image::Verification;
 use olm_platform::events::Notice;
 use olm_platform::queue::{Outcome, Severity};
 
@@ -134,6 +136,27 @@ pub(super) fn status(
     }
     readiness(&mut status, observed, explanation(plan, done));
     (status != before).then_some(status)
+}
+
+/// The new status with what the signature policy says about the image that is served; `None` on followers and when
+/// nothing changes.
+pub(super) fn verified(
+    observed: &Observed,
+    status: Option<ClusterCatalogStatus>,
+    verification: &Verification,
+) -> Option<ClusterCatalogStatus> {
+    let Some(verdict) = verification.verdict().filter(|_| observed.role == Role::Leader) else {
+        return status;
+    };
+    let before = observed.catalog.status.clone().unwrap_or_default();
+    let mut next = status.unwrap_or_else(|| before.clone());
+    set_verified(
+        &mut next.conditions,
+        verdict,
+        observed.catalog.generation(),
+        observed.now,
+    );
+    (next != before).then_some(next)
 }
 
 /// Sets the conditions for tools from the other conditions. They are about the generation of the last attempt.
@@ -324,9 +347,14 @@ fn findings(stored: &Stored) -> String {
     text
 }
 
-/// The next reconcile of the catalog.
-pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> Outcome {
-    let after = |times: [Option<Duration>; 2]| {
+/// The next reconcile of the catalog; `verify` is the time after which its image is verified again.
+pub(super) fn next(
+    plan: &Plan,
+    observed: &Observed,
+    done: &ContentOutcome,
+    verify: Option<Duration>,
+) -> Outcome {
+    let after = |times: [Option<Duration>; 3]| {
         let soonest = times.into_iter().flatten().min();
         soonest.map_or(Outcome::Done, Outcome::After)
     };
@@ -347,7 +375,7 @@ pub(super) fn next(plan: &Plan, observed: &Observed, done: &ContentOutcome) -> O
         ContentOutcome::Failed(_) => plan.recheck.map_or(Outcome::Refused, Outcome::After),
         ContentOutcome::Removed(_) => Outcome::Done,
         ContentOutcome::Nothing | ContentOutcome::Served(_) | ContentOutcome::Restored(_) => {
-            after([plan.poll, plan.recheck])
+            after([plan.poll, plan.recheck, verify])
         }
     }
 }
@@ -399,7 +427,9 @@ pub(super) fn changes(before: &ClusterCatalog, after: &ClusterCatalog) -> Vec<No
         });
         let fault = match condition.type_.as_str() {
             conditions::PROGRESSING => condition.reason != reason::SUCCEEDED,
-            conditions::SERVING | conditions::CONTENT_VALID => condition.status == "False",
+            conditions::SERVING | conditions::CONTENT_VALID | conditions::VERIFIED => {
+                condition.status == "False"
+            }
             _ => continue,
         };
         if fault && !same {

@@ -2,8 +2,10 @@
 
 pub(crate) mod credentials;
 pub(crate) mod policy;
+pub(crate) mod present;
 pub(crate) mod registries;
 pub(crate) mod settings;
+pub(crate) mod standing;
 pub(crate) mod tally;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ mod error;
 mod flight;
 pub(crate) mod places;
 mod signatures;
+mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ pub use error::PullError;
 use flight::Flights;
 
 use crate::access::Access;
-use crate::access::policy::{Approval, Refusal, Signed};
+use crate::access::policy::{self, Approval, Refusal};
 use crate::access::registries::{Endpoint, PlaceError};
 use crate::access::tally::Tally;
 use crate::digest::Digest;
@@ -81,6 +82,7 @@ pub struct Image {
     layers: Vec<Blob>,
     labels: BTreeMap<String, String>,
     artifact_type: Option<String>,
+    approvals: Vec<Approval>,
 }
 
 impl Image {
@@ -210,7 +212,7 @@ impl Images {
         };
         let (manifest, digest) = self.platform_manifest(pinned, access, limits).await?;
         let digests = [pinned.digest().clone(), digest.clone()];
-        self.check_signatures(&signed, pinned, &digests, access).await?;
+        let approvals = self.check_signatures(&signed, pinned, &digests, access).await?;
         if manifest.layers.len() > limits.layers {
             return Err(PullError::Layers {
                 reference: pinned.to_string(),
@@ -236,6 +238,7 @@ impl Images {
             layers,
             labels: config.into_labels(),
             artifact_type: artifact_type(&manifest),
+            approvals,
         })
     }
 
@@ -292,7 +295,11 @@ impl Images {
 
     /// Signatures that the policy requires for the image; empty when it accepts the image without any.
     #[expect(clippy::result_large_err, reason = "the error of everything here")]
-    fn admitted<'a>(&self, access: &'a Access, reference: &Reference) -> Result<Vec<&'a Signed>, PullError> {
+    fn admitted<'a>(
+        &self,
+        access: &'a Access,
+        reference: &Reference,
+    ) -> Result<Vec<policy::Wanted<'a>>, PullError> {
         access.policy.admit(reference).map_err(|source| {
             self.inner.checks.count(source.outcome());
             refused(reference, source)
@@ -346,19 +353,27 @@ impl Images {
     /// there is one. Returns one approval per requirement; none where the policy asks for no signature.
     pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<Verdict, PullError> {
         let pinned = self.resolve(reference, access).await?;
+        let approvals = self.approvals(&pinned, access).await?;
+        Ok(Verdict { pinned, approvals })
+    }
+
+    /// What satisfies each requirement of the signature policy for an image whose digest is known.
+    async fn approvals(&self, pinned: &Pinned, access: &Access) -> Result<Vec<Approval>, PullError> {
         let limits = Limits::bundle();
         let asking = async {
             let signed = self.admitted(access, &pinned.requested())?;
-            let (_, manifest) = self.platform_manifest(&pinned, access, &limits).await?;
+            if signed.is_empty() {
+                return Ok(Vec::new());
+            }
+            let (_, manifest) = self.platform_manifest(pinned, access, &limits).await?;
             let digests = [pinned.digest().clone(), manifest];
-            self.check_signatures(&signed, &pinned, &digests, access).await
+            self.check_signatures(&signed, pinned, &digests, access).await
         };
         let late = |_| PullError::Time {
-            reference: reference.to_string(),
+            reference: pinned.to_string(),
             seconds: RESOLVE_TIME.as_secs(),
         };
-        let approvals = tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)??;
-        Ok(Verdict { pinned, approvals })
+        tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
     }
 
     async fn configuration(
@@ -521,7 +536,10 @@ impl Images {
         if let Some(store) = &self.inner.store
             && let Some(contents) = store.load(pinned.digest(), limits).await
         {
-            return Ok(contents);
+            return Ok(Contents {
+                approvals: checked.map(|image| image.approvals).unwrap_or_default(),
+                ..contents
+            });
         }
         let image = match checked {
             Some(image) => image,
@@ -536,6 +554,7 @@ impl Images {
         })?;
         let contents = Contents {
             artifact_type: image.artifact_type,
+            approvals: image.approvals,
             ..files
         };
         if let Some(store) = &self.inner.store

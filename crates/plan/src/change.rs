@@ -95,6 +95,9 @@ pub struct ChangePlan {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observed {
+    /// By whom the image is signed and which rules ask for that, if any does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<String>,
     /// Rights that the account lacks; none if they were not reviewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rights: Option<Vec<Grant>>,

@@ -92,12 +92,13 @@ fn by_key(read: &Read<'_>, keys: &[PublicKey], log: Option<&Trust>) -> Result<Fo
 
 fn by_certificate(read: &Read<'_>, trust: &Trust, identities: &Identities) -> Result<Found, Fault> {
     let found = read.check_certificate(trust)?;
-    let (subject, email) = match found.identity() {
+    let (subject, email) = match found.result.identity() {
         Some(SubjectAltName::Email(text)) => (text.as_str(), true),
         Some(other) => (other.as_str(), false),
         None => return Err(Fault::Certificate("it names no identity".to_owned())),
     };
     let issuer = found
+        .result
         .issuer()
         .ok_or_else(|| Fault::Certificate("it names no issuer of the identity".to_owned()))?;
     identities.check(subject, email, issuer)?;

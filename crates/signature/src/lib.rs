@@ -26,7 +26,7 @@ pub use key::PublicKey;
 pub use pki::{Pki, Subject};
 pub use read::Signature;
 pub use trust::Trust;
-pub use verdict::{Claim, Proof, Signer, Verified};
+pub use verdict::{Claim, LogEntry, Proof, Signer, Verified};
 
 #[cfg(test)]
 mod tests;

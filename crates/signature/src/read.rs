@@ -1,7 +1,6 @@
 //! A signature of either form, read.
 
 use jiff::Timestamp;
-use sigstore_verify::VerificationResult;
 use sigstore_verify::types::bundle::VerificationMaterialContent;
 use sigstore_verify::types::{self, Sha256Hash};
 
@@ -10,7 +9,7 @@ use crate::bundle::Bundle;
 use crate::fault::Fault;
 use crate::key::PublicKey;
 use crate::statement;
-use crate::trust::{Content, Trust};
+use crate::trust::{Content, Evidence, Trust};
 use crate::verdict::{Claim, Proof};
 
 /// A signature as it was fetched, not yet verified.
@@ -69,7 +68,7 @@ impl<'signature> Read<'signature> {
     }
 
     /// Checks the certificate, the signature by its key, and what proves its time.
-    pub(crate) fn check_certificate(&self, trust: &Trust) -> Result<VerificationResult, Fault> {
+    pub(crate) fn check_certificate(&self, trust: &Trust) -> Result<Evidence, Fault> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, true, trust.has_logs())?;
@@ -85,7 +84,7 @@ impl<'signature> Read<'signature> {
     }
 
     /// Checks that one of the keys made it and that the log has it.
-    pub(crate) fn check_key(&self, trust: &Trust, key: &PublicKey) -> Result<VerificationResult, Fault> {
+    pub(crate) fn check_key(&self, trust: &Trust, key: &PublicKey) -> Result<Evidence, Fault> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, false, true)?;
@@ -111,10 +110,10 @@ impl<'signature> Read<'signature> {
 }
 
 /// The earliest time that is proven, and what vouches.
-pub(crate) fn proven(found: &VerificationResult) -> (Option<Timestamp>, Proof) {
-    let time = found.verified_timestamps().iter().min().copied();
+pub(crate) fn proven(found: &Evidence) -> (Option<Timestamp>, Proof) {
+    let time = found.result.verified_timestamps().iter().min().copied();
     let proof = Proof {
-        log: found.tlog_verified(),
+        log: found.entry.clone(),
         time: time.is_some(),
     };
     (time, proof)

@@ -13,6 +13,7 @@ use sigstore_verify::{PublicKeyVerificationPolicy, VerificationPolicy, Verificat
 
 use crate::fault::Fault;
 use crate::key::{PublicKey, certificates};
+use crate::verdict::LogEntry;
 
 /// The most bytes of a trust root.
 const ROOT_BYTES: usize = 1 << 20;
@@ -141,11 +142,7 @@ impl Trust {
 
     /// Checks the certificate of a bundle, its signature over the content and the proof of its time. Evidence of a kind
     /// for which nothing is trusted is left aside.
-    pub(crate) fn check_certificate(
-        &self,
-        content: Content<'_>,
-        bundle: Bundle,
-    ) -> Result<VerificationResult, Fault> {
+    pub(crate) fn check_certificate(&self, content: Content<'_>, bundle: Bundle) -> Result<Evidence, Fault> {
         let mut policy = VerificationPolicy::any_identity();
         if !self.certificate_logs {
             policy = policy.skip_sct();
@@ -158,7 +155,9 @@ impl Trust {
             Content::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
             Content::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
         };
-        found.map_err(|error| Fault::of(&error))
+        found
+            .map(|result| Evidence::new(result, &bundle))
+            .map_err(|error| Fault::of(&error))
     }
 
     /// Checks that a key made the signature of a bundle and that the log vouches for it.
@@ -167,14 +166,16 @@ impl Trust {
         content: Content<'_>,
         bundle: Bundle,
         key: &PublicKey,
-    ) -> Result<VerificationResult, Fault> {
+    ) -> Result<Evidence, Fault> {
         let policy = PublicKeyVerificationPolicy::new(DerPublicKey::new(key.der().to_vec()));
         let bundle = self.relevant(bundle);
         let found = match content {
             Content::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
             Content::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
         };
-        found.map_err(|error| Fault::of(&error))
+        found
+            .map(|result| Evidence::new(result, &bundle))
+            .map_err(|error| Fault::of(&error))
     }
 
     fn relevant(&self, mut bundle: Bundle) -> Bundle {
@@ -186,6 +187,34 @@ impl Trust {
             material.timestamp_verification_data.rfc3161_timestamps.clear();
         }
         bundle
+    }
+}
+
+/// What the library beneath found to be good.
+pub(crate) struct Evidence {
+    pub(crate) result: VerificationResult,
+    /// The first entry of the log, if the log has it.
+    pub(crate) entry: Option<LogEntry>,
+}
+
+impl Evidence {
+    /// `bundle` is what was verified.
+    fn new(result: VerificationResult, bundle: &Bundle) -> Self {
+        let entry = bundle
+            .verification_material
+            .tlog_entries
+            .first()
+            .filter(|_| result.tlog_verified())
+            .map(|entry| {
+                // A promise signs the index; without one, the proof has the index that is verified.
+                let proven = entry.inclusion_proof.as_ref().map(|proof| proof.log_index);
+                let proven = proven.filter(|_| entry.inclusion_promise.is_none());
+                LogEntry {
+                    log: STANDARD.encode(entry.log_id.key_id.as_bytes()),
+                    index: proven.unwrap_or(entry.log_index).get(),
+                }
+            });
+        Self { result, entry }
     }
 }
 

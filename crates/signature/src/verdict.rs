@@ -51,10 +51,19 @@ impl std::fmt::Display for Signer {
 }
 
 /// What vouches for a signature beside its key or certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// An entry of a transparency log.
-    pub log: bool,
+    /// The entry of a transparency log.
+    pub log: Option<LogEntry>,
     /// A timestamp, or a time that a log gives.
     pub time: bool,
+}
+
+/// An entry of a transparency log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The identifier of the log, in base64.
+    pub log: String,
+    /// The index of the entry in it.
+    pub index: u64,
 }

@@ -20,6 +20,12 @@ pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e 
     })
 }
 
+/// The messages of an error and its causes, the innermost last.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let messages: Vec<_> = causes(error).map(ToString::to_string).collect();
+    messages.join(": ")
+}
+
 /// Whether the innermost cause is a certificate that is not trusted.
 pub fn is_distrust(error: &(dyn Error + 'static)) -> bool {
     let innermost = causes(error).last().and_then(|cause| cause.downcast_ref());

@@ -145,7 +145,7 @@ fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<Chang
     };
     let provider = cluster.provider(newest)?;
     let latest = sets.iter().max_by_key(|set| set.spec.revision);
-    let after = render(arguments, &extension, latest, &mut chosen, provider)?;
+    let (after, verified) = render(arguments, &extension, latest, &mut chosen, provider)?;
     let before = match newest {
         Some(newest) => {
             cluster
@@ -171,6 +171,7 @@ fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<Chang
         after: &new,
         needs: Some((&needs.before, &needs.after)),
     });
+    plan.observed.verified = verified;
     facts::observe(cluster, &extension, &account, &after, provider, &mut plan)?;
     Ok(Ok(plan))
 }
@@ -230,14 +231,15 @@ fn from_file(path: &std::path::Path, name: Option<&str>) -> anyhow::Result<Clust
     }
 }
 
-/// The objects of the chosen bundle as operator-controller renders them; its image is known by digest then.
+/// The objects of the chosen bundle as operator-controller renders them, and by whom its image is signed; its digest is
+/// known then.
 fn render(
     arguments: &Arguments,
     extension: &ClusterExtension,
     latest: Option<&ClusterObjectSet>,
     chosen: &mut Chosen,
     provider: CertificateProvider,
-) -> anyhow::Result<Vec<Value>> {
+) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let source = chosen.bundle.image.clone();
     let bundle = open_bundle(&source, &arguments.registry)?;
     let config = extension
@@ -265,5 +267,6 @@ fn render(
     if let Some(pinned) = bundle.pinned {
         chosen.bundle.image = pinned;
     }
-    Ok(groups.into_iter().flat_map(|group| group.objects).collect())
+    let objects = groups.into_iter().flat_map(|group| group.objects).collect();
+    Ok((objects, bundle.verified))
 }

@@ -136,7 +136,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         if by_options {
             OPTIONS.to_owned()
         } else {
-            format!("signature policy, scope {}", approval.scope)
+            approval.rule.to_string()
         }
     };
     match arguments.output {
@@ -150,11 +150,13 @@ fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
     let mut text = format!("{}\n", verdict.pinned);
     for approval in &verdict.approvals {
         let verified = &approval.verified;
-        let proof = match (verified.proof.log, verified.proof.time) {
-            (true, true) => "transparency log and time",
-            (true, false) => "transparency log",
-            (false, true) => "time",
-            (false, false) => "none but the key or certificate",
+        let entry = verified.proof.log.as_ref();
+        let entry = entry.map(|entry| format!("entry {} of transparency log {}", entry.index, entry.log));
+        let proof = match (entry, verified.proof.time) {
+            (Some(entry), true) => format!("{entry}, and time"),
+            (Some(entry), false) => entry,
+            (None, true) => "time".to_owned(),
+            (None, false) => "none but the key or certificate".to_owned(),
         };
         let time = verified
             .time
@@ -164,7 +166,7 @@ fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
             ("rule", rule(approval)),
             ("signed by", verified.signer.to_string()),
             ("signed at", time),
-            ("proof", proof.to_owned()),
+            ("proof", proof),
             ("digest", verified.claim.digest.clone()),
             ("name", name.to_owned()),
         ];
@@ -182,7 +184,10 @@ fn document(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> Value {
             "rule": rule(approval),
             "signer": verified.signer.to_string(),
             "time": verified.time.map(|time| time.to_string()),
-            "proof": { "log": verified.proof.log, "time": verified.proof.time },
+            "proof": {
+                "log": verified.proof.log.as_ref().map(|entry| json!({ "id": entry.log, "index": entry.index })),
+                "time": verified.proof.time,
+            },
             "digest": verified.claim.digest,
             "name": verified.claim.name,
         })

@@ -325,7 +325,7 @@ async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, Approv
         .collect();
     let installed = newest.map(BundleIdentity::of);
     let uninstall = Policy::read(|key| extension.annotation(key)).map(|policy| policy.uninstall);
-    Ok(ChangePlan::new(&Change {
+    let mut change = ChangePlan::new(&Change {
         extension: extension.name(),
         account: &resolved.settings.account.to_string(),
         installed_account: newest.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT)),
@@ -341,7 +341,9 @@ async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, Approv
         before: &before,
         after: &after,
         needs: None,
-    }))
+    });
+    change.observed.verified.clone_from(&plan.rendered.verified);
+    Ok(change)
 }
 
 /// The objects of a revision. If its content is missing or invalid, there are none, so all objects of the new revision

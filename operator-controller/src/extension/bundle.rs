@@ -5,16 +5,19 @@ pub mod fetch;
 pub mod render;
 pub mod requirements;
 pub mod settled;
+pub mod standing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use olm_bundle::CertificateProvider;
+use olm_image::{Standing, Verification};
 
 use self::settled::{Inputs, Settled};
 use super::context::Context;
 use super::failure::{Failure, Severity, StageError};
+use super::observe::Observed;
 use super::resolve::{Origin, Resolved};
 use super::revisions::{is_of_classic, roles_named_after};
 use crate::conditions::records;
@@ -30,6 +33,7 @@ const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 pub struct Cache {
     settled: Settled,
     compatibility: compatibility::Cache,
+    standing: standing::Cache,
     /// The OperatorCondition that the API server refused, and when.
     refused_condition: Option<(String, Instant)>,
 }
@@ -56,6 +60,8 @@ pub struct Rendered<'a> {
     pub further_properties: Option<String>,
     /// The reference of its image, by digest.
     pub image: String,
+    /// By whom its image is signed and which rules ask for that, if any does.
+    pub verified: Option<String>,
     /// The objects.
     pub groups: Vec<Group>,
     /// Ignored fields of the configuration.
@@ -114,6 +120,7 @@ pub(crate) async fn render<'a>(
     let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
+    let verified = Standing::accepted(&pinned, &image.approvals).map(|standing| standing.said);
     let named = operator_condition(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);
@@ -160,6 +167,7 @@ pub(crate) async fn render<'a>(
         properties,
         further_properties,
         image: pinned.to_string(),
+        verified,
         groups,
         ignored,
         inputs,
@@ -182,6 +190,13 @@ impl Cache {
     fn is_refused(&self, name: &str) -> bool {
         let refused = self.refused_condition.as_ref();
         refused.is_some_and(|(known, at)| known == name && at.elapsed() < REFUSAL_COUNTS)
+    }
+
+    /// What the signature policy says about the image of the installed bundle.
+    pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
+        let extension = observed.extension.name();
+        let installed = observed.revisions.installed();
+        self.standing.verify(context, extension, installed).await
     }
 
     /// Warnings about the installed bundle on this cluster; `None` if there are none or the cluster does not answer.

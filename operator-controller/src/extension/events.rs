@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionStatus};
-use olm_api::conditions::{self, PROGRESSING, READY, reason};
+use olm_api::conditions::{self, PROGRESSING, READY, VERIFIED, reason};
 use olm_platform::events::Notice;
 
 use super::revisions::as_installed;
@@ -108,6 +108,7 @@ pub fn changes(
         _ => {}
     }
     events.extend(available(before, after));
+    events.extend(refused(before, after));
     let Some(progressing) = conditions::find(&after.conditions, PROGRESSING) else {
         return events;
     };
@@ -131,6 +132,21 @@ pub fn changes(
         }
     }
     events
+}
+
+/// The event that the signature policy does not accept the installed image any more.
+fn refused(before: Option<&ClusterExtensionStatus>, after: &ClusterExtensionStatus) -> Option<Notice> {
+    let of = |status: &ClusterExtensionStatus| {
+        let found = conditions::find(&status.conditions, VERIFIED);
+        let refused = found.filter(|found| found.reason == reason::POLICY_REFUSES);
+        refused.map(|refused| refused.message.clone())
+    };
+    let note = of(after)?;
+    (before.and_then(of).as_ref() != Some(&note)).then(|| Notice {
+        is_fault: true,
+        reason: reason::POLICY_REFUSES.to_owned(),
+        note,
+    })
 }
 
 /// The event that a newer bundle is available, once for each bundle.

@@ -40,6 +40,7 @@ pub(crate) fn plan<'a>(
         operator_condition: condition.map(|condition| condition.name.as_str()),
         roles_named_after: rendered.roles_named_after.as_deref(),
         config_digest: config.as_deref(),
+        verified: rendered.verified.as_deref(),
         groups: &rendered.groups,
         adopt: resolved.settings.options.adopt,
         system_namespace,

@@ -154,7 +154,10 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
     }
     let awaits_others = run.held.is_some() || severity == Some(Severity::Waiting);
     context.moves.awaits_others(extension.name(), awaits_others);
-    let is_unannounced = run.held.is_some() || run.warnings.is_some() || run.waits.is_some();
+    let is_unannounced = run.held.is_some()
+        || run.warnings.is_some()
+        || run.waits.is_some()
+        || run.verification.again().is_some();
     let outcome = memory.retry.after(severity, is_unannounced, begun.elapsed());
     let outcome = run.opens.map_or(outcome, |opens| {
         let left = opens.duration_since(Timestamp::now());
@@ -272,6 +275,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
         Progress::Applied { .. } | Progress::Silent(_) => memory.bundle.warnings(context).await,
         Progress::Failed(_) => None,
     };
+    let verification = memory.bundle.verify(context, observed).await;
     Ok(Run {
         kind: kind(observed, &progress),
         is_paused,
@@ -282,6 +286,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
         waits,
         opens,
         warnings,
+        verification,
     })
 }
 

@@ -14,7 +14,9 @@ use olm_api::cluster_extension::ClusterExtensionStatus;
 use olm_api::conditions::{self, AVAILABLE, PROGRESSING, READY, Report, Status, reason, set_condition};
 use olm_api::names::annotation;
 use olm_api::readiness::add_line;
+use olm_api::verified::set_verified;
 use olm_api::{ClusterExtension, Condition};
+use olm_image::Verification;
 use olm_resolve::deprecation::Messages;
 
 use self::readiness::Conclusion;
@@ -46,6 +48,8 @@ pub struct Run {
     pub opens: Option<Timestamp>,
     /// Warnings about the installed bundle on this cluster.
     pub warnings: Option<String>,
+    /// What the signature policy says about the installed image.
+    pub verification: Verification,
     /// The kind of event for a blocker.
     pub kind: EventKind,
     /// Whether the user has paused the extension.
@@ -101,6 +105,9 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
     }
     if let Some(warnings) = &run.warnings {
         add_line(list, warnings);
+    }
+    if let Some(verdict) = run.verification.verdict() {
+        set_verified(list, verdict, extension.generation(), Timestamp::now());
     }
     write_status(context, extension, next, run.kind).await?;
     context

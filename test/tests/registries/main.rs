@@ -481,7 +481,7 @@ async fn the_signature_policy_accepts_signed_images_only() -> Result<()> {
         ("old/app:v1", Some("asks for `signedBy`")),
         (
             "other/app:v1",
-            Some("the signature policy rejects it (scope default)"),
+            Some("the signature policy (scope default, requirement 1) rejects it"),
         ),
     ] {
         place.push(name).await?;

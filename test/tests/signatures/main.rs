@@ -6,6 +6,8 @@
     reason = "what cannot be set up or parsed fails the test, wherever it happens"
 )]
 
+mod verify;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -349,7 +349,7 @@ fn only_a_transient_failure_is_retried_by_itself() {
     let here = after(observed(1), 1, &ContentOutcome::Served(stored(ONE, 1)));
     let minute = Duration::from_mins(1);
     let check = |poll, done: &ContentOutcome, expected| {
-        assert_eq!(next(&plan(poll), &here, done), expected, "{done:?}");
+        assert_eq!(next(&plan(poll), &here, done, None), expected, "{done:?}");
     };
     check(Some(minute), &ContentOutcome::Nothing, Outcome::After(minute));
     check(None, &ContentOutcome::Served(stored(ONE, 1)), Outcome::Done);
@@ -372,7 +372,11 @@ fn only_a_transient_failure_is_retried_by_itself() {
         ..plan(Some(minute * 5))
     };
     for done in [failed(Severity::Terminal), ContentOutcome::Nothing] {
-        assert_eq!(next(&templated, &here, &done), Outcome::After(minute), "{done:?}");
+        assert_eq!(
+            next(&templated, &here, &done, None),
+            Outcome::After(minute),
+            "{done:?}"
+        );
     }
     // Without any content, the last content is fetched although only another spec fixes the fault.
     let mut empty = here.clone();
@@ -381,7 +385,8 @@ fn only_a_transient_failure_is_retried_by_itself() {
         next(
             &super::super::plan::plan(&empty),
             &empty,
-            &failed(Severity::Terminal)
+            &failed(Severity::Terminal),
+            None
         ),
         Outcome::Failed
     );

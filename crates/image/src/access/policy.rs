@@ -4,15 +4,17 @@
 //! everything is accepted; the code that sets that up says so.
 
 mod parse;
+mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use olm_signature::{Authority, Fault, Signature, Verified};
 pub use parse::PolicyError;
+pub use rule::{Approval, Rule};
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::{Pinned, Reference};
 
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
@@ -46,8 +48,15 @@ pub(crate) struct Signed {
     /// The trusted signers.
     authority: Authority,
     identity: Identity,
-    /// Which entry of the policy asks for it.
-    scope: String,
+}
+
+/// A signature that a rule asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'policy> {
+    /// The rule.
+    pub(crate) rule: Rule,
+    /// The signature.
+    pub(crate) signed: &'policy Signed,
 }
 
 /// Match between the name in a signature and the name of the image.
@@ -73,48 +82,35 @@ enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The policy says so.
-    #[error("the signature policy rejects it (scope {scope})")]
+    #[error("{rule} rejects it")]
     Rejected {
-        /// Which entry of the policy.
-        scope: String,
+        /// Which rule.
+        rule: Rule,
     },
     /// The policy asks for a GPG signature.
-    #[error(
-        "the signature policy asks for `signedBy` (scope {scope}), which is not supported; use `sigstoreSigned`"
-    )]
+    #[error("{rule} asks for `signedBy`, which is not supported; use `sigstoreSigned`")]
     SignedBy {
-        /// Which entry of the policy.
-        scope: String,
+        /// Which rule.
+        rule: Rule,
     },
     /// It is not signed.
-    #[error(
-        "the signature policy asks for a signature (scope {scope}), and there is none at tag {tag} and among the referrers"
-    )]
+    #[error("{rule} asks for a signature, and there is none at tag {tag} and among the referrers")]
     Unsigned {
-        /// Which entry of the policy.
-        scope: String,
+        /// Which rule.
+        rule: Rule,
         /// Where signatures are looked for.
         tag: String,
     },
     /// There are signatures, and none of them will do.
-    #[error("no signature satisfies the signature policy (scope {scope}): {}", .reasons.join("; "))]
+    #[error("no signature satisfies {rule}: {}", .reasons.join("; "))]
     Signature {
-        /// Which entry of the policy.
-        scope: String,
+        /// Which rule.
+        rule: Rule,
         /// What is wrong with each.
         reasons: Vec<String>,
         /// The kind of fault of the signature that came closest, in one word.
         kind: &'static str,
     },
-}
-
-/// A requirement of the policy that an image satisfies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Approval {
-    /// Which entry of the policy asked for it: `default`, or a scope in quotes.
-    pub scope: String,
-    /// The signature that satisfies it.
-    pub verified: Verified,
 }
 
 impl Policy {
@@ -131,23 +127,29 @@ impl Policy {
         parse::policy(text, &key)
     }
 
+    /// Whether an image must satisfy a rule beyond that anything is accepted.
+    pub fn asks_about(&self, image: &Pinned) -> bool {
+        self.admit(&image.requested())
+            .map_or(true, |wanted| !wanted.is_empty())
+    }
+
     /// What an image must be signed with, as far as its name decides it.
-    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<&Signed>, Refusal> {
+    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
         let (scope, requirements) = self.requirements(reference);
-        let scope = || match &scope {
-            None => "default".to_owned(),
-            Some(scope) => format!("{scope:?}"),
-        };
-        let mut signed = Vec::new();
-        for requirement in requirements {
+        let mut wanted = Vec::new();
+        for (index, requirement) in requirements.iter().enumerate() {
+            let rule = || Rule {
+                scope: scope.clone(),
+                number: index + 1,
+            };
             match requirement {
                 Requirement::Accept => {}
-                Requirement::Reject => return Err(Refusal::Rejected { scope: scope() }),
-                Requirement::SignedBy => return Err(Refusal::SignedBy { scope: scope() }),
-                Requirement::Signed(one) => signed.push(&**one),
+                Requirement::Reject => return Err(Refusal::Rejected { rule: rule() }),
+                Requirement::SignedBy => return Err(Refusal::SignedBy { rule: rule() }),
+                Requirement::Signed(signed) => wanted.push(Wanted { rule: rule(), signed }),
             }
         }
-        Ok(signed)
+        Ok(wanted)
     }
 
     /// The entry of the most particular scope: the reference, its repository, what is above it, the host, the domains above
@@ -180,11 +182,6 @@ fn scopes(reference: &Reference) -> Vec<String> {
 }
 
 impl Signed {
-    /// Which entry of the policy asks for it.
-    pub(crate) fn scope(&self) -> &str {
-        &self.scope
-    }
-
     /// Whether this signature is by whom it must be, for one of the digests, and about the image.
     pub(crate) fn check(
         &self,

@@ -10,7 +10,7 @@ use olm_signature::{
 
 use super::{Images, PullError};
 use crate::access::Access;
-use crate::access::policy::{Approval, Refusal, SIGNATURES, Signed, Unfit};
+use crate::access::policy::{self, Approval, Refusal, Rule, SIGNATURES, Unfit};
 use crate::access::tally::{OUTCOMES, VERIFIED};
 use crate::digest::Digest;
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ impl Images {
     /// per requirement.
     pub(super) async fn check_signatures(
         &self,
-        wanted: &[&Signed],
+        wanted: &[policy::Wanted<'_>],
         pinned: &Pinned,
         digests: &[Digest],
         access: &Access,
@@ -61,7 +61,7 @@ impl Images {
             }
             judged = if found.is_empty() {
                 Err(Refusal::Unsigned {
-                    scope: first.scope().to_owned(),
+                    rule: first.rule.clone(),
                     tag: signature_tag(pinned.digest()),
                 })
             } else {
@@ -208,32 +208,32 @@ impl Images {
 
 /// The signature that satisfies a requirement.
 fn approval(
-    requirement: &Signed,
+    wanted: &policy::Wanted<'_>,
     found: &[Signature],
     digests: &BTreeSet<&Digest>,
     image: &Reference,
     now: Timestamp,
 ) -> Result<Approval, Refusal> {
-    let scope = requirement.scope().to_owned();
+    let rule = wanted.rule.clone();
     let mut unfit = Vec::new();
     for signature in found {
-        match requirement.check(signature, digests, image, now) {
-            Ok(verified) => return Ok(Approval { scope, verified }),
+        match wanted.signed.check(signature, digests, image, now) {
+            Ok(verified) => return Ok(Approval { rule, verified }),
             Err(fault) => unfit.push(fault),
         }
     }
-    Err(unsatisfied(scope, &unfit))
+    Err(unsatisfied(rule, &unfit))
 }
 
 /// The refusal of a requirement that no signature satisfies.
-fn unsatisfied(scope: String, unfit: &[Unfit]) -> Refusal {
+fn unsatisfied(rule: Rule, unfit: &[Unfit]) -> Refusal {
     let kind = unfit.iter().map(Unfit::kind).min_by_key(|kind| distance(kind));
     let mut reasons: Vec<String> = unfit.iter().map(ToString::to_string).collect();
     reasons.sort();
     reasons.dedup();
     reasons.truncate(5);
     Refusal::Signature {
-        scope,
+        rule,
         reasons,
         kind: kind.unwrap_or("form"),
     }

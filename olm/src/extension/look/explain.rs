@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::ClusterExtension;
-use olm_api::conditions::{READY, find};
+use olm_api::conditions::{READY, VERIFIED, find};
 use olm_api::names::user;
 use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::{UpdatesStatus, held_back};
@@ -59,6 +59,9 @@ pub(crate) struct Explanation {
     pub(crate) reason: String,
     /// The message of `Ready`.
     pub(crate) message: String,
+    /// What the signature policy says about the installed image, if a rule asks for a signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verified: Option<Verified>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updates: Option<UpdatesStatus>,
     pub(crate) choice: Choosing,
@@ -70,6 +73,17 @@ pub(crate) struct Explanation {
     pub(crate) notes: Vec<String>,
     /// The steps that the user should take.
     pub(crate) steps: Vec<String>,
+}
+
+/// The condition `Verified`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Verified {
+    /// `True`, `False` or `Unknown`.
+    pub(crate) status: String,
+    pub(crate) message: String,
+    /// The time since which the status is this one.
+    pub(crate) since: String,
 }
 
 /// The present choice from the catalogs.
@@ -156,6 +170,11 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
     let filter = extension.spec.source.catalog.clone().unwrap_or_default();
     let status = extension.status.clone().unwrap_or_default();
     let ready = find(extension.conditions(), READY);
+    let verified = find(extension.conditions(), VERIFIED).map(|verified| Verified {
+        status: verified.status.clone(),
+        message: verified.message.clone(),
+        since: verified.last_transition_time.0.to_string(),
+    });
     Explanation {
         extension: extension.name().to_owned(),
         package: filter.package_name,
@@ -169,6 +188,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
             || "operator-controller has not looked at it yet".to_owned(),
             |ready| ready.message.clone(),
         ),
+        verified,
         updates: status.updates,
         choice: Choosing::default(),
         candidates: Vec::new(),

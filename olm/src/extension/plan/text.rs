@@ -58,6 +58,9 @@ fn summary(plan: &ChangePlan) -> String {
             let _ = writeln!(text, "{what:<9}{value}");
         }
     }
+    if let Some(verified) = &plan.observed.verified {
+        let _ = writeln!(text, "verified {verified}");
+    }
     if let Some(before) = plan
         .installed_account
         .as_ref()

@@ -202,6 +202,7 @@ fn text(text: &str) -> String {
 /// The changes, a line each.
 fn summary(plan: &ChangePlan) -> Vec<String> {
     let objects = &plan.objects;
+    let verified = plan.observed.verified.iter().cloned();
     let added = objects.added.iter().map(|object| format!("adds {}", object.id.0));
     let changed = objects.changed.iter().map(|object| {
         let fields = object.fields.len();
@@ -217,7 +218,8 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
         findings.map(|finding| format!("CustomResourceDefinition {}: {finding}", definition.name))
     });
     // Serious changes come first, because the list may be truncated.
-    let lines: Vec<String> = gained
+    let lines: Vec<String> = verified
+        .chain(gained)
         .chain(definitions)
         .chain(removed)
         .chain(changed)
@@ -349,6 +351,16 @@ mod tests {
         let held = one.held("ext");
         let wanted = Wanted::Change(&one, held.as_ref());
         assert_eq!(reasons(&[*void], Vec::new(), &wanted), ["removed", "offered"]);
+    }
+
+    #[test]
+    fn a_change_names_the_signer_first_and_the_same_change_by_another_signer_is_no_other() {
+        let unsigned = proposal("1.0.0", vec![Cause::Approval]);
+        let mut plan = (*unsigned.plan).clone();
+        plan.observed.verified = Some("i is signed by key 1".to_owned());
+        assert_eq!(plan.digest(), unsigned.plan.digest);
+        assert_eq!(summary(&plan), ["i is signed by key 1"]);
+        assert_eq!(summary(&unsigned.plan), <[&str; 0]>::default());
     }
 
     #[test]

@@ -195,6 +195,7 @@ fn adopt(
         operator_condition: None,
         roles_named_after: None,
         config_digest: None,
+        verified: None,
         groups: &groups,
         // The extension owns the objects, except those that the bundle keeps, which have no owner.
         adopt: CollisionProtection::IfNoController,

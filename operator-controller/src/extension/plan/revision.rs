@@ -63,6 +63,8 @@ pub struct Wanted<'a> {
     pub roles_named_after: Option<&'a str>,
     /// The digest of the configuration, if there is one.
     pub config_digest: Option<&'a str>,
+    /// By whom its image is signed and which rules ask for that, if any does. A revision keeps it from its creation.
+    pub verified: Option<&'a str>,
     /// The objects.
     pub groups: &'a [Group],
     /// The existing objects that it may take over.
@@ -367,6 +369,7 @@ fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) ->
             Some(wanted.catalog).filter(|catalog| !catalog.is_empty()),
         ),
         (annotation::FURTHER_PROPERTIES, wanted.further_properties),
+        (annotation::BUNDLE_VERIFIED, wanted.verified),
     ];
     let inherited = INHERITED.map(|key| (key, extension.annotation(key)));
     annotations.extend(

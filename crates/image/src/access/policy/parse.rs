@@ -235,11 +235,7 @@ fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyEr
         Some(Value::Object(map)) => identity(fields.scope, map)?,
         Some(_) => return Err(fields.wrong("`signedIdentity` is no object")),
     };
-    Ok(Signed {
-        authority,
-        identity,
-        scope: fields.scope.to_owned(),
-    })
+    Ok(Signed { authority, identity })
 }
 
 /// The trusted signers: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.

@@ -79,7 +79,7 @@ fn the_most_particular_scope_decides() {
         let found = policy.admit(&reference).err().map(|refusal| refusal.to_string());
         assert_eq!(found.as_deref(), refused, "{reference}");
     };
-    let by = |scope: &str| format!("the signature policy rejects it (scope {scope})");
+    let by = |scope: &str| format!("the signature policy (scope {scope}, requirement 1) rejects it");
     check("registry.example/other:v1", None);
     check(
         "registry.example/team/x:v1",
@@ -101,7 +101,7 @@ fn the_most_particular_scope_decides() {
     check(
         "docker.io/library/busybox:v1",
         Some(
-            "the signature policy asks for `signedBy` (scope \"docker.io/library\"), which is not supported; use `sigstoreSigned`",
+            "the signature policy (scope \"docker.io/library\", requirement 1) asks for `signedBy`, which is not supported; use `sigstoreSigned`",
         ),
     );
     assert!(
@@ -306,7 +306,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         let wanted = policy.admit(&image).unwrap();
         let payload = payload(name, &digest.to_string());
         let found = judge(
-            wanted[0],
+            wanted[0].signed,
             &payload,
             &sign(&payload),
             std::slice::from_ref(&digest),
@@ -352,7 +352,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         Err("it is about \"a.example/team/app\""),
     );
     let policy = signed(any);
-    let wanted = policy.admit(&image).unwrap()[0];
+    let wanted = policy.admit(&image).unwrap()[0].signed;
     let good = payload("a.example/team/app", &digest.to_string());
     let check = |payload: &[u8], signature: &str, digests: &[Digest], expected: &str| {
         let error = judge(wanted, payload, signature, digests, &image).unwrap_err();
@@ -394,7 +394,7 @@ fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
         let signature = sign(&payload);
         let wanted = policy.admit(&image).unwrap();
         let found = judge(
-            wanted[0],
+            wanted[0].signed,
             &payload,
             &signature,
             std::slice::from_ref(&digest),

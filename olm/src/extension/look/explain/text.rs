@@ -17,6 +17,15 @@ const MAX_LINES: usize = 12;
 pub(super) fn text(explanation: &Explanation) -> String {
     let mut text = head(explanation);
     why(explanation, &mut text);
+    if let Some(verified) = &explanation.verified {
+        let _ = write!(
+            text,
+            "\nSignatures: Verified={} since {}\n{}",
+            verified.status,
+            verified.since,
+            indented(&verified.message)
+        );
+    }
     choice(explanation, &mut text);
     if !explanation.pods.is_empty() {
         text.push_str("\nPods:\n");
@@ -173,7 +182,7 @@ fn revisions(explanation: &Explanation, text: &mut String) {
 mod tests {
     use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
-    use super::super::{Choosing, Row};
+    use super::super::{Choosing, Row, Verified};
     use super::*;
 
     fn row(version: &str, is_chosen: bool, excluded_by: &[&str]) -> Row {
@@ -204,6 +213,11 @@ mod tests {
             is_ready: false,
             reason: "Blocked".to_owned(),
             message: "it waits\nfor rights".to_owned(),
+            verified: Some(Verified {
+                status: "True".to_owned(),
+                message: "it is signed".to_owned(),
+                since: "2026-01-01T00:00:00Z".to_owned(),
+            }),
             updates: Some(UpdatesStatus {
                 next: Some(AvailableBundle {
                     version: "1.1.0".to_owned(),
@@ -232,7 +246,8 @@ mod tests {
         assert_eq!(
             text(&explanation),
             "pot is not ready (Blocked)\npackage    pots\ninstalled  1.0.0\nwanted     1.x\nnamespace  kitchen\n\n\
-             Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\nHeld back: 1.1.0 (Rights)\n  no rights\n\n\
+             Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\n\
+             Signatures: Verified=True since 2026-01-01T00:00:00Z\n  it is signed\n\nHeld back: 1.1.0 (Rights)\n  no rights\n\n\
              Choice: pot.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
              VERSION  BUNDLE      CATALOG  RESULT\n\
              2.0.0    pot.v2.0.0  one      it is outside\n\

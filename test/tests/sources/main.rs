@@ -1,7 +1,10 @@
 //! Sources of bundles and whether they may be used, on real parts: private registries, signatures, deprecations, and
 //! the feature gates that are switched off.
 
+mod verified;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::signature::EcdsaKeyPair;
@@ -23,13 +26,17 @@ const PULL_SECRET: &str = "pull";
 /// The package whose bundles must be signed.
 const SIGNED: &str = "signed";
 
-/// Both managers; operator-controller has a pull secret, which no test finds there, and a signature policy.
+/// Both managers with a signature policy; operator-controller has a pull secret, which no test finds there.
 static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 struct Stage {
     world: World,
     /// The key that signs for the policy.
     pair: EcdsaKeyPair,
+    /// The file with its public key.
+    key: PathBuf,
+    /// The file with the policy.
+    policy: PathBuf,
 }
 
 impl Stage {
@@ -46,18 +53,39 @@ impl Stage {
             world.folder().join("signed.pub"),
         );
         std::fs::write(&path, public)?;
-        let scope = format!("{}/{SIGNED}-bundle", world.registry()?);
+        let argument = format!("--signature-policy={}", policy.display());
+        world.operator_controller.stop().await?;
+        world.catalogd.stop().await?;
+        world.operator_controller.add_argument(argument.clone());
+        world.catalogd.add_argument(argument);
+        let mut stage = Self {
+            world,
+            pair,
+            key: path,
+            policy,
+        };
+        stage.write_policy(json!({}))?;
+        start(&mut stage.world).await?;
+        Ok(stage)
+    }
+
+    /// Writes the policy: bundles of [`SIGNED`] must be signed, further requirements are by the names of repositories.
+    fn write_policy(&self, further: Value) -> Result<()> {
+        let registry = self.world.registry()?;
+        let signed = json!([{ "type": "sigstoreSigned", "keyPath": self.key }]);
+        let mut scopes = serde_json::Map::new();
+        scopes.insert(format!("{registry}/{SIGNED}-bundle"), signed);
+        for (repository, requirements) in further.as_object().into_iter().flatten() {
+            scopes.insert(format!("{registry}/{repository}"), requirements.clone());
+        }
         let text = json!({
             "default": [{ "type": "insecureAcceptAnything" }],
-            "transports": { "docker": { scope: [{ "type": "sigstoreSigned", "keyPath": path }] } },
+            "transports": { "docker": scopes },
         });
-        std::fs::write(&policy, text.to_string())?;
-        let policy = format!("--signature-policy={}", policy.display());
-        world.operator_controller.stop().await?;
-        world.operator_controller.add_argument(policy);
-        world.start_operator_controller()?;
-        world.operator_controller.ready().await?;
-        Ok(Self { world, pair })
+        // Renamed into place, as a node does with a mounted ConfigMap.
+        let next = self.policy.with_extension("next");
+        std::fs::write(&next, text.to_string())?;
+        Ok(std::fs::rename(next, &self.policy)?)
     }
 }
 
@@ -106,7 +134,7 @@ fn a_bundle_in_a_private_registry_is_pulled_with_the_global_pull_secret() -> Res
 
 #[test]
 fn a_bundle_without_the_signature_that_the_policy_asks_for_is_not_installed() -> Result<()> {
-    CLUSTER.with(async |Stage { world, pair }| {
+    CLUSTER.with(async |Stage { world, pair, .. }| {
         let blobs = world
             .push_bundles(SIGNED, &["1.0.0"], samples::OPERATOR_IMAGE)
             .await?;
@@ -114,15 +142,20 @@ fn a_bundle_without_the_signature_that_the_policy_asks_for_is_not_installed() ->
         await_progressing(world, SIGNED, reason::RETRYING, "there is none at tag sha256-").await?;
         ensure!(installed_version(&extensions(world).get(SIGNED).await?).is_none());
 
-        let digest = blobs
-            .split_once("-bundle@")
-            .and_then(|(_, rest)| rest.split('"').next())
-            .context("the bundle's digest")?;
-        let registry = world.cluster.registry().context("a registry")?;
-        let repository = format!("{SIGNED}-bundle");
-        sign(registry, &repository, &digest.parse::<Digest>()?, pair).await?;
+        sign_bundle(world, SIGNED, &blobs, pair).await?;
         await_version(world, SIGNED, "1.0.0").await.map(drop)
     })
+}
+
+/// Signs the bundle that a catalog names.
+async fn sign_bundle(world: &World, package: &str, blobs: &str, pair: &EcdsaKeyPair) -> Result<()> {
+    let digest = blobs
+        .split_once("-bundle@")
+        .and_then(|(_, rest)| rest.split('"').next())
+        .context("the bundle's digest")?;
+    let registry = world.cluster.registry().context("a registry")?;
+    let repository = format!("{package}-bundle");
+    sign(registry, &repository, &digest.parse::<Digest>()?, pair).await
 }
 
 /// Status and message of each condition about deprecation.

@@ -1,0 +1,50 @@
+//! The rule of a policy that decides about an image, and the signature that satisfies it.
+
+use std::fmt;
+
+use olm_signature::Verified;
+
+/// A rule of a signature policy. Its text begins with who set it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The scope; none for the default of the policy.
+    pub scope: Option<String>,
+    /// The place in the list of requirements of the scope, from 1.
+    pub number: usize,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the signature policy (scope ")?;
+        match &self.scope {
+            None => formatter.write_str("default")?,
+            Some(scope) => write!(formatter, "{scope:?}")?,
+        }
+        write!(formatter, ", requirement {})", self.number)
+    }
+}
+
+/// A rule that an image satisfies. Its text says who signed, when, what proves it, and which rule asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// The rule.
+    pub rule: Rule,
+    /// The signature that satisfies it.
+    pub verified: Verified,
+}
+
+impl fmt::Display for Approval {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verified {
+            signer, time, proof, ..
+        } = &self.verified;
+        write!(formatter, "signed by {signer}")?;
+        if let Some(time) = time {
+            write!(formatter, " at {time}")?;
+        }
+        if let Some(entry) = &proof.log {
+            write!(formatter, ", entry {} of the transparency log", entry.index)?;
+        }
+        write!(formatter, ", as {} asks", self.rule)
+    }
+}

@@ -1,0 +1,131 @@
+//! The signature policy of this moment, with a number that changes when the policy does. So a verdict can be kept for as
+//! long as its policy holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::access::policy::Policy;
+use crate::access::settings::{Settings, SettingsError};
+use crate::access::standing::Standing;
+use crate::reference::Pinned;
+
+/// How often the files are read again.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The signature policy of this moment.
+pub struct PresentPolicy {
+    settings: Settings,
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    number: u64,
+    policy: Result<Arc<Policy>, String>,
+}
+
+impl PresentPolicy {
+    /// The policy of these files. Nothing is read yet.
+    pub const fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            known: Mutex::new(None),
+        }
+    }
+
+    /// The number of the policy. The first call reads the files.
+    pub async fn number(&self) -> u64 {
+        self.get().await.number
+    }
+
+    /// The number of the policy, and its answer about an image where that needs no signatures: no rule asks for one, or
+    /// the policy cannot be read.
+    pub async fn first_look(&self, image: &Pinned) -> (u64, Option<Option<Standing>>) {
+        let Known { number, policy } = self.get().await;
+        let answer = match policy {
+            Err(why) => Some(Some(Standing::unknown(image, &why))),
+            Ok(policy) => (!policy.asks_about(image)).then_some(None),
+        };
+        (number, answer)
+    }
+
+    async fn get(&self) -> Known {
+        let known = self.known.lock().clone();
+        match known {
+            Some(known) => known,
+            None => self.take(self.read().await).0,
+        }
+    }
+
+    /// Reads the files again and again, and calls `changed` after each change. Never returns.
+    pub async fn follow(&self, changed: impl Fn()) {
+        loop {
+            let (_, is_new) = self.take(self.read().await);
+            if is_new {
+                changed();
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    async fn read(&self) -> Result<Arc<Policy>, String> {
+        let settings = self.settings.clone();
+        let read = tokio::task::spawn_blocking(move || settings.read()).await;
+        let found = read.unwrap_or_else(|_| self.settings.read());
+        found
+            .map(|(_, policy)| policy)
+            .map_err(|error: SettingsError| olm_transport::chain(&error))
+    }
+
+    /// Keeps what was read. Returns it, and whether it takes the place of something else.
+    fn take(&self, policy: Result<Arc<Policy>, String>) -> (Known, bool) {
+        let mut known = self.known.lock();
+        let before = known.as_ref().map(|known| (known.number, known.policy == policy));
+        match (before, &*known) {
+            (Some((_, true)), Some(same)) => (same.clone(), false),
+            (before, _) => {
+                let number = before.map_or(0, |(number, _)| number.wrapping_add(1));
+                let next = Known { number, policy };
+                *known = Some(next.clone());
+                (next, before.is_some())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn another_policy_gets_another_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy.json");
+        let present = PresentPolicy::new(Settings {
+            policy: Some(path.clone()),
+            ..Settings::default()
+        });
+        let first = present.number().await;
+        let image = Pinned::parse(&format!("a.example/x@sha256:{}", "a".repeat(64))).unwrap();
+        let (_, unreadable) = present.first_look(&image).await;
+        let unreadable = unreadable.flatten().unwrap();
+        assert_eq!(unreadable.accepted, None);
+        assert!(unreadable.said.contains("policy.json"), "{}", unreadable.said);
+        let reject = r#"{"default":[{"type":"reject"}]}"#;
+        std::fs::write(&path, reject).unwrap();
+        assert_eq!(present.number().await, first, "it is not read for each call");
+        let (second, is_new) = present.take(present.read().await);
+        assert!(is_new && second.number != first);
+        // The same policy in other words.
+        std::fs::write(&path, format!(" {reject} ")).unwrap();
+        let (third, is_new) = present.take(present.read().await);
+        assert!(!is_new && third.number == second.number);
+        assert!(Arc::ptr_eq(&third.policy.unwrap(), &second.policy.unwrap()));
+        assert_eq!(present.first_look(&image).await, (second.number, None));
+        std::fs::write(&path, r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
+        let (fourth, _) = present.take(present.read().await);
+        assert_eq!(present.first_look(&image).await, (fourth.number, Some(None)));
+    }
+}

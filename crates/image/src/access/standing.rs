@@ -1,0 +1,145 @@
+//! What the signature policy of this moment says about an image that is in use. It never takes the image away.
+
+use std::time::{Duration, Instant};
+
+use crate::access::policy::Approval;
+use crate::reference::Pinned;
+
+/// The time after which an image that is not accepted is looked at again. No event announces a new signature.
+const FRESH: Duration = Duration::from_mins(4);
+
+/// What the signature policy of this moment says about an image that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether the policy accepts it; none when that is not known.
+    pub accepted: Option<bool>,
+    /// By whom it is signed and which rule asks for that, or why it is not accepted, or not known.
+    pub said: String,
+}
+
+impl Standing {
+    /// An image whose signatures could not be read.
+    pub fn unknown(image: &Pinned, why: &str) -> Self {
+        Self {
+            accepted: None,
+            said: format!("cannot verify {image}: {why}"),
+        }
+    }
+
+    /// An image with these signatures; nothing without any, because no rule asks for one. The text begins with the
+    /// image.
+    pub fn accepted(image: &Pinned, approvals: &[Approval]) -> Option<Self> {
+        let approvals: Vec<_> = approvals.iter().map(ToString::to_string).collect();
+        (!approvals.is_empty()).then(|| Self {
+            accepted: Some(true),
+            said: format!("{image} is {}", approvals.join("; and ")),
+        })
+    }
+}
+
+/// What is known about an image that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// No rule asks for a signature, or there is no image.
+    NotAsked,
+    /// The policy was asked.
+    Known(Standing),
+    /// The registry has not answered yet.
+    Pending,
+}
+
+impl Verification {
+    /// What a condition says: whether the image is accepted, if known, and a message; the inner value is none without a
+    /// rule, the outer one as long as there is nothing to say.
+    pub fn verdict(&self) -> Option<Option<(Option<bool>, &str)>> {
+        match self {
+            Self::NotAsked => Some(None),
+            Self::Known(standing) => Some(Some((standing.accepted, &standing.said))),
+            Self::Pending => None,
+        }
+    }
+
+    /// The time after which to look again, where an image that is not accepted may be signed without an event.
+    pub fn again(&self) -> Option<Duration> {
+        match self {
+            Self::Known(standing) if standing.accepted != Some(true) => Some(FRESH),
+            _ => None,
+        }
+    }
+}
+
+/// An answer about an image, kept for as long as its policy and its image are the same.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    policy: u64,
+    image: Pinned,
+    standing: Option<Standing>,
+    asked: Instant,
+}
+
+impl Answer {
+    /// The answer of the policy with this number; none where it asks for no signature.
+    pub const fn new(policy: u64, image: Pinned, standing: Option<Standing>, asked: Instant) -> Self {
+        Self {
+            policy,
+            image,
+            standing,
+            asked,
+        }
+    }
+
+    /// The answer, if it is about this policy and this image. One that is not good stands for some minutes.
+    pub fn about(&self, policy: u64, image: &Pinned, now: Instant) -> Option<Verification> {
+        let standing = self.standing.as_ref();
+        let is_good = standing.is_none_or(|standing| standing.accepted == Some(true));
+        let stands = self.policy == policy
+            && self.image == *image
+            && (is_good || now.saturating_duration_since(self.asked) < FRESH);
+        stands.then(|| self.verification())
+    }
+
+    /// The answer.
+    pub fn verification(&self) -> Verification {
+        self.standing
+            .clone()
+            .map_or(Verification::NotAsked, Verification::Known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(digit: char) -> Pinned {
+        Pinned::parse(&format!("a.example/x@sha256:{}", digit.to_string().repeat(64))).unwrap()
+    }
+
+    #[test]
+    fn an_answer_stands_while_its_policy_and_image_do_and_a_bad_one_for_some_minutes() {
+        let asked = Instant::now();
+        for (accepted, age, expected) in [
+            (Some(true), FRESH * 100, true),
+            (Some(false), FRESH / 2, true),
+            (Some(false), FRESH, false),
+            (None, FRESH, false),
+        ] {
+            let standing = Standing {
+                accepted,
+                said: "said".to_owned(),
+            };
+            let answer = Answer::new(1, pinned('a'), Some(standing.clone()), asked);
+            let found = answer.about(1, &pinned('a'), asked + age);
+            assert_eq!(
+                found,
+                expected.then_some(Verification::Known(standing)),
+                "{accepted:?}"
+            );
+            assert_eq!(answer.about(2, &pinned('a'), asked), None);
+            assert_eq!(answer.about(1, &pinned('b'), asked), None);
+            assert_eq!(answer.verification().again().is_none(), accepted == Some(true));
+        }
+        let answer = Answer::new(1, pinned('a'), None, asked);
+        assert_eq!(answer.verification().verdict(), Some(None));
+        assert_eq!(Standing::accepted(&pinned('a'), &[]), None);
+    }
+}

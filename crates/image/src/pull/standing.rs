@@ -1,0 +1,20 @@
+//! Asks the signature policy about an image that is in use.
+
+use crate::access::Access;
+use crate::access::standing::Standing;
+use crate::pull::{Images, PullError};
+use crate::reference::Pinned;
+
+impl Images {
+    /// What the policy says about an image; nothing where it asks for no signature.
+    pub async fn standing(&self, image: &Pinned, access: &Access) -> Option<Standing> {
+        match self.approvals(image, access).await {
+            Ok(approvals) => Standing::accepted(image, &approvals),
+            Err(PullError::Policy { source, .. }) => Some(Standing {
+                accepted: Some(false),
+                said: format!("{image} stays in use, but {source}. Sign the image, or change the policy"),
+            }),
+            Err(error) => Some(Standing::unknown(image, &olm_transport::chain(&error))),
+        }
+    }
+}

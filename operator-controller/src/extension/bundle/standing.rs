@@ -1,0 +1,81 @@
+//! What the signature policy of this moment says about the image of the installed bundle. The bundle stays in any case.
+
+use std::time::Instant;
+
+use olm_api::ClusterObjectSet;
+use olm_api::names::annotation;
+use olm_image::{Answer, Pinned, Reference, Verification};
+
+use crate::bundles::pulls::Pulled;
+use crate::extension::context::Context;
+
+/// The last answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cache(Option<Answer>);
+
+impl Cache {
+    /// What the policy says about the image of the installed revision. While policy and image stay the same, nothing is
+    /// asked again; a late answer of the registry starts another run.
+    pub(crate) async fn verify(
+        &mut self,
+        context: &Context,
+        extension: &str,
+        installed: Option<&ClusterObjectSet>,
+    ) -> Verification {
+        let Some(image) = installed.and_then(image) else {
+            self.0 = None;
+            return Verification::NotAsked;
+        };
+        let policy = context.bundles.policy_number().await;
+        let known = self.0.as_ref();
+        if let Some(known) = known.and_then(|known| known.about(policy, &image, Instant::now())) {
+            return known;
+        }
+        let Pulled::Done(answer) = context.bundles.standing(extension, &image).await else {
+            return Verification::Pending;
+        };
+        self.0.insert(answer).verification()
+    }
+}
+
+/// The image of a revision by digest, with the tag that it was asked for by. A revision with a tag alone knows the
+/// digest only if its image was verified.
+fn image(set: &ClusterObjectSet) -> Option<Pinned> {
+    let reference = Reference::parse(set.annotation(annotation::BUNDLE_REFERENCE)?).ok()?;
+    reference.pinned().or_else(|| {
+        let verified = set.annotation(annotation::BUNDLE_VERIFIED)?;
+        let (pinned, _) = verified.split_once(' ')?;
+        Some(Pinned::parse(pinned).ok()?.of_tag(&reference))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extension::revisions::tests::revision;
+
+    fn pinned(digit: char) -> Pinned {
+        Pinned::parse(&format!("a.example/x@sha256:{}", digit.to_string().repeat(64))).unwrap()
+    }
+
+    #[test]
+    fn a_revision_with_a_tag_knows_the_digest_that_was_verified() {
+        let mut set = (*revision(1, &[])).clone();
+        let mut found = |reference: &str, verified: Option<String>| {
+            let annotations = set.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::BUNDLE_REFERENCE.to_owned(), reference.to_owned());
+            if let Some(verified) = verified {
+                annotations.insert(annotation::BUNDLE_VERIFIED.to_owned(), verified);
+            }
+            image(&set)
+        };
+        assert_eq!(found(&pinned('a').to_string(), None), Some(pinned('a')));
+        assert_eq!(found("a.example/x:v1", None), None);
+        let tagged = Reference::parse("a.example/x:v1").unwrap();
+        let verified = format!("{} is signed by key 1", pinned('b'));
+        assert_eq!(
+            found("a.example/x:v1", Some(verified)),
+            Some(pinned('b').of_tag(&tagged))
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! What is seen of signatures: who signed what is installed and served, by which rule, and what a change of the policy
+//! says about it.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Api;
+use olm_api::conditions::{self, INSTALLED, SERVING, VERIFIED, reason};
+use olm_api::names::annotation;
+use olm_api::{ClusterCatalog, Condition};
+use olm_image::Digest;
+use olm_test::extensions::{SOON, await_version, extensions, revisions};
+use olm_test::registry::signatures::{key, sign};
+use olm_test::samples;
+use olm_test::world::{World, binary};
+use serde_json::{Value, json};
+
+use super::{CLUSTER, Stage, apply, sign_bundle};
+
+const NAME: &str = "verified";
+
+/// Waits until the condition `Verified` has this reason, and returns its message; `None` waits until it is gone.
+async fn becomes(
+    world: &World,
+    what: &str,
+    expected: Option<&str>,
+    read: impl AsyncFn() -> Result<Vec<Condition>>,
+) -> Result<String> {
+    let title = format!("{what} has Verified {expected:?}");
+    world
+        .eventually(&title, SOON, async || {
+            let list = read().await?;
+            let found = conditions::find(&list, VERIFIED);
+            let is_as_expected = found.map(|found| found.reason.as_str()) == expected;
+            ensure!(is_as_expected, "{}", serde_json::to_string(&list)?);
+            Ok(Some(found.map(|found| found.message.clone()).unwrap_or_default()))
+        })
+        .await
+}
+
+async fn extension_becomes(world: &World, expected: Option<&str>) -> Result<String> {
+    becomes(world, "the ClusterExtension", expected, async || {
+        let extension = extensions(world).get(NAME).await?;
+        ensure!(
+            conditions::is_true(extension.conditions(), INSTALLED),
+            "not installed"
+        );
+        Ok(extension.conditions().to_vec())
+    })
+    .await
+}
+
+async fn catalog_becomes(world: &World, expected: Option<&str>) -> Result<String> {
+    let catalogs: Api<ClusterCatalog> = Api::all(world.client.clone());
+    becomes(world, "the ClusterCatalog", expected, async || {
+        let catalog = catalogs.get(NAME).await?;
+        ensure!(conditions::is_true(catalog.conditions(), SERVING), "not served");
+        Ok(catalog.conditions().to_vec())
+    })
+    .await
+}
+
+/// Runs `olm VERB verified` and returns what it prints.
+fn olm(world: &World, arguments: &[&str]) -> Result<String> {
+    let run = Command::new(binary("olm")?)
+        .args(arguments)
+        .args([NAME, "--kubeconfig"])
+        .arg(world.cluster.kubeconfig())
+        .arg("--ca-dir")
+        .arg(world.authorities())
+        .output()?;
+    let said = String::from_utf8_lossy(&run.stderr);
+    ensure!(run.status.success(), "{arguments:?}: {said}");
+    Ok(String::from_utf8(run.stdout)?)
+}
+
+#[test]
+fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()> {
+    CLUSTER.with(async |stage: &Stage| {
+        let Stage {
+            world,
+            pair,
+            key: public,
+            policy,
+        } = stage;
+        let registry = world.cluster.registry().context("a registry")?;
+        let blobs = world
+            .push_bundles(NAME, &["1.0.0"], samples::OPERATOR_IMAGE)
+            .await?;
+        sign_bundle(world, NAME, &blobs, pair).await?;
+        let signed = |path: &std::path::Path| json!([{ "type": "sigstoreSigned", "keyPath": path }]);
+        let (bundles, catalogs) = (format!("{NAME}-bundle"), format!("{NAME}-catalog"));
+        let set = |of_bundles: Value, of_catalogs: Value| {
+            stage.write_policy(json!({ bundles.as_str(): of_bundles, catalogs.as_str(): of_catalogs }))
+        };
+        let anything = json!([{ "type": "insecureAcceptAnything" }]);
+        set(signed(public), anything.clone())?;
+        apply(world, NAME, &blobs, |text| text).await?;
+        await_version(world, NAME, "1.0.0").await?;
+
+        // No rule asks for a signature of the catalog.
+        let rule = |repository: &str| {
+            format!(
+                "the signature policy (scope \"{}/{repository}\", requirement 1)",
+                registry.tls
+            )
+        };
+        let message = extension_becomes(world, Some(reason::SIGNED)).await?;
+        let said = format!(", as {} asks", rule(&bundles));
+        ensure!(
+            message.contains(" is signed by key ") && message.ends_with(&said),
+            "{message}"
+        );
+        catalog_becomes(world, None).await?;
+        let set_of = revisions(world).get(&format!("{NAME}-1")).await?;
+        ensure!(set_of.annotation(annotation::BUNDLE_VERIFIED) == Some(message.as_str()));
+        let described = world.kubectl(&["describe", "clusterextension", NAME])?;
+        ensure!(described.contains("is signed by key"), "{described}");
+        let explained = olm(world, &["explain"])?;
+        ensure!(
+            explained.contains("Signatures: Verified=True since") && explained.contains(&message),
+            "{explained}"
+        );
+        let policy = policy.display().to_string();
+        let planned = olm(world, &["plan", "--signature-policy", &policy])?;
+        ensure!(planned.contains(&format!("\nverified {message}\n")), "{planned}");
+        let planned = olm(world, &["plan"])?;
+        ensure!(!planned.contains("verified "), "{planned}");
+
+        // The catalog is named by its tag, so its signature must be about the tag.
+        let resolved = world.kubectl(&[
+            "get",
+            "clustercatalog",
+            NAME,
+            "-o",
+            "jsonpath={.status.resolvedSource.image.ref}",
+        ])?;
+        let (_, digest) = resolved.split_once('@').context("a digest")?;
+        let digest: Digest = digest.parse()?;
+        sign(registry, &format!("{catalogs}:latest"), &digest, pair).await?;
+        set(signed(public), signed(public))?;
+        let message = catalog_becomes(world, Some(reason::SIGNED)).await?;
+        ensure!(message.contains(&digest.to_string()), "{message}");
+
+        // What is installed and served stays, whatever the policy says.
+        let stranger = world.folder().join("stranger.pub");
+        std::fs::write(&stranger, key()?.0)?;
+        set(json!([{ "type": "reject" }]), signed(&stranger))?;
+        let message = extension_becomes(world, Some(reason::POLICY_REFUSES)).await?;
+        let said = format!("stays in use, but {} rejects it", rule(&bundles));
+        ensure!(message.contains(&said), "{message}");
+        let message = catalog_becomes(world, Some(reason::POLICY_REFUSES)).await?;
+        ensure!(
+            message.contains("it was not made with a key of the policy"),
+            "{message}"
+        );
+        world.kubectl(&["get", "deployment", &format!("{NAME}-operator"), "-n", NAME])?;
+        let explained = olm(world, &["explain"])?;
+        ensure!(
+            explained.contains("Signatures: Verified=False since"),
+            "{explained}"
+        );
+
+        set(anything.clone(), anything)?;
+        extension_becomes(world, None).await?;
+        catalog_becomes(world, None).await.map(drop)
+    })
+}
