@@ -114,6 +114,7 @@ fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
         operator_condition: Some(&bundle.metadata.name),
         roles_named_after: None,
         config_digest: None,
+        verified: None,
         groups: &groups,
         adopt: CollisionProtection::Prevent,
         system_namespace: SYSTEM_NAMESPACE,
