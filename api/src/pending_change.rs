@@ -58,7 +58,7 @@ pub struct PendingChangeSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct Decision {
     /// Approved or rejected.
-    pub verdict: Verdict,
+    pub verdict: DecisionOutcome,
     /// The user who decided, as the API server knows them.
     pub approver: String,
     /// The reason.
@@ -68,7 +68,7 @@ pub struct Decision {
 
 /// The outcome of a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum DecisionOutcome {
     /// The change may begin.
     Approved,
     /// The change may not begin.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
-    Facts, Outcome as Planned, Patience, approval, edited, interrupted, pass, plan_digest, refused, standing,
+    Outcome as Planned, PassInput, Patience, approval, edited, interrupted, pass, plan_digest, refused,
+    standing,
 };
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
@@ -168,8 +169,8 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    fn facts<'a>(&'a self, context: &'a Context) -> Facts<'a> {
-        Facts {
+    fn facts<'a>(&'a self, context: &'a Context) -> PassInput<'a> {
+        PassInput {
             cluster: &self.cluster,
             bundles: &self.bundles,
             served: &self.served,

@@ -18,7 +18,7 @@ use super::metrics::CatalogMetrics;
 pub type Outcome = Arc<Result<Resolved, ResolveError>>;
 
 /// The last resolution of a namespace.
-struct Known {
+struct CachedResolution {
     /// A hash of its input.
     hash: u64,
     /// The content of the catalogs, so that none takes the place of another in memory.
@@ -29,7 +29,7 @@ struct Known {
 /// The last resolution of each namespace.
 #[derive(Default)]
 pub struct Resolutions {
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, CachedResolution>>,
 }
 
 impl Resolutions {
@@ -76,7 +76,7 @@ impl Resolutions {
         let contents = catalogs
             .iter()
             .filter_map(|catalog| catalog.content.as_ref().ok());
-        let known = Known {
+        let known = CachedResolution {
             hash,
             _contents: contents.map(Arc::downgrade).collect(),
             outcome: Arc::clone(&outcome),

@@ -15,7 +15,7 @@ use olm_rollout::failure::Failure;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::known::Known;
+use super::known::KnownCopies;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;
@@ -37,7 +37,7 @@ pub struct Context {
     /// Namespaces that keep copies where copies are switched off.
     pub protected: BTreeSet<String>,
     /// The state of copies.
-    pub copies: Arc<Known>,
+    pub copies: Arc<KnownCopies>,
     /// Operators of which an event says that they are not copied.
     pub reported: Mutex<BTreeSet<Name>>,
     version: Mutex<Option<(Instant, String)>>,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::{items, text};
 use olm_classic::csv::phases::pass;
-use olm_classic::csv::requirements::Facts;
+use olm_classic::csv::requirements::ClusterFacts;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::names;
 use olm_classic::subscription::is_version_paused;
@@ -132,7 +132,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
         let csv = ClusterServiceVersion::read(&current).map_err(unreadable)?;
         let discovery = context.discovery(&csv).await?;
         let version = context.server_version(&csv).await;
-        let facts = Facts {
+        let facts = ClusterFacts {
             cluster: &cluster,
             discovery: &discovery,
             server_version: version.as_deref(),

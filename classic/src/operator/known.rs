@@ -50,13 +50,13 @@ impl Seen {
 
 /// The copies of each original, by the namespace of the copy.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownCopies {
     copies: Mutex<BTreeMap<Name, BTreeMap<String, Seen>>>,
     listed: Notify,
     is_listed: std::sync::atomic::AtomicBool,
 }
 
-impl Known {
+impl KnownCopies {
     /// The copies of an original.
     pub fn of(&self, original: &Name) -> BTreeMap<String, Seen> {
         self.copies.lock().get(original).cloned().unwrap_or_default()
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_others_have_changed_is_not_known_to_be_right() {
-        let known = Known::default();
+        let known = KnownCopies::default();
         let original = json!({"metadata": {"namespace": "n", "name": "c"}, "status": {"phase": "Succeeded"}});
         let copy = copy_of(&original);
         let mut live = copy.object.clone();

@@ -47,7 +47,7 @@ impl Served {
 
 /// Input of a pass over a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct PassInput<'a> {
     /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and ConfigMaps
     /// with unpacked bundles.
     pub cluster: &'a Cluster,
@@ -98,7 +98,7 @@ pub struct Outcome {
 
 /// One pass over an InstallPlan as it is on the wire. A plan that waits for its approval, is complete or has failed stays as it
 /// is.
-pub fn pass(plan: &Value, facts: &Facts<'_>, now: Timestamp) -> Outcome {
+pub fn pass(plan: &Value, facts: &PassInput<'_>, now: Timestamp) -> Outcome {
     let mut outcome = Outcome {
         plan: plan.clone(),
         ..Outcome::default()
@@ -114,7 +114,7 @@ pub fn pass(plan: &Value, facts: &Facts<'_>, now: Timestamp) -> Outcome {
     outcome
 }
 
-fn install(outcome: &mut Outcome, facts: &Facts<'_>, now: Timestamp) {
+fn install(outcome: &mut Outcome, facts: &PassInput<'_>, now: Timestamp) {
     if started(&outcome.plan).is_none() {
         put(&mut outcome.plan, &["status"], "startTime", format!("{now:.0}"));
     }

@@ -4,7 +4,7 @@ pub mod window;
 
 use olm_api::change_policy::{ApprovalMode, ApprovalRules};
 use olm_api::names::CHANGE_POLICY;
-use olm_api::pending_change::{Decision, Verdict};
+use olm_api::pending_change::{Decision, DecisionOutcome};
 use olm_api::updates::held_back;
 use olm_api::{ChangePolicy, conditions::reason};
 use olm_version::blang::parse_version;
@@ -203,7 +203,7 @@ pub fn gate<'p>(
     if gate.needs_approval {
         match decision {
             None => gate.causes.push(Cause::Approval),
-            Some(decision) if decision.verdict == Verdict::Approved => {
+            Some(decision) if decision.verdict == DecisionOutcome::Approved => {
                 gate.approver = Some(decision.approver.clone());
             }
             Some(decision) => gate.causes.push(Cause::Rejected(decision.clone())),

@@ -15,7 +15,7 @@ const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// The state of a workload that is not ready.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct WorkloadState<'a> {
     /// The workload as the cluster has it.
     pub workload: &'a Value,
     /// The Pods, or the reason why they are unknown.
@@ -69,7 +69,7 @@ pub fn selector(workload: &Value) -> Option<String> {
 }
 
 /// The number of a workload's available Pods, and the causes of the others.
-pub fn sentence(facts: &Facts<'_>) -> String {
+pub fn sentence(facts: &WorkloadState<'_>) -> String {
     let workload = facts.workload;
     let kind = string(workload, "/kind");
     let [wanted, available] = match kind {
@@ -278,7 +278,7 @@ mod tests {
 
     #[track_caller]
     fn check(workload: &Value, pods: &[Value], events: &[Value], expected: &str) {
-        let facts = Facts {
+        let facts = WorkloadState {
             workload,
             pods: Pods::Known(pods),
             events,
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn causes_that_the_account_may_not_see_come_as_a_command() {
         let workload = deployment(&json!({}));
-        let facts = Facts {
+        let facts = WorkloadState {
             workload: &workload,
             pods: Pods::Hidden,
             events: &[],
@@ -423,7 +423,7 @@ mod tests {
             })
             .collect();
         let workload = deployment(&json!({}));
-        let text = sentence(&Facts {
+        let text = sentence(&WorkloadState {
             workload: &workload,
             pods: Pods::Known(&pods),
             events: &[],

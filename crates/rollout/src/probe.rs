@@ -153,9 +153,9 @@ pub fn check(probes: &[ProgressionProbe]) -> Result<(), ProbeError> {
     Ok(())
 }
 
-type Verdict = Result<(), (ProbeStatus, String)>;
+type ProbeOutcome = Result<(), (ProbeStatus, String)>;
 
-fn assert(assertion: &Assertion, live: &Value) -> Verdict {
+fn assert(assertion: &Assertion, live: &Value) -> ProbeOutcome {
     match assertion.assertion_type {
         AssertionType::ConditionEqual => assertion
             .condition_equal
@@ -172,7 +172,7 @@ fn assert(assertion: &Assertion, live: &Value) -> Verdict {
     }
 }
 
-fn condition(wanted: &ConditionEqual, live: &Value) -> Verdict {
+fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
     let unknown = |message: String| Err((ProbeStatus::Unknown, message));
     let Some(conditions) = live.pointer("/status/conditions") else {
         return unknown("missing .status.conditions".to_owned());
@@ -278,7 +278,7 @@ fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-fn fields_equal(wanted: &FieldsEqual, live: &Value) -> Verdict {
+fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
     let fails = |message: String| Err((ProbeStatus::Fails, message));
     let (a, b) = (&wanted.field_a, &wanted.field_b);
     let Some(one) = comparable(live, a) else {
@@ -304,7 +304,7 @@ fn fields_equal(wanted: &FieldsEqual, live: &Value) -> Verdict {
     ))
 }
 
-fn field_value(wanted: &FieldValue, live: &Value) -> Verdict {
+fn field_value(wanted: &FieldValue, live: &Value) -> ProbeOutcome {
     let fails = |message: String| Err((ProbeStatus::Fails, message));
     let (path, value) = (&wanted.field_path, &wanted.value);
     match look_up(live, path) {

@@ -80,7 +80,7 @@ struct Item {
 
 /// An image before the transfer: its parts and those that the target lacks, or the reason why it
 /// is missing.
-struct Known {
+struct InspectedImage {
     item: Item,
     found: Result<(Outline, Copied), String>,
 }
@@ -322,10 +322,10 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
         async move {
             let found = reach.look(&item.reference, layout, to, into).await;
             let found = found.map_err(|error| format!("{error:#}"));
-            Known { item, found }
+            InspectedImage { item, found }
         }
     });
-    let known: Vec<Known> = stream::iter(looks).buffered(at_once).collect().await;
+    let known: Vec<InspectedImage> = stream::iter(looks).buffered(at_once).collect().await;
     let missing = known.iter().filter(|known| known.found.is_err()).count();
     report(arguments, &known)?;
     if arguments.dry_run {
@@ -390,7 +390,7 @@ fn role(role: &str) -> BTreeMap<String, String> {
 }
 
 /// The images to copy, those already copied and those that the source lacks.
-fn report(arguments: &Arguments, known: &[Known]) -> anyhow::Result<()> {
+fn report(arguments: &Arguments, known: &[InspectedImage]) -> anyhow::Result<()> {
     if arguments.output == ReportFormat::Json {
         let images = known.iter().map(|known| {
             let (outline, lacking) = match &known.found {

@@ -9,7 +9,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use olm_api::conditions::find;
 use olm_api::names::{CHANGE_POLICY, CLUSTER_EXTENSION, PENDING_CHANGE, label};
-use olm_api::pending_change::{APPLIED, Decision, Verdict};
+use olm_api::pending_change::{APPLIED, Decision, DecisionOutcome};
 use olm_api::{ClusterExtension, PendingChange};
 use serde_json::json;
 
@@ -49,15 +49,15 @@ pub(crate) struct Arguments {
 
 /// Approves.
 pub(crate) fn approve(arguments: &Arguments) -> Outcome {
-    decide(arguments, Verdict::Approved)
+    decide(arguments, DecisionOutcome::Approved)
 }
 
 /// Rejects.
 pub(crate) fn reject(arguments: &Arguments) -> Outcome {
-    decide(arguments, Verdict::Rejected)
+    decide(arguments, DecisionOutcome::Rejected)
 }
 
-fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
+fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> Outcome {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let name = extension.name();
@@ -83,8 +83,8 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
     }
     print_text(&text(&change))?;
     let question = match verdict {
-        Verdict::Approved => "Approve this change?",
-        Verdict::Rejected => "Reject this change?",
+        DecisionOutcome::Approved => "Approve this change?",
+        DecisionOutcome::Rejected => "Reject this change?",
     };
     let is_named = arguments.yes || arguments.dry_run || arguments.digest.is_some();
     if !agreed(question, is_named)? {
@@ -113,8 +113,8 @@ fn decide(arguments: &Arguments, verdict: Verdict) -> Outcome {
         .block_on(patched)
         .with_context(|| format!("cannot write {PENDING_CHANGE} {:?}", change.name()))?;
     let done = match verdict {
-        Verdict::Approved => "approved",
-        Verdict::Rejected => "rejected",
+        DecisionOutcome::Approved => "approved",
+        DecisionOutcome::Rejected => "rejected",
     };
     let suffix = if arguments.dry_run { " (dry run)" } else { "" };
     print_text(&format!("{done} by {}{suffix}\n", decision.approver))?;

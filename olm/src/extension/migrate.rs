@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use self::assess::{Assessment, assess};
 use self::check::Choices;
-use self::facts::{Case, Facts, find, successor};
+use self::facts::{Case, ClassicObjects, find, successor};
 use crate::extension::access::ClusterArguments;
 use crate::extension::change::ask::agreed;
 use crate::extension::change::wait::{Goal, WaitArguments, wait};
@@ -152,7 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Gives a moved operator back to OLM classic.
-fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &Facts) -> Outcome {
+fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -> Outcome {
     let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
         bail!("--back takes a Subscription and its namespace");
     };
@@ -207,7 +207,7 @@ fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension
 }
 
 /// Restores the earlier spec of Subscriptions whose migration has begun.
-fn restore(facts: &mut Facts) {
+fn restore(facts: &mut ClassicObjects) {
     let extensions = std::mem::take(&mut facts.extensions);
     for subscription in &mut facts.subscriptions {
         let key = format!("{}/{}", facts::namespace(subscription), facts::name(subscription));
@@ -227,7 +227,7 @@ fn restore(facts: &mut Facts) {
 fn begun(
     arguments: &Arguments,
     cluster: &Cluster,
-    facts: &Facts,
+    facts: &ClassicObjects,
 ) -> anyhow::Result<Option<(ClusterExtension, ClusterObjectSet)>> {
     let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
         return Ok(None);
@@ -256,7 +256,7 @@ fn begun(
 }
 
 /// The assessments of the selected Subscriptions; prints a note if there are none.
-fn assessed(arguments: &Arguments, facts: &Facts) -> anyhow::Result<Vec<Assessment>> {
+fn assessed(arguments: &Arguments, facts: &ClassicObjects) -> anyhow::Result<Vec<Assessment>> {
     let choices = arguments.choices();
     let place = arguments.namespace.as_deref();
     let Some(name) = &arguments.subscription else {

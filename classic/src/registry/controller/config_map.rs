@@ -15,7 +15,7 @@ use crate::objects::kinds;
 
 /// The state of a ConfigMap.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Known {
+pub(super) enum ConfigMapState {
     /// Nothing yet.
     #[default]
     Nothing,
@@ -29,7 +29,7 @@ pub(super) enum Known {
 pub(super) struct WatchedMap {
     /// Its name.
     pub(super) name: String,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<ConfigMapState>>,
     _stop: DropGuard,
 }
 
@@ -41,7 +41,7 @@ impl WatchedMap {
         name: &str,
         changed: impl Fn() + Send + 'static,
     ) -> Self {
-        let (known, stop) = (Arc::<Mutex<Known>>::default(), CancellationToken::new());
+        let (known, stop) = (Arc::<Mutex<ConfigMapState>>::default(), CancellationToken::new());
         let kind = kinds::CONFIG_MAP;
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &kind.api());
         let (own, token, watched) = (Arc::clone(&known), stop.clone(), name.to_owned());
@@ -51,8 +51,9 @@ impl WatchedMap {
             while let Some(Some(object)) = token.run_until_cancelled(objects.next()).await {
                 match object {
                     Ok(object) => {
-                        *own.lock() =
-                            object.map_or(Known::Missing, |object| Known::Is(Arc::new(as_known(&object))));
+                        *own.lock() = object.map_or(ConfigMapState::Missing, |object| {
+                            ConfigMapState::Is(Arc::new(as_known(&object)))
+                        });
                         changed();
                     }
                     Err(error) => {
@@ -69,7 +70,7 @@ impl WatchedMap {
     }
 
     /// Its state.
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> ConfigMapState {
         self.known.lock().clone()
     }
 }

@@ -12,7 +12,7 @@ use olm_rollout::failure::{Failure, FailureKind};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::config_map::{Known, WatchedMap};
+use super::config_map::{ConfigMapState, WatchedMap};
 use super::context::Context;
 use super::image::image;
 use super::memory::{Given, Memory};
@@ -55,10 +55,10 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     }
     .source_kind();
     let map_name = text(&object, "/spec/configMap");
-    let (mut around, mut followed_map) = (cluster.clone(), Known::Nothing);
+    let (mut around, mut followed_map) = (cluster.clone(), ConfigMapState::Nothing);
     if kind == Ok(SourceKind::ConfigMap) {
         followed_map = followed(context, key, map_name);
-        if let Known::Is(map) = &followed_map {
+        if let ConfigMapState::Is(map) = &followed_map {
             around.insert(Arc::clone(map));
         }
     }
@@ -95,7 +95,7 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     }
     let object = context.with_template(newest).await;
     let mut around = newer.clone();
-    if let Known::Is(map) = &followed_map {
+    if let ConfigMapState::Is(map) = &followed_map {
         around.insert(Arc::clone(map));
     }
     let source = Source {
@@ -143,7 +143,7 @@ fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
 }
 
 /// The state of the ConfigMap of a source. The program follows it from now on.
-fn followed(context: &Arc<Context>, key: &Key, name: &str) -> Known {
+fn followed(context: &Arc<Context>, key: &Key, name: &str) -> ConfigMapState {
     context.memories.with(key, |memory| {
         memory.remote = None;
         if memory.map.as_ref().is_none_or(|map| map.name != name) {
@@ -157,21 +157,21 @@ fn followed(context: &Arc<Context>, key: &Key, name: &str) -> Known {
 }
 
 /// Serves the content of a ConfigMap.
-async fn config_map(context: &Context, key: &Key, name: &str, known: Known) -> Outcome {
+async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapState) -> Outcome {
     let fail = |fault: String| context.memories.with(key, |memory| memory.fault = Some(fault));
     if let Err(error) = serve(context, key).await {
         fail(format!("cannot open a port for the registry: {error}"));
         return Outcome::Failed;
     }
     let map = match known {
-        Known::Nothing => return Outcome::Done,
-        Known::Missing => {
+        ConfigMapState::Nothing => return Outcome::Done,
+        ConfigMapState::Missing => {
             fail(format!(
                 "failed to get catalog config map {name}: configmaps \"{name}\" not found"
             ));
             return Outcome::Done;
         }
-        Known::Is(map) => map,
+        ConfigMapState::Is(map) => map,
     };
     let found = config_map_content(&map);
     let stored = stored_name(&found.blobs);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ClusterServiceVersion;
-use super::requirements::{Facts, Requirements, evaluate};
+use super::requirements::{ClusterFacts, Requirements, evaluate};
 use super::status::set_phase;
 use crate::cluster::{object_at, text};
 use crate::install::Issuer;
@@ -47,7 +47,7 @@ pub struct Outcome {
 
 /// A pass under way.
 struct Pass<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a ClusterFacts<'a>,
     issuer: &'a dyn Issuer,
     csv: ClusterServiceVersion,
     now: Timestamp,
@@ -67,7 +67,7 @@ enum Gate {
 /// When a field that the rules read has another type.
 pub fn pass(
     object: &Value,
-    facts: &Facts<'_>,
+    facts: &ClusterFacts<'_>,
     issuer: &dyn Issuer,
     now: Timestamp,
 ) -> Result<Outcome, serde_json::Error> {

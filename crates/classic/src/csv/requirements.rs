@@ -16,7 +16,7 @@ mod server;
 
 /// The state of the cluster that the rules read.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct ClusterFacts<'a> {
     /// CustomResourceDefinitions, APIServices, ClusterServiceVersions of the namespace, service accounts, and all roles
     /// and bindings.
     pub cluster: &'a Cluster,
@@ -114,7 +114,10 @@ pub enum InvalidRuleError {
 ///
 /// # Errors
 /// When a rule of its permissions is invalid, and its service account exists.
-pub fn evaluate(csv: &ClusterServiceVersion, facts: &Facts<'_>) -> Result<Requirements, InvalidRuleError> {
+pub fn evaluate(
+    csv: &ClusterServiceVersion,
+    facts: &ClusterFacts<'_>,
+) -> Result<Requirements, InvalidRuleError> {
     let mut rows = Vec::new();
     rows.extend(server::requirement(csv, facts.server_version));
     rows.extend(definitions::requirements(csv, facts.cluster));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Facts;
+use super::PassInput;
 use super::failure::Failure;
 use super::objects::{Applied, Objects};
 use super::schema::faults;
@@ -14,7 +14,7 @@ use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
 
 /// The status of a step whose CRD is waited for. One that is gone is created again.
-pub(super) fn awaited(name: &str, facts: &Facts<'_>) -> &'static str {
+pub(super) fn awaited(name: &str, facts: &PassInput<'_>) -> &'static str {
     let Some(found) = facts.cluster.get(names::CRD_KIND, "", name) else {
         return super::MISSING;
     };
@@ -69,7 +69,7 @@ pub(super) fn apply(
 }
 
 /// Notes which ClusterServiceVersions installed a CRD: the one of the step, and those noted before that still exist.
-fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, facts: &Facts<'_>) {
+fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, facts: &PassInput<'_>) {
     let noted = |object: &Value| -> Vec<String> {
         let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
         let notes = annotations.into_iter().flatten();
@@ -98,7 +98,7 @@ fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, 
 }
 
 /// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy.
-fn exists(csv: &str, facts: &Facts<'_>) -> bool {
+fn exists(csv: &str, facts: &PassInput<'_>) -> bool {
     let (namespace, name) = csv.split_once('/').unwrap_or(("", csv));
     let found = facts.cluster.get(names::CSV_KIND, namespace, name);
     found.is_some_and(|found| !ClusterServiceVersion::read(found).is_ok_and(|found| found.is_copy()))
@@ -108,7 +108,7 @@ fn exists(csv: &str, facts: &Facts<'_>) -> bool {
 fn check(
     found: &Value,
     wanted: &Value,
-    facts: &Facts<'_>,
+    facts: &PassInput<'_>,
     events: &mut Vec<(String, String)>,
 ) -> Result<(), Failure> {
     let name = text(wanted, "/metadata/name");
@@ -219,7 +219,7 @@ impl Replacement {
 }
 
 /// Checks the objects of each version that is served before and after.
-fn check_objects(found: &Value, wanted: &Value, facts: &Facts<'_>) -> Result<(), String> {
+fn check_objects(found: &Value, wanted: &Value, facts: &PassInput<'_>) -> Result<(), String> {
     let replacement = Replacement::new(found, wanted);
     for (version, ..) in &replacement.versions {
         let api_version = format!("{}/{version}", replacement.group);

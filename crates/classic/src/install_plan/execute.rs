@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::objects::{Objects, group_version};
-use super::{Facts, MISSING, WAITING, Write, definitions};
+use super::{MISSING, PassInput, WAITING, Write, definitions};
 use crate::cluster::{items, text};
 use crate::names;
 
@@ -38,7 +38,7 @@ pub fn pending(plan: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The CustomResourceDefinitions that the plan is to create or replace, as far as they can be read.
-pub fn wanted_definitions(plan: &Value, facts: &Facts<'_>) -> Vec<Value> {
+pub fn wanted_definitions(plan: &Value, facts: &PassInput<'_>) -> Vec<Value> {
     let mut objects = Objects::new(plan, facts);
     let steps = pending(plan).filter(|step| text(step, "/resource/kind") == names::CRD_KIND);
     let steps = steps.filter(|step| text(step, "/status") != WAITING);
@@ -47,7 +47,7 @@ pub fn wanted_definitions(plan: &Value, facts: &Facts<'_>) -> Vec<Value> {
         .collect()
 }
 
-pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
+pub(super) fn execute(plan: &Value, facts: &PassInput<'_>) -> Done {
     let steps: Vec<&Value> = items(plan, "/status/plan").collect();
     let mut done = Done {
         statuses: steps
@@ -92,7 +92,7 @@ pub(super) fn execute(plan: &Value, facts: &Facts<'_>) -> Done {
 }
 
 /// The failure, or that the kind of the step is not served where this is the cause.
-fn explained(step: &Value, failure: Failure, facts: &Facts<'_>) -> String {
+fn explained(step: &Value, failure: Failure, facts: &PassInput<'_>) -> String {
     let text_of = match failure {
         Failure::Other(text) => return text,
         Failure::NotFound(text) => text,

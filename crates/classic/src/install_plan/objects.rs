@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::reference::Bundles;
 use super::steps::BUNDLE_SECRET;
 use super::typed::{as_written, usual_version};
-use super::{Facts, Write};
+use super::{PassInput, Write};
 use crate::cluster::{items, object_at, put, text};
 use crate::install::owner_reference;
 use crate::names;
@@ -43,7 +43,7 @@ pub(super) type Applied = Result<Option<&'static str>, Failure>;
 /// The objects as the steps so far leave them.
 pub(super) struct Objects<'a> {
     plan: &'a Value,
-    pub(super) facts: &'a Facts<'a>,
+    pub(super) facts: &'a PassInput<'a>,
     /// The position of the step that is carried out.
     pub(super) step: usize,
     written: Vec<Write>,
@@ -51,7 +51,7 @@ pub(super) struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    pub(super) fn new(plan: &'a Value, facts: &'a Facts<'a>) -> Self {
+    pub(super) fn new(plan: &'a Value, facts: &'a PassInput<'a>) -> Self {
         Self {
             plan,
             facts,

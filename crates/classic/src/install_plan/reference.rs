@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Facts;
+use super::PassInput;
 use super::failure::Failure;
 use super::steps::{BundleContent, Origin, Step, StepsError, bundle_steps};
 use crate::cluster::{Cluster, put, text};
@@ -123,7 +123,7 @@ impl Bundles {
         &mut self,
         step: &Value,
         namespace: &str,
-        facts: &Facts<'_>,
+        facts: &PassInput<'_>,
     ) -> Result<String, Failure> {
         let manifest = text(step, "/resource/manifest");
         let Some(reference) = Reference::read(manifest) else {
@@ -203,7 +203,7 @@ fn unpacked(
     reference: &Reference,
     csv: &str,
     namespace: &str,
-    facts: &Facts<'_>,
+    facts: &PassInput<'_>,
 ) -> Result<Vec<Step>, Failure> {
     let key = (reference.namespace.clone(), reference.name.clone());
     let content = match facts.bundles.get(&key) {

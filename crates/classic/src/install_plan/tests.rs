@@ -12,7 +12,7 @@ fn plan(phase: &str, steps: &Value) -> Value {
 
 fn run(plan: &Value, seconds: i64) -> Outcome {
     let (cluster, served) = (Cluster::default(), Served::default());
-    let facts = Facts {
+    let facts = PassInput {
         cluster: &cluster,
         bundles: &UnpackedBundles::new(),
         served: &served,

@@ -45,7 +45,7 @@ fn policy(name: &str, approval: Value) -> ChangePolicy {
     ChangePolicy::new(name, spec)
 }
 
-fn decided(verdict: Verdict) -> Decision {
+fn decided(verdict: DecisionOutcome) -> Decision {
     Decision {
         verdict,
         approver: "jane".to_owned(),
@@ -130,18 +130,18 @@ fn the_strictest_of_several_policies_holds() {
     let mut frozen = policy("frozen", json!({}));
     frozen.spec.freeze = true;
     let all = [&free, &manual, &frozen];
-    let found = gate(&upgrade, all, Some(&decided(Verdict::Approved)), now());
+    let found = gate(&upgrade, all, Some(&decided(DecisionOutcome::Approved)), now());
     assert_eq!(found.approver.as_deref(), Some("jane"));
     let policy = "frozen".to_owned();
     assert_eq!(found.causes, [Cause::Freeze { policy }]);
     let found = gate(
         &upgrade,
         [&free, &manual],
-        Some(&decided(Verdict::Approved)),
+        Some(&decided(DecisionOutcome::Approved)),
         now(),
     );
     assert_eq!(found.causes, []);
-    let found = gate(&upgrade, all, Some(&decided(Verdict::Rejected)), now());
+    let found = gate(&upgrade, all, Some(&decided(DecisionOutcome::Rejected)), now());
     let reasons: Vec<&str> = found.causes.iter().map(Cause::reason).collect();
     assert_eq!(reasons, [reason::REJECTED, reason::FROZEN]);
     assert_eq!(gate(&upgrade, [], None, now()), Gate::default());

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_constraint::Gvk;
 
-use self::facts::{About, Facts, Interner, Known};
+use self::facts::{About, InternedState, Interner, RelevantFacts};
 pub use self::record::{
     CatalogRecord, ClusterRecord, ExtensionRecord, InstalledRecord, PropertyRecord, RecordError,
 };
@@ -59,7 +59,7 @@ struct Key {
     /// The catalogs, with their priorities.
     catalogs: Vec<(usize, i32)>,
     installed: Option<(String, String, Option<String>)>,
-    facts: Facts,
+    facts: RelevantFacts,
 }
 
 /// A bundle: the index of its catalog, and its index in the package.
@@ -92,7 +92,7 @@ struct Member<'r> {
     is_affected: bool,
     installed: Option<BundleMetadata>,
     /// The installed bundle, as others see it.
-    there: Option<Known>,
+    there: Option<InternedState>,
     steps: Vec<Step>,
 }
 
@@ -310,7 +310,7 @@ impl<'a> Planner<'a> {
         self.asked += 1;
         let filter = &member.record.catalog;
         let about = self.about.get(filter.package_name.as_str());
-        let facts = Facts::of(state, member, about.unwrap_or(&self.nothing));
+        let facts = RelevantFacts::of(state, member, about.unwrap_or(&self.nothing));
         let request = member.request();
         let catalogs = member.admitted.iter().filter_map(|index| {
             let on_cluster = state.catalogs.get(*index)?.as_ref()?;
@@ -336,7 +336,7 @@ impl<'a> Planner<'a> {
         made
     }
 
-    fn choose(&self, state: &State<'_>, member: &Member<'_>, facts: &Facts) -> Outcome {
+    fn choose(&self, state: &State<'_>, member: &Member<'_>, facts: &RelevantFacts) -> Outcome {
         let inventory = facts.inventory(state, member);
         let catalogs = self.views(state, member);
         let refused = |why: String| Outcome {

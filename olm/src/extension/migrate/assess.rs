@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::check::{Choices, Finding, Severity, check};
-use super::facts::{Case, Facts, name};
+use super::facts::{Case, ClassicObjects, name};
 use super::mapping::{self, Change};
 
 /// Whether a Subscription can move, and its new objects.
@@ -79,7 +79,7 @@ fn manifest(mut object: Value) -> Value {
 
 /// The names of the ClusterExtensions of all Subscriptions, by `NAMESPACE/NAME`: that of the Subscription, prefixed by
 /// its namespace if several Subscriptions have the same name.
-pub(crate) fn names(facts: &Facts) -> BTreeMap<String, String> {
+pub(crate) fn names(facts: &ClassicObjects) -> BTreeMap<String, String> {
     let mut seen = BTreeSet::new();
     let shared: BTreeSet<&str> = facts
         .subscriptions

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use self::patch::Owners;
 use super::backup::{self, Record, annotate};
 use super::course::{TRIES, is_conflict, unchanged};
-use super::facts::{Facts, annotation, find, name, namespace, successor, text};
+use super::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
 use super::inventory::{api_of, get};
 use crate::extension::change::MANAGER;
 use crate::hint::Hint;
@@ -40,7 +40,7 @@ pub(crate) struct Return {
 /// Reads the record of the move and checks whether the operator can return; `None` if OLM classic manages it.
 pub(crate) async fn prepare(
     client: &Client,
-    facts: &Facts,
+    facts: &ClassicObjects,
     place: &str,
     subscription: &str,
 ) -> anyhow::Result<Option<Return>> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The objects of OLM classic and of OLM v1 on a cluster.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
+pub(crate) struct ClassicObjects {
     /// Subscriptions.
     pub(crate) subscriptions: Vec<Value>,
     /// ClusterServiceVersions, without their copies in other namespaces.
@@ -67,7 +67,7 @@ pub(crate) fn find<'a>(objects: &'a [Value], place: &'a str, wanted: &str) -> Op
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case<'a> {
     /// All that was read.
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a ClassicObjects,
     /// The Subscription.
     pub(crate) subscription: &'a Value,
 }
@@ -179,7 +179,7 @@ impl<'a> Case<'a> {
 }
 
 /// The ClusterExtension that was made from the Subscription called `NAMESPACE/NAME`.
-pub(crate) fn successor<'a>(facts: &'a Facts, key: &str) -> Option<&'a ClusterExtension> {
+pub(crate) fn successor<'a>(facts: &'a ClassicObjects, key: &str) -> Option<&'a ClusterExtension> {
     let mut extensions = facts.extensions.iter();
     extensions.find(|extension| extension.annotation(names::migration::SUBSCRIPTION) == Some(key))
 }
@@ -201,7 +201,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// An idle operator of OLM classic whose catalog is also a ClusterCatalog.
-    pub(crate) fn facts() -> Facts {
+    pub(crate) fn facts() -> ClassicObjects {
         let at = |name: &str| json!({"name": name, "namespace": "kitchen"});
         let mut owned = at("install-1");
         owned["ownerReferences"] = json!([{"kind": "Subscription", "name": "pots", "uid": "s"}]);
@@ -216,7 +216,7 @@ pub(crate) mod tests {
                 }],
             },
         });
-        Facts {
+        ClassicObjects {
             subscriptions: vec![json!({
                 "metadata": at("pots"),
                 "spec": {

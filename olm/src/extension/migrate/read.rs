@@ -7,7 +7,7 @@ use kube::{Client, Error};
 use olm_api::names::operator_condition;
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::facts::ClassicObjects;
 use crate::extension::access::unlisted;
 use crate::hint::Hint;
 
@@ -22,7 +22,7 @@ pub(super) fn resource(version: &str, kind: &str) -> ApiResource {
 }
 
 /// Reads all of it.
-pub(crate) async fn facts(client: &Client) -> anyhow::Result<Facts> {
+pub(crate) async fn facts(client: &Client) -> anyhow::Result<ClassicObjects> {
     let Some(subscriptions) = list(client, "v1alpha1", "Subscription", "").await? else {
         let error = anyhow!(
             "the cluster does not serve Subscriptions of {}",
@@ -39,7 +39,7 @@ pub(crate) async fn facts(client: &Client) -> anyhow::Result<Facts> {
     let catalogs = catalogs.list(&params).await;
     let extensions: Api<olm_api::ClusterExtension> = Api::all(client.clone());
     let extensions = extensions.list(&params).await;
-    Ok(Facts {
+    Ok(ClassicObjects {
         subscriptions,
         versions: some(list(client, "v1alpha1", "ClusterServiceVersion", &own).await?),
         groups: some(list(client, "v1", "OperatorGroup", "").await?),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use maud::{Markup, html};
 use olm_api::conditions::find;
-use olm_api::pending_change::{APPLIED, Verdict};
+use olm_api::pending_change::{APPLIED, DecisionOutcome};
 use olm_api::{PendingChange, Time};
 use olm_serve::design::{badge, block, symbol};
 
@@ -98,7 +98,7 @@ fn waiting(name: &str, change: &PendingChange) -> Markup {
             @if let Some(state) = state { p { (words(&state.message)) } }
             @if let Some(decision) = &spec.decision {
                 p {
-                    @match decision.verdict { Verdict::Approved => "Approved", Verdict::Rejected => "Rejected" }
+                    @match decision.verdict { DecisionOutcome::Approved => "Approved", DecisionOutcome::Rejected => "Rejected" }
                     " by " strong { (decision.approver) }
                     @if !decision.note.is_empty() { ": " (decision.note) }
                 }

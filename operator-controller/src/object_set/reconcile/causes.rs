@@ -11,7 +11,7 @@ use olm_cluster::{
     permissions::{Viewer, right},
 };
 use olm_rollout::{
-    cause::{Facts, Pods, is_workload, selector, sentence},
+    cause::{Pods, WorkloadState, is_workload, selector, sentence},
     engine::rollout::NotReady,
 };
 use serde_json::Value;
@@ -108,7 +108,7 @@ async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<St
         } else {
             None
         };
-    Some(sentence(&Facts {
+    Some(sentence(&WorkloadState {
         workload: &workload,
         pods,
         events: events.as_deref().unwrap_or_default(),

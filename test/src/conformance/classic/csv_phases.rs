@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use olm_classic::csv::phases::{Outcome as Passed, pass};
-use olm_classic::csv::requirements::Facts;
+use olm_classic::csv::requirements::ClusterFacts;
 use olm_classic::install::{Certificate, Issuer};
 use serde_json::{Map, Value, json};
 
@@ -48,7 +48,7 @@ fn run_one(case: &Value) -> Outcome {
     };
     let discovery = discovery(case);
     let server_version = case.get("serverVersion").and_then(Value::as_str);
-    let facts = Facts {
+    let facts = ClusterFacts {
         cluster: &cluster,
         discovery: &discovery,
         server_version: Some(server_version.unwrap_or(UNKNOWN_VERSION)),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use olm_classic::cluster::Discovery;
 use olm_classic::csv::ClusterServiceVersion;
-use olm_classic::csv::requirements::{Facts, Requirements, evaluate};
+use olm_classic::csv::requirements::{ClusterFacts, Requirements, evaluate};
 use serde_json::{Value, json};
 
 use super::super::Outcome;
@@ -31,7 +31,7 @@ pub fn run(case: &Value) -> Outcome {
     };
     let discovery = discovery(case);
     let server_version = case.get("serverVersion").and_then(Value::as_str);
-    let facts = Facts {
+    let facts = ClusterFacts {
         cluster: &cluster,
         discovery: &discovery,
         server_version: Some(server_version.unwrap_or(UNKNOWN_VERSION)),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::Cluster;
 use olm_classic::install_plan::{
-    BundleContent, Facts, Origin, Served, Step, UnpackedBundles, bundle_steps, is_supported, pass,
+    BundleContent, Origin, PassInput, Served, Step, UnpackedBundles, bundle_steps, is_supported, pass,
     subscription_step,
 };
 use olm_classic::registry::TypedValue;
@@ -126,7 +126,7 @@ fn execute(case: &Value) -> Outcome {
     let (mut written, mut events, mut failed) = (Vec::new(), Vec::new(), None);
     for _ in 0..case["passes"].as_u64().unwrap_or(1) {
         let cluster: Cluster = objects.iter().cloned().collect();
-        let facts = Facts {
+        let facts = PassInput {
             cluster: &cluster,
             bundles: &UnpackedBundles::new(),
             served: &served,

@@ -62,7 +62,7 @@ impl World {
         let cluster: Cluster = self.0.iter().cloned().collect();
         let served = [("apps/v1".to_owned(), BTreeSet::from(["Deployment".to_owned()]))];
         let discovery: Discovery = served.into_iter().collect();
-        let facts = Facts {
+        let facts = ClusterFacts {
             cluster: &cluster,
             discovery: &discovery,
             server_version: Some("v1.36.0"),

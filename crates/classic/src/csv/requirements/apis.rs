@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::definitions::is_true;
-use super::{Facts, Requirement, RequirementStatus};
+use super::{ClusterFacts, Requirement, RequirementStatus};
 use crate::cluster::text;
 use crate::csv::{ApiDescription, ClusterServiceVersion};
 use crate::names;
 
 /// Rows for the APIServices required, for those owned, and for the APIs of Kubernetes.
-pub(super) fn requirements(csv: &ClusterServiceVersion, facts: &Facts<'_>) -> Vec<Requirement> {
+pub(super) fn requirements(csv: &ClusterServiceVersion, facts: &ClusterFacts<'_>) -> Vec<Requirement> {
     let services = &csv.spec.api_service_definitions;
     let owned = by_service(&services.owned);
     let mut required = by_service(&services.required);
@@ -39,7 +39,7 @@ fn service_row(name: &str) -> Requirement {
     Requirement::new(names::API_SERVICE_GROUP, "v1", names::API_SERVICE_KIND, name)
 }
 
-fn required_service(name: &str, api: &ApiDescription, facts: &Facts<'_>) -> Requirement {
+fn required_service(name: &str, api: &ApiDescription, facts: &ClusterFacts<'_>) -> Requirement {
     let row = service_row(name);
     let service = facts
         .cluster
@@ -65,7 +65,7 @@ fn owned_service(name: &str, api: &ApiDescription, csv: &ClusterServiceVersion) 
     service_row(name).found(status, "")
 }
 
-fn native_api(api: &ApiDescription, facts: &Facts<'_>) -> Requirement {
+fn native_api(api: &ApiDescription, facts: &ClusterFacts<'_>) -> Requirement {
     let row = Requirement::new(&api.group, &api.version, &api.kind, &service_name(api));
     if facts.discovery.serves(&api.group, &api.version, &api.kind) {
         row.found(RequirementStatus::Present, "Native API exists")

@@ -12,7 +12,7 @@ fn evaluated(spec: &Value, objects: &[Value]) -> Result<Requirements, InvalidRul
     });
     let csv = ClusterServiceVersion::read(&csv).unwrap();
     let served = [("i/v2".to_owned(), BTreeSet::from(["B".to_owned()]))];
-    let facts = Facts {
+    let facts = ClusterFacts {
         cluster: &objects.iter().cloned().collect(),
         discovery: &served.into_iter().collect(),
         server_version: Some("v1.36.0"),

@@ -13,18 +13,18 @@ use crate::package::{Candidate, Package};
 
 /// The state of an extension. Equal states have the same number.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct InternedState {
     number: usize,
     pub(super) neighbour: Rc<Neighbour>,
 }
 
 /// Stores equal states once.
 #[derive(Default)]
-pub(super) struct Interner(HashMap<String, Known>);
+pub(super) struct Interner(HashMap<String, InternedState>);
 
 impl Interner {
     /// The installed bundle in a record.
-    pub(super) fn recorded(&mut self, record: &ExtensionRecord) -> Option<Known> {
+    pub(super) fn recorded(&mut self, record: &ExtensionRecord) -> Option<InternedState> {
         let installed = record.installed.as_ref()?;
         let properties = serde_json::to_string(&installed.properties).unwrap_or_default();
         let (name, package) = (&record.name, &record.catalog.package_name);
@@ -33,24 +33,29 @@ impl Interner {
     }
 
     /// The state with a chosen bundle.
-    pub(super) fn chosen(&mut self, record: &ExtensionRecord, bundle: &Candidate, place: Place) -> Known {
+    pub(super) fn chosen(
+        &mut self,
+        record: &ExtensionRecord,
+        bundle: &Candidate,
+        place: Place,
+    ) -> InternedState {
         let (name, package) = (&record.name, &record.catalog.package_name);
         let key = format!("{name}\0{package}\0\0{} {}", place.catalog, place.bundle);
         let version = bundle.recorded(crate::ReleaseField::Counts).version;
         let made = || Neighbour::new(name, package, &version, bundle.properties.clone());
         let number = self.0.len();
-        let fresh = || Known {
+        let fresh = || InternedState {
             number,
             neighbour: Rc::new(made()),
         };
         self.0.entry(key).or_insert_with(fresh).clone()
     }
 
-    fn known(&mut self, key: String, make: impl FnOnce() -> Option<Neighbour>) -> Option<Known> {
+    fn known(&mut self, key: String, make: impl FnOnce() -> Option<Neighbour>) -> Option<InternedState> {
         if let Some(known) = self.0.get(&key) {
             return Some(known.clone());
         }
-        let known = Known {
+        let known = InternedState {
             number: self.0.len(),
             neighbour: Rc::new(make()?),
         };
@@ -61,7 +66,7 @@ impl Interner {
 
 /// The facts of a cluster that affect a choice among the bundles of some packages.
 #[derive(PartialEq, Eq, Hash)]
-pub(super) struct Facts {
+pub(super) struct RelevantFacts {
     kubernetes: Option<String>,
     architectures: Vec<String>,
     /// The APIs that are mentioned and served, sorted.
@@ -124,7 +129,7 @@ impl About {
     }
 }
 
-impl Facts {
+impl RelevantFacts {
     /// The facts that affect the choice for an extension among bundles with these mentions. Extensions are irrelevant
     /// unless they depend on it, or it or one of its dependents requires them.
     pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &About) -> Self {
@@ -140,7 +145,7 @@ impl Facts {
                 })
         };
         let mut mentions = Mentions::default();
-        let mut chosen: Vec<(&Known, bool)> = Vec::new();
+        let mut chosen: Vec<(&InternedState, bool)> = Vec::new();
         for known in others(state, member) {
             let depends = known.neighbour.requirements.iter().any(depends);
             if depends {
@@ -156,13 +161,13 @@ impl Facts {
         chosen.retain(|(known, depends)| {
             *depends || mentions.covers(&known.neighbour) || about.mentions.covers(&known.neighbour)
         });
-        let chosen: Vec<&Known> = chosen.into_iter().map(|(known, _)| known).collect();
+        let chosen: Vec<&InternedState> = chosen.into_iter().map(|(known, _)| known).collect();
         Self::with(state, member, &about.questions, &chosen, matters)
     }
 
     /// All facts without those of an extension.
     pub(super) fn whole(state: &State<'_>, member: &Member<'_>, questions: &Questions) -> Self {
-        let all: Vec<&Known> = others(state, member).collect();
+        let all: Vec<&InternedState> = others(state, member).collect();
         Self::with(state, member, questions, &all, true)
     }
 
@@ -170,7 +175,7 @@ impl Facts {
         state: &State<'_>,
         member: &Member<'_>,
         questions: &Questions,
-        others: &[&Known],
+        others: &[&InternedState],
         matters: bool,
     ) -> Self {
         let required = others.iter().flat_map(|known| &known.neighbour.requirements);
@@ -216,7 +221,7 @@ impl Facts {
 }
 
 /// The states of the other extensions.
-fn others<'s>(state: &'s State<'_>, member: &Member<'_>) -> impl Iterator<Item = &'s Known> {
+fn others<'s>(state: &'s State<'_>, member: &Member<'_>) -> impl Iterator<Item = &'s InternedState> {
     let name = member.record.name.clone();
     let others = state.members.iter();
     let others = others.filter(move |other| other.record.name != name);

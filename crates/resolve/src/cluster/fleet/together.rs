@@ -120,7 +120,7 @@ impl Planner<'_> {
             }
         }
         state.members.get(index).map_or_else(Inventory::default, |own| {
-            super::Facts::whole(state, own, &questions).inventory(state, own)
+            super::RelevantFacts::whole(state, own, &questions).inventory(state, own)
         })
     }
 }

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use olm_api::names::{annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_rollout::cause::{Facts, Pods, selector, sentence};
+use olm_rollout::cause::{Pods, WorkloadState, selector, sentence};
 use serde_json::Value;
 
 /// The number of checked Pods of a workload.
@@ -40,7 +40,7 @@ pub(super) async fn causes(
         if is_available(&workload) {
             continue;
         }
-        found.push(sentence(&Facts {
+        found.push(sentence(&WorkloadState {
             workload: &workload,
             pods: Pods::Known(&pods),
             events: &[],

@@ -6,7 +6,7 @@ use olm_classic::names::{OPERATOR_GROUP_ANNOTATION, TARGET_NAMESPACES_ANNOTATION
 use serde_json::Value;
 
 use super::super::backup::Record;
-use super::super::facts::{Case, Facts, annotation, find, list, name, namespace, text, within};
+use super::super::facts::{Case, ClassicObjects, annotation, find, list, name, namespace, text, within};
 use super::super::record::content;
 
 /// The version that a Subscription has installed.
@@ -22,7 +22,7 @@ pub(crate) fn has_gone_on(record: &Record, live: Option<&Value>) -> bool {
 /// All findings that block the return, each with its fix; empty if the operator can return.
 pub(crate) fn findings(
     record: &Record,
-    facts: &Facts,
+    facts: &ClassicObjects,
     extension: &ClusterExtension,
     sets: &[ClusterObjectSet],
 ) -> Vec<String> {
@@ -160,7 +160,7 @@ mod tests {
     use super::super::super::facts::tests::facts;
     use super::*;
 
-    fn record(facts: &Facts) -> Record {
+    fn record(facts: &ClassicObjects) -> Record {
         let mut version = facts.versions[0].clone();
         version["metadata"]["annotations"] =
             json!({"olm.operatorGroup": "group", "olm.targetNamespaces": ""});
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// A cluster from which that operator has moved, and its record.
-    fn moved() -> (Facts, Record) {
+    fn moved() -> (ClassicObjects, Record) {
         let mut facts = facts();
         let record = record(&facts);
         facts.subscriptions.clear();
@@ -180,7 +180,7 @@ mod tests {
         (facts, record)
     }
 
-    fn found(facts: &Facts, record: &Record, sets: &[ClusterObjectSet]) -> Vec<String> {
+    fn found(facts: &ClassicObjects, record: &Record, sets: &[ClusterObjectSet]) -> Vec<String> {
         let extension = ClusterExtension::new("pots", ClusterExtensionSpec::default());
         findings(record, facts, &extension, sets)
     }

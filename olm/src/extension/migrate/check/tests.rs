@@ -1,11 +1,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::extension::migrate::facts::Facts;
+use crate::extension::migrate::facts::ClassicObjects;
 use crate::extension::migrate::facts::tests::facts;
 
 /// The blocked checks and those to acknowledge after a change of the facts.
-fn found(choices: &Choices, change: impl FnOnce(&mut Facts)) -> Vec<(&'static str, Severity)> {
+fn found(choices: &Choices, change: impl FnOnce(&mut ClassicObjects)) -> Vec<(&'static str, Severity)> {
     let mut facts = facts();
     change(&mut facts);
     let case = Case {
@@ -19,12 +19,12 @@ fn found(choices: &Choices, change: impl FnOnce(&mut Facts)) -> Vec<(&'static st
 }
 
 #[track_caller]
-fn blocks(check: &'static str, change: impl FnOnce(&mut Facts)) {
+fn blocks(check: &'static str, change: impl FnOnce(&mut ClassicObjects)) {
     assert_eq!(found(&Choices::default(), change), [(check, Severity::Blocks)]);
 }
 
 #[track_caller]
-fn asks(check: &'static str, change: impl Fn(&mut Facts)) {
+fn asks(check: &'static str, change: impl Fn(&mut ClassicObjects)) {
     assert_eq!(
         found(&Choices::default(), &change),
         [(check, Severity::Acknowledge)]
@@ -147,7 +147,7 @@ fn the_operator_group_is_the_only_one_and_has_one_target_or_all() {
     blocks("install-mode", |facts| {
         facts.groups[0]["status"]["namespaces"] = json!(["elsewhere"]);
     });
-    let no_account = |facts: &mut Facts| facts.groups[0]["spec"]["serviceAccountName"] = json!("");
+    let no_account = |facts: &mut ClassicObjects| facts.groups[0]["spec"]["serviceAccountName"] = json!("");
     asks("service-account", no_account);
     let choices = Choices {
         account: Some("cook".to_owned()),

@@ -1,10 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::extension::migrate::facts::Facts;
+use crate::extension::migrate::facts::ClassicObjects;
 use crate::extension::migrate::facts::tests::facts;
 
-fn made(change: impl FnOnce(&mut Facts)) -> (Value, Option<Value>, Vec<String>) {
+fn made(change: impl FnOnce(&mut ClassicObjects)) -> (Value, Option<Value>, Vec<String>) {
     let mut facts = facts();
     change(&mut facts);
     let case = Case {
