@@ -21,7 +21,7 @@ CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 PREFIX ?=
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
+.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,12 @@ lint: ## format, clippy with warnings denied, dependency rules where cargo-deny 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; else echo "cargo-deny is not installed: dependency rules not checked"; fi
+
+advisories: ## known vulnerabilities of dependencies: by test/advisories.toml, and by the newest database where it can be reached
+	$(OLM_TEST) advisories
+	@if ! $(CARGO) deny --version >/dev/null 2>&1; then echo "cargo-deny is not installed: checked by test/advisories.toml alone"; \
+	elif $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
+	else echo "the RustSec database cannot be reached: checked by test/advisories.toml alone"; fi
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

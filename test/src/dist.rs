@@ -1,5 +1,6 @@
 //! `olm-test dist …`: the files of a release, made from programs that are built.
 
+pub mod advisories;
 mod archive;
 mod chart;
 pub mod images;

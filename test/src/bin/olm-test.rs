@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use olm_test::bench::{Catalogs, Plan};
 use olm_test::cluster::command::{ClusterCommand, run};
-use olm_test::dist::{self, DistCommand};
+use olm_test::dist::{self, DistCommand, advisories};
 use olm_test::e2e::Steps;
 use olm_test::images::{self, ImagesCommand};
 
@@ -32,6 +32,8 @@ enum Verb {
     /// The files of a release: archives with `olm`, images, manifests, chart, checksums.
     #[command(subcommand)]
     Dist(DistCommand),
+    /// Known vulnerabilities of the packages in Cargo.lock, without the network.
+    Advisories(advisories::Arguments),
     /// The whole product on a throwaway cluster with an extension installed; stays up until Ctrl-C.
     Run {
         /// Install the sample operator by OLM classic: a CatalogSource and a Subscription.
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         Verb::Cluster(command) => wait_for(run(command)),
         Verb::Images(command) => wait_for(images::run(command)),
         Verb::Dist(command) => dist::run(command).map(|()| ExitCode::SUCCESS),
+        Verb::Advisories(arguments) => advisories::run(&arguments).map(|()| ExitCode::SUCCESS),
         Verb::Run { classic: false } => {
             wait_for(async { olm_test::run::run().await.map(|()| ExitCode::SUCCESS) })
         }

@@ -1,6 +1,7 @@
 //! The files of a release: complete, consistent with the manifests, and sufficient to install all parts without a
 //! compiler.
 
+mod advisories;
 mod bare_root;
 mod chart;
 mod files;
