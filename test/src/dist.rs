@@ -7,14 +7,22 @@ pub mod images;
 mod krew;
 pub mod licences;
 pub mod manifests;
+mod packages;
+mod sbom;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tracing::info;
+
+use self::images::contents::Contents;
+use self::packages::Graph;
+use self::sbom::{Bills, Program};
 
 /// The licences of all parts of the programs.
 const LICENCES: &str = "THIRD-PARTY-LICENCES.txt";
@@ -32,7 +40,7 @@ pub struct System {
     pub target: &'static str,
 }
 
-/// The systems of a release.
+/// The systems of `olm`.
 pub const SYSTEMS: [System; 2] = [
     System {
         os: "linux",
@@ -45,6 +53,34 @@ pub const SYSTEMS: [System; 2] = [
         target: "aarch64-unknown-linux-gnu",
     },
 ];
+
+/// The systems of the images.
+const IMAGE_SYSTEMS: [System; 2] = [
+    System {
+        target: "x86_64-unknown-linux-gnu",
+        ..SYSTEMS[0]
+    },
+    SYSTEMS[1],
+];
+
+/// The name of this machine's system in Rust.
+fn host() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// The version of Rust that builds.
+fn toolchain(root: &Path) -> Result<String> {
+    #[derive(Deserialize)]
+    struct File {
+        toolchain: Toolchain,
+    }
+    #[derive(Deserialize)]
+    struct Toolchain {
+        channel: String,
+    }
+    let file: File = toml::from_str(&std::fs::read_to_string(root.join("rust-toolchain.toml"))?)?;
+    Ok(file.toolchain.channel)
+}
 
 /// The sub-commands of `dist`.
 #[derive(Debug, Subcommand)]
@@ -128,9 +164,9 @@ pub fn write(release: &Release) -> Result<()> {
     std::fs::write(out.join(LICENCES), &text)?;
     let mut files = vec![LICENCES.to_owned()];
 
-    let archives = archives(release, &text)?;
-    files.extend(archives.iter().map(|(_, name)| name.clone()));
-    files.extend(managers(release)?);
+    let bills = Bills::read(root, time()?)?;
+    let archives = archives(release, &text, &bills, &mut files)?;
+    images(release, &bills, &mut files)?;
 
     let folders = manifests::folders(root)?.into_iter().map(|(name, folder)| {
         let file = if name == "base" {
@@ -174,8 +210,25 @@ fn create(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
-/// Writes an archive with `olm` for each system that it is built for.
-fn archives(release: &Release, licences: &str) -> Result<Vec<(System, String)>> {
+/// The time of all files of a release, from `SOURCE_DATE_EPOCH`.
+fn time() -> Result<Option<Timestamp>> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    let seconds =
+        seconds.with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {}", text.display()))?;
+    Ok(Some(Timestamp::from_second(seconds)?))
+}
+
+/// Writes an archive with `olm` for each system that it is built for, and its bill of materials; adds them to `files`.
+fn archives(
+    release: &Release,
+    licences: &str,
+    bills: &Bills,
+    files: &mut Vec<String>,
+) -> Result<Vec<(System, String)>> {
+    let Place { root, out, .. } = &release.place;
     let mut written = Vec::new();
     for system in SYSTEMS {
         let program = built(release, system, "olm");
@@ -188,22 +241,31 @@ fn archives(release: &Release, licences: &str) -> Result<Vec<(System, String)>> 
             );
             continue;
         }
-        let name = format!(
-            "olm-v{}-{}-{}.tar.gz",
+        let stem = format!(
+            "olm-v{}-{}-{}",
             env!("CARGO_PKG_VERSION"),
             system.os,
             system.architecture
         );
+        let bytes = images::stripped(&program)?;
+        let graph = Graph::of(root, system.target, &all_built(release, system))?;
+        let bill = bills.of_program(
+            Program {
+                name: "olm",
+                target: system.target,
+                bytes: &bytes,
+            },
+            &graph,
+        )?;
+        files.push(put(out, &format!("{stem}{}", sbom::SUFFIX), &bill)?);
         let entries = [
-            ("olm".to_owned(), 0o755, images::stripped(&program)?),
-            (
-                "LICENSE".to_owned(),
-                0o644,
-                std::fs::read(release.place.root.join("LICENSE"))?,
-            ),
+            ("olm".to_owned(), 0o755, bytes),
+            ("LICENSE".to_owned(), 0o644, std::fs::read(root.join("LICENSE"))?),
             (LICENCES.to_owned(), 0o644, licences.as_bytes().to_vec()),
         ];
-        archive::write(&release.place.out.join(&name), &entries)?;
+        let name = format!("{stem}.tar.gz");
+        archive::write(&out.join(&name), &entries)?;
+        files.push(name.clone());
         written.push((system, name));
     }
     ensure!(
@@ -214,35 +276,73 @@ fn archives(release: &Release, licences: &str) -> Result<Vec<(System, String)>> 
     Ok(written)
 }
 
-/// Writes the images of the managers: those of this machine, and those for other processors if they are built.
-fn managers(release: &Release) -> Result<Vec<String>> {
-    let source = |programs: Option<PathBuf>| images::Source {
-        programs,
-        tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
-    };
-    let mut written = Vec::new();
-    for name in images::PROGRAMS {
-        images::write_archive(&release.place.out, name, &source(release.programs.clone()))?;
-        written.push(format!("{name}.tar"));
-        for system in SYSTEMS {
-            let program = built(release, system, name);
-            if !program.is_file() {
-                continue;
+/// Writes the images for each processor that their programs are built for, and their bills of materials; adds them to
+/// `files`. Those for this machine have no processor in their name, and need no build of their own.
+fn images(release: &Release, bills: &Bills, files: &mut Vec<String>) -> Result<()> {
+    let Place { root, out, .. } = &release.place;
+    for system in IMAGE_SYSTEMS {
+        let is_host = system.target == host();
+        let mut programs = all_built(release, system);
+        let is_built = images::PROGRAMS.iter().all(|name| programs.contains(name));
+        let folder = match (is_built, is_host) {
+            (true, _) => Some(folder(release, system)),
+            (false, true) => {
+                programs = packages::PROGRAMS.to_vec();
+                release.programs.clone()
             }
-            let folder = program.parent().map(Path::to_owned);
-            let apart = tempfile::tempdir_in(&release.place.out)?;
-            let archive = images::write_archive(apart.path(), name, &source(folder))?;
-            let file = format!("{name}-{}.tar", system.architecture);
-            std::fs::rename(archive, release.place.out.join(&file))?;
-            written.push(file);
+            (false, false) => continue,
+        };
+        let graph = Graph::of(root, system.target, &programs)?;
+        let source = images::Source {
+            programs: folder,
+            tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        for name in images::PROGRAMS {
+            let stem = if is_host {
+                name.to_owned()
+            } else {
+                format!("{name}-{}", system.architecture)
+            };
+            let apart = tempfile::tempdir_in(out)?;
+            let archive = images::write_archive(apart.path(), name, &source)?;
+            let image = Contents::read(&archive)?;
+            let program = Program {
+                name,
+                target: system.target,
+                bytes: image.file(name)?,
+            };
+            let bill = bills.of_image(program, &graph, &image)?;
+            files.push(put(out, &format!("{stem}{}", sbom::SUFFIX), &bill)?);
+            let file = format!("{stem}.tar");
+            std::fs::rename(archive, out.join(&file))?;
+            files.push(file);
         }
     }
-    Ok(written)
+    Ok(())
+}
+
+/// Writes a file and returns its name.
+fn put(folder: &Path, name: &str, text: &str) -> Result<String> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(name.to_owned())
+}
+
+/// The folder with the programs that were built for a system.
+fn folder(release: &Release, system: System) -> PathBuf {
+    release.builds.join(system.target).join("release")
+}
+
+/// The programs that were built for a system.
+fn all_built(release: &Release, system: System) -> Vec<&'static str> {
+    let mut programs = packages::PROGRAMS.to_vec();
+    programs.retain(|program| built(release, system, program).is_file());
+    programs
 }
 
 /// The path of a program that was built for a system.
 fn built(release: &Release, system: System, program: &str) -> PathBuf {
-    release.builds.join(system.target).join("release").join(program)
+    folder(release, system).join(program)
 }
 
 fn sum(file: &Path) -> Result<String> {

@@ -1,8 +1,11 @@
 //! `olm-test images …`: the images of the programs on the cluster, made without a container engine and without a base image.
 //!
-//! An image holds its program, the libraries that the program is linked with, the certificate authorities of this
-//! machine and a user without rights. Equal programs and libraries give equal bytes, hence equal digests.
+//! An image holds its program, the certificate authorities of Mozilla and a user without rights. Only programs that are
+//! not linked statically bring the libraries of this machine; those of a release bring none. Equal programs give equal
+//! bytes, hence equal digests.
 
+pub mod authorities;
+pub mod contents;
 mod libraries;
 
 use std::io::Read as _;
@@ -30,13 +33,6 @@ const USERS: &str = "root:x:0:0::/root:/sbin/nologin\nnonroot:x:65532:65532::/:/
 const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
 /// The first place in which the TLS library looks for certificate authorities.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// The places in which this machine may have them.
-const AUTHORITIES_HERE: [&str; 4] = [
-    AUTHORITIES,
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// The settings of the C library's allocator in the managers' environment. Threads share two heaps instead of up to
 /// eight for each core, because free memory cannot move between heaps (docs/design/performance.md). Large allocations
@@ -59,18 +55,48 @@ pub enum ImagesCommand {
     Push {
         /// Registry and path above the images' names, for example `localhost:5000/olmv1`.
         prefix: String,
-        /// Speak plain HTTP to this registry.
-        #[arg(long)]
-        plain_http: bool,
-        /// Folder with further certificate authorities, PEM.
-        #[arg(long)]
-        authorities: Option<PathBuf>,
-        /// File with the credentials, as `docker login` writes it.
-        #[arg(long)]
-        credentials: Option<PathBuf>,
+        #[command(flatten)]
+        registry: RegistryArguments,
         #[command(flatten)]
         source: Source,
     },
+}
+
+/// How a registry is reached.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RegistryArguments {
+    /// Speak plain HTTP to this registry.
+    #[arg(long)]
+    pub plain_http: bool,
+    /// Folder with further certificate authorities, PEM.
+    #[arg(long)]
+    pub authorities: Option<PathBuf>,
+    /// File with the credentials, as `docker login` writes it.
+    #[arg(long)]
+    pub credentials: Option<PathBuf>,
+}
+
+impl RegistryArguments {
+    /// The access to the registry of images below a prefix.
+    pub(super) fn access(&self, prefix: &str) -> Result<Access> {
+        let mut registries = Registries::default();
+        if self.plain_http {
+            let reference = Reference::parse_familiar(&format!("{prefix}/any"))?;
+            registries = registries.plain_http(reference.registry());
+        }
+        let credentials = match &self.credentials {
+            Some(file) => {
+                let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+                Credentials::parse_dockerconfigjson(&text)?
+            }
+            None => Credentials::default(),
+        };
+        Ok(Access {
+            credentials: Arc::new(credentials),
+            registries: Arc::new(registries),
+            ..Access::default()
+        })
+    }
 }
 
 /// The input of the images.
@@ -95,17 +121,15 @@ pub async fn run(command: ImagesCommand) -> Result<ExitCode> {
         }
         ImagesCommand::Push {
             prefix,
-            plain_http,
-            authorities,
-            credentials,
+            registry,
             source,
         } => {
             olm_platform::crypto::install();
+            let access = registry.access(&prefix)?;
             let options = Options {
-                authorities,
+                authorities: registry.authorities,
                 ..Options::new("olm-test")
             };
-            let access = access(&prefix, plain_http, credentials.as_deref())?;
             for pinned in push(&Images::new(options), &prefix, &access, source).await? {
                 info!("pushed {pinned}");
             }
@@ -164,26 +188,6 @@ pub async fn push(images: &Images, prefix: &str, access: &Access, source: Source
     Ok(pushed)
 }
 
-fn access(prefix: &str, plain_http: bool, credentials: Option<&Path>) -> Result<Access> {
-    let mut registries = Registries::default();
-    if plain_http {
-        let reference = Reference::parse_familiar(&format!("{prefix}/any"))?;
-        registries = registries.plain_http(reference.registry());
-    }
-    let credentials = match credentials {
-        Some(file) => {
-            let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Credentials::parse_dockerconfigjson(&text)?
-        }
-        None => Credentials::default(),
-    };
-    Ok(Access {
-        credentials: Arc::new(credentials),
-        registries: Arc::new(registries),
-        ..Access::default()
-    })
-}
-
 /// The image of one program.
 fn image(name: &str, source: &Source) -> Result<BuiltImage> {
     let program = match &source.programs {
@@ -202,10 +206,7 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
         // Links on this machine lead to the same content in the image.
         system.file(&path, library, 0o755)?;
     }
-    match AUTHORITIES_HERE.iter().find(|path| Path::new(path).is_file()) {
-        Some(path) => system.file(AUTHORITIES, path, 0o644)?,
-        None => bail!("this machine has no certificate authorities: install ca-certificates"),
-    }
+    system.bytes(AUTHORITIES, authorities::pem(), 0o644)?;
     system.bytes("/etc/passwd", USERS, 0o644)?;
     system.bytes("/etc/group", GROUPS, 0o644)?;
     system.bytes("/etc/nsswitch.conf", "hosts: files dns\n", 0o644)?;

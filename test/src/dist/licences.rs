@@ -3,18 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use self::expression::is_allowed;
-use super::SYSTEMS;
+use super::packages::{self, Graph, Id, PROGRAMS, Package};
+use super::{SYSTEMS, host, images};
 
 mod expression;
 
-/// The programs whose dependencies are listed.
-const PROGRAMS: [&str; 4] = ["olm", "catalogd", "operator-controller", "classic"];
 /// The prefixes of names of files with licences, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 /// The largest file that is taken for a licence, in bytes.
@@ -25,25 +23,8 @@ The Rust standard library (https://www.rust-lang.org) is in all programs, under 
 musl (https://musl.libc.org) is in programs for Linux on amd64 that are not in an image, under MIT.
 The GNU C Library (https://www.gnu.org/software/libc) is in programs for Linux on arm64, and in the images, under
 LGPL-2.1-or-later. To link a program with another version of it, build the program from the sources of this release.
+The certificate authorities of Mozilla are in the images, under CDLA-Permissive-2.0 (see webpki-root-certs).
 ";
-
-#[derive(Debug, Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    license: Option<String>,
-    /// The path below the folder of the package, if no expression is given.
-    license_file: Option<PathBuf>,
-    repository: Option<String>,
-    /// None for our own.
-    source: Option<String>,
-    manifest_path: PathBuf,
-}
 
 #[derive(Debug, Deserialize)]
 struct Deny {
@@ -67,10 +48,7 @@ pub fn text(root: &Path) -> Result<String> {
     for package in &packages {
         let title = format!("{} {}", package.name, package.version);
         let folder = package.manifest_path.parent().context("a package has a folder")?;
-        let licence = match &package.license {
-            Some(expression) => expression.clone(),
-            None => titled(folder, package).with_context(|| format!("{title} names no licence"))?,
-        };
+        let licence = licence(package).with_context(|| format!("{title} names no licence"))?;
         ensure!(
             is_allowed(&licence, &deny.licenses.allow)?,
             "{title} is under {licence}, which deny.toml does not allow"
@@ -97,63 +75,35 @@ pub fn text(root: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// The licence of a package that has only its text, by the first line.
-fn titled(folder: &Path, package: &Package) -> Option<String> {
-    let text = std::fs::read_to_string(folder.join(package.license_file.as_ref()?)).ok()?;
+/// The licence of a package as an expression of SPDX. A package that has only its text is known by the first line.
+pub(super) fn licence(package: &Package) -> Option<String> {
+    if let Some(expression) = &package.license {
+        let older: Vec<&str> = expression.split('/').map(str::trim).collect();
+        return Some(older.join(" OR "));
+    }
+    let file = package
+        .manifest_path
+        .parent()?
+        .join(package.license_file.as_ref()?);
+    let text = std::fs::read_to_string(file).ok()?;
     (text.lines().next()?.trim() == "MIT License").then(|| "MIT".to_owned())
 }
 
 /// The packages of others that the programs contain on the systems of a release, sorted by name and version.
 fn packages(root: &Path) -> Result<Vec<Package>> {
-    let metadata = cargo(root, &["metadata", "--format-version=1"])?;
-    let metadata: Metadata = serde_json::from_str(&metadata)?;
-    // Dependencies that only build or test are not in the program.
-    let mut arguments = vec![
-        "tree",
-        "--edges=normal,no-proc-macro",
-        "--prefix=none",
-        "--format={p}",
-    ];
+    let mut linked: BTreeSet<Id> = BTreeSet::new();
     // The images hold programs of this machine.
-    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let host = host();
     for target in SYSTEMS.iter().map(|system| system.target).chain([host.as_str()]) {
-        arguments.extend(["--target", target]);
+        linked.extend(Graph::of(root, target, &PROGRAMS)?.packages().cloned());
     }
-    arguments.extend(PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    let tree = cargo(root, &arguments)?;
-    // `name v1.2.3`, followed by more for a path dependency.
-    let linked: BTreeSet<(&str, &str)> = tree
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            Some((words.next()?, words.next()?.strip_prefix('v')?))
+    let found = packages::all(root)?.into_iter();
+    Ok(found
+        .filter(|(id, one)| {
+            one.source.is_some() && (linked.contains(id) || id.0 == images::authorities::PACKAGE)
         })
-        .collect();
-    let mut found: Vec<Package> = metadata
-        .packages
-        .into_iter()
-        .filter(|one| one.source.is_some() && linked.contains(&(one.name.as_str(), one.version.as_str())))
-        .collect();
-    found.sort_by(|left, right| (&left.name, &left.version).cmp(&(&right.name, &right.version)));
-    Ok(found)
-}
-
-/// The output of Cargo.
-fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(arguments)
-        .arg("--locked")
-        .current_dir(root)
-        .output()
-        .context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!(
-            "cargo {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(String::from_utf8(output.stdout)?)
+        .map(|(_, one)| one)
+        .collect())
 }
 
 /// The texts of licences in a package, and in the folders of its bundled code.

@@ -5,6 +5,7 @@ mod advisories;
 mod bare_root;
 mod chart;
 mod files;
+mod materials;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
