@@ -10,18 +10,22 @@ KUBECTL ?= kubectl
 OVERLAY ?= manifests/base
 # Where the files of a release will be found, for the manifest of krew.
 URL ?= https://releases.olm.example
-# The targets of `make dist` and what is built for each. Static: musl is the smallest for the command line; the managers are
-# tuned to the GNU C Library. CROSS adds what Cargo must know of a target.
-DIST_TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-gnu
-PROGRAMS_FOR_x86_64-unknown-linux-musl := -p olm
-PROGRAMS_FOR_aarch64-unknown-linux-gnu := -p olm -p catalogd -p operator-controller -p classic
-CROSS := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static'
+# The targets of `make dist`; `olm-test dist build` knows what is built for each.
+DIST_TARGETS ?= x86_64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+# What `make reproducible` builds twice.
+REPRODUCIBLE_TARGET ?= x86_64-unknown-linux-gnu
+empty :=
+comma := ,
+# The private key for `make release`, and what the provenance says about who builds from where.
+KEY ?=
+BUILDER ?=
+REPOSITORY ?=
 # Where the images are: the registry and the path above their names. There is no default.
 PREFIX ?=
+CREDENTIALS := $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
+.PHONY: e2e-classic operators faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test release reproducible advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,11 +152,19 @@ images: ## the programs on the cluster as OCI archives in dist/, without a conta
 	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
 
-dist: ## the files of a release in dist/: olm for each system, images, manifests, chart, checksums
+dist: ## the files of a release in dist/: olm for each system, images, manifests, chart, bills of materials, checksums
 	$(PROGRAMS)
 	rustup target add $(DIST_TARGETS)
-	$(foreach target,$(DIST_TARGETS),$(CROSS) $(CARGO) build $(RELEASE) --target-dir target/dist --target $(target) $(PROGRAMS_FOR_$(target)) &&) true
+	$(OLM_TEST) dist build --targets $(subst $(empty) $(empty),$(comma),$(strip $(DIST_TARGETS)))
 	$(OLM_TEST) dist release --kubectl $(KUBECTL) --url $(URL)
+
+release: ## dist, signed with KEY, with its provenance; with PREFIX, the images are pushed and signed too
+	@test -n "$(KEY)" || { echo "make: name the private key: make release KEY=cosign.key" >&2; exit 2; }
+	$(MAKE) --no-print-directory dist
+	$(OLM_TEST) dist sign --key $(KEY) $(if $(BUILDER),--builder $(BUILDER)) $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(PREFIX),--push $(PREFIX) $(CREDENTIALS))
+
+reproducible: ## builds the programs for REPRODUCIBLE_TARGET twice, in different folders, and compares them; takes long
+	$(OLM_TEST) dist reproducible --target $(REPRODUCIBLE_TARGET)
 
 dist-test: ## tests of dist/; prints the time from an empty cluster to an installed operator
 	OLM_DIST=dist $(CARGO) test $(RELEASE) -p olm-test --test dist -- --nocapture
@@ -167,7 +179,7 @@ prefix:
 	@test -n "$(PREFIX)" || { echo "make: name the registry with the images, and the path above their names: make $(MAKECMDGOALS) PREFIX=registry.example/olmv1" >&2; exit 2; }
 
 push: prefix images ## push the images to PREFIX, with the credentials of `docker login` where there are any
-	$(OLM_TEST) images push $(PREFIX) $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
+	$(OLM_TEST) images push $(PREFIX) $(CREDENTIALS)
 
 deploy: prefix ## apply OVERLAY (manifests/base) with the images of PREFIX to the cluster of KUBECONFIG
 	$(KUBECTL) kustomize $(OVERLAY) | sed 's|image: olmv1/|image: $(PREFIX)/|' | $(KUBECTL) apply --server-side -f -

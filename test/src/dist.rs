@@ -2,13 +2,17 @@
 
 pub mod advisories;
 mod archive;
+pub mod build;
 mod chart;
 pub mod images;
 mod krew;
 pub mod licences;
 pub mod manifests;
 mod packages;
+mod provenance;
+pub mod reproducible;
 mod sbom;
+pub mod sign;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,6 +92,12 @@ fn toolchain(root: &Path) -> Result<String> {
 pub enum DistCommand {
     /// Write all files of a release.
     Release(Release),
+    /// Build the programs of a release, so that their bytes do not depend on the folder.
+    Build(build::Arguments),
+    /// Build programs twice, in different folders, and compare them.
+    Reproducible(reproducible::Arguments),
+    /// Sign the files of a release, and write where they come from.
+    Sign(Box<sign::Arguments>),
     /// Write the Helm chart alone.
     Chart {
         #[command(flatten)]
@@ -137,6 +147,12 @@ pub struct Release {
 /// When a part is missing or a file cannot be written.
 pub fn run(command: DistCommand) -> Result<()> {
     match command {
+        DistCommand::Build(arguments) => build::run(&arguments),
+        DistCommand::Reproducible(arguments) => reproducible::run(&arguments),
+        DistCommand::Sign(arguments) => {
+            olm_platform::crypto::install();
+            tokio::runtime::Runtime::new()?.block_on(sign::run(*arguments))
+        }
         DistCommand::Release(release) => write(&release),
         DistCommand::Chart { place } => {
             create(&place.out)?;

@@ -11,7 +11,7 @@ use serde_json::Value;
 const WIDTH: usize = 120;
 const README_LINES: usize = 120;
 /// Options of other programs that pages name in their text.
-const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help"];
+const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help", "--insecure-ignore-tlog"];
 /// Names in our group in manifests or the API, in addition to those in `names.rs`.
 const NAMES_ELSEWHERE: &[&str] = &["v1"];
 

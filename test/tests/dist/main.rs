@@ -4,8 +4,10 @@
 mod advisories;
 mod bare_root;
 mod chart;
+mod contents;
 mod files;
 mod materials;
+mod signed;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
