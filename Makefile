@@ -135,7 +135,7 @@ lint: ## format, clippy with warnings denied, dependency rules where cargo-deny 
 advisories: ## known vulnerabilities of dependencies: by test/advisories.toml, and by the newest database where it can be reached
 	$(OLM_TEST) advisories
 	@if ! $(CARGO) deny --version >/dev/null 2>&1; then echo "cargo-deny is not installed: checked by test/advisories.toml alone"; \
-	elif $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
+	elif timeout 60 $(CARGO) deny fetch db; then $(CARGO) deny --offline check advisories; \
 	else echo "the RustSec database cannot be reached: checked by test/advisories.toml alone"; fi
 
 fmt: ## format the sources
@@ -159,7 +159,7 @@ dist: ## the files of a release in dist/: olm for each system, images, manifests
 	$(OLM_TEST) dist release --kubectl $(KUBECTL) --url $(URL)
 
 release: ## dist, signed with KEY, with its provenance; with PREFIX, the images are pushed and signed too
-	@test -n "$(KEY)" || { echo "make: name the private key: make release KEY=cosign.key" >&2; exit 2; }
+	@test -n "$(KEY)" || { echo "make: name the private key: make release KEY=../cosign.key" >&2; exit 2; }
 	$(MAKE) --no-print-directory dist
 	$(OLM_TEST) dist sign --key $(KEY) $(if $(BUILDER),--builder $(BUILDER)) $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(PREFIX),--push $(PREFIX) $(CREDENTIALS))
 

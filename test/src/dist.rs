@@ -30,6 +30,8 @@ use self::sbom::{Bills, Program};
 
 /// The licences of all parts of the programs.
 const LICENCES: &str = "THIRD-PARTY-LICENCES.txt";
+/// The folder `manifests`.
+const MANIFESTS: &str = "manifests.tar.gz";
 /// The checksums, as `sha256sum -c` reads them.
 const SUMS: &str = "SHA256SUMS";
 
@@ -199,6 +201,8 @@ pub fn write(release: &Release) -> Result<()> {
         files.push(file);
     }
     files.push(chart::write(root, out, kubectl)?);
+    archive::write(&out.join(MANIFESTS), &manifests::all(root)?)?;
+    files.push(MANIFESTS.to_owned());
 
     let mut sums = BTreeMap::new();
     for file in files {

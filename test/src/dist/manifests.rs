@@ -1,9 +1,11 @@
 //! The shipped manifests as kustomize renders them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+
+use super::archive;
 
 /// The separator of objects.
 const SEPARATOR: &str = "\n---\n";
@@ -48,6 +50,27 @@ pub(super) fn render(kubectl: &Path, folder: &Path) -> Result<String> {
         bail!("kubectl kustomize {}: {}", folder.display(), said.trim());
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// All files below `manifests`, by their path from the root, for users who follow the how-to pages without a checkout.
+pub(super) fn all(root: &Path) -> Result<Vec<archive::Entry>> {
+    let mut folders = vec![PathBuf::from("manifests")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(root.join(&folder))
+            .with_context(|| format!("cannot read {}", root.join(&folder).display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else {
+                found.push((path.display().to_string(), 0o644, std::fs::read(entry.path())?));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The objects whose kind `keep` accepts.

@@ -63,6 +63,7 @@ fn the_folder_is_complete_and_every_checksum_is_right() -> Result<()> {
         "olm-cert-manager.yaml",
         "olm-openshift.yaml",
         "olm-restricted.yaml",
+        "manifests.tar.gz",
         "olm.yaml",
         "operator-controller.tar",
     ];

@@ -22,6 +22,8 @@ struct About {
     package: String,
     /// The day on which it turned out to be wrong.
     withdrawn: Option<String>,
+    /// The class of an advisory that is about no vulnerability, such as `unmaintained`.
+    informational: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -84,7 +86,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The facts of an advisory; none if it is withdrawn.
+/// The facts of an advisory; `None` if it is withdrawn, or only says that a package is unmaintained.
 fn parse(text: &str) -> Result<Option<Advisory>> {
     let facts = text
         .trim_start()
@@ -93,7 +95,8 @@ fn parse(text: &str) -> Result<Option<Advisory>> {
         .context("it does not begin with a block of TOML")?
         .0;
     let Facts { advisory, versions } = toml::from_str(facts)?;
-    Ok(advisory.withdrawn.is_none().then_some(Advisory {
+    let is_unsafe = advisory.informational.is_none_or(|class| class == "unsound");
+    Ok((advisory.withdrawn.is_none() && is_unsafe).then_some(Advisory {
         package: advisory.package,
         id: advisory.id,
         patched: versions.patched,
@@ -148,9 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn a_withdrawn_advisory_is_no_row_and_a_text_without_facts_an_error() {
-        let withdrawn = ADVISORY.replace("date =", "withdrawn = \"2000-01-02\"\ndate =");
-        assert_eq!(parse(&withdrawn).unwrap(), None);
+    fn an_advisory_about_no_vulnerability_is_no_row_and_a_text_without_facts_an_error() {
+        let with = |line: &str| parse(&ADVISORY.replace("date =", &format!("{line}\ndate ="))).unwrap();
+        assert_eq!(with("withdrawn = \"2000-01-02\""), None);
+        assert_eq!(with("informational = \"unmaintained\""), None);
+        assert!(with("informational = \"unsound\"").is_some());
         assert!(parse("# Title\n").is_err());
     }
 }
