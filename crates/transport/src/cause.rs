@@ -20,10 +20,13 @@ pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e 
     })
 }
 
-/// The messages of an error and its causes, the innermost last.
+/// The messages of an error and its causes, the innermost last. Some libraries repeat their cause in their own text.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let messages: Vec<_> = causes(error).map(ToString::to_string).collect();
-    messages.join(": ")
+    causes(error).fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.is_empty() => cause,
+        cause if text.ends_with(&cause) => text,
+        cause => format!("{text}: {cause}"),
+    })
 }
 
 /// Whether the innermost cause is a certificate that is not trusted.

@@ -256,7 +256,12 @@ fn change(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> Value {
         owners.retain(|present| present.uid != owner.uid);
         owners.push(owner.clone());
     }
-    let keys: Vec<&str> = OURS.iter().chain(&INHERITED).copied().collect();
+    let mut keys: Vec<&str> = OURS.iter().chain(&INHERITED).copied().collect();
+    let reference = annotation::BUNDLE_REFERENCE;
+    if latest.annotation(reference) != wanted.annotation(reference) {
+        // The signer of another image.
+        keys.push(annotation::BUNDLE_VERIFIED);
+    }
     json!({
         "metadata": {
             "uid": latest.metadata.uid,
