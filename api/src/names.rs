@@ -39,6 +39,11 @@ pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data"
 /// The `ClusterOperator` whose condition [`crate::conditions::UPGRADEABLE`] allows or blocks updates of OpenShift.
 pub const CLUSTER_OPERATOR: &str = "olm";
 
+/// What names an annotation of an object in messages.
+pub fn annotation_of(key: &str, kind: &str, name: &str) -> String {
+    format!("annotation {key} of {kind} {name}")
+}
+
 /// Labels.
 pub mod label {
     /// The longest value of a label, in bytes.
@@ -167,6 +172,9 @@ pub mod user {
     pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";
     /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
     pub const PAUSED: &str = "olm.operatorframework.io/paused";
+    /// On ClusterExtension and ClusterCatalog: requirements that its images must satisfy beside the signature policy of the
+    /// managers, a JSON list in the form of `policy.json`.
+    pub const SIGNATURE_POLICY: &str = "olm.operatorframework.io/signature-policy";
     /// On ClusterCatalog: any text; a change makes catalogd resolve the image reference at once.
     pub const POLL: &str = "olm.operatorframework.io/poll";
     /// On ClusterCatalog: an image reference with variables for the Kubernetes version.

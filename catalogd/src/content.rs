@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use olm_image::{
     Access, Answer, Credentials, CredentialsError, Pinned, PresentPolicy, PullError, Reference,
-    ReferenceError, Settings, SettingsError, Standing,
+    ReferenceError, Rules, Settings, SettingsError, Standing,
 };
 use olm_platform::log::chain;
 use olm_platform::pull_secrets::{PullSecrets, ReadError};
@@ -34,6 +34,9 @@ pub(crate) enum ContentError {
     /// The configuration of registries or signatures cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The rules for the image in an annotation are invalid.
+    #[error("{0}")]
+    Rules(String),
     /// The image cannot be pulled, is not a catalog, or cannot be stored.
     #[error(transparent)]
     Unpack(UnpackError),
@@ -58,7 +61,7 @@ impl ContentError {
         match self {
             Self::Reference { .. } | Self::TagAndDigest(_) => "reference",
             Self::Secret(_) | Self::Credentials(_) => "secret",
-            Self::Settings(_) => "settings",
+            Self::Settings(_) | Self::Rules(_) => "settings",
             Self::Unpack(error) => match error {
                 UnpackError::Pull(error) => match **error {
                     PullError::Fetch { .. } | PullError::Time { .. } => "registry",
@@ -139,7 +142,7 @@ impl Contents {
     }
 
     /// The current credentials and settings for pulls.
-    async fn access(&self) -> Result<Access, ContentError> {
+    async fn access(&self, rules: Rules) -> Result<Access, ContentError> {
         let secrets = self.secrets.read().await?;
         let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
         let credentials = Arc::new(Credentials::from_secrets(secrets)?);
@@ -151,12 +154,13 @@ impl Contents {
             credentials,
             registries,
             policy,
+            rules,
         })
     }
 
-    /// The number of the signature policy, which changes with it.
-    pub(crate) async fn policy_number(&self) -> u64 {
-        self.policy.number().await
+    /// The number of the signature policy and these rules, which changes with them.
+    pub(crate) async fn policy_number(&self, rules: &Rules) -> u64 {
+        self.policy.number(rules).await
     }
 
     /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
@@ -164,13 +168,13 @@ impl Contents {
         self.policy.follow(changed).await;
     }
 
-    /// What the signature policy says about an image that is served.
-    pub(crate) async fn standing(&self, image: &Pinned) -> Answer {
+    /// What the signature policy and these rules say about an image that is served.
+    pub(crate) async fn standing(&self, image: &Pinned, rules: Rules) -> Answer {
         let asked = Instant::now();
-        let (number, known) = self.policy.first_look(image).await;
+        let (number, known) = self.policy.first_look(image, &rules).await;
         let standing = match known {
             Some(known) => known,
-            None => match self.access().await {
+            None => match self.access(rules).await {
                 Ok(access) => self.images.images().standing(image, &access).await,
                 Err(error) => Some(Standing::unknown(image, &chain(&error))),
             },
@@ -178,12 +182,12 @@ impl Contents {
         Answer::new(number, image.clone(), standing, asked)
     }
 
-    /// The digest of a reference now.
-    pub(crate) async fn resolve(&self, image: &CatalogImage) -> Result<Pinned, ContentError> {
+    /// The digest of a reference now, if it satisfies the policy and these rules.
+    pub(crate) async fn resolve(&self, image: &CatalogImage, rules: Rules) -> Result<Pinned, ContentError> {
         if let Some(pinned) = image.0.pinned() {
             return Ok(pinned);
         }
-        let access = self.access().await?;
+        let access = self.access(rules).await?;
         Ok(self.images.images().resolve(&image.0, &access).await?)
     }
 
@@ -193,10 +197,11 @@ impl Contents {
         &self,
         pinned: &Pinned,
         destination: Destination,
+        rules: Rules,
         stop: &CancellationToken,
     ) -> Result<(Arc<Snapshot>, Pull), ContentError> {
         let access = tokio::select! {
-            access = self.access() => access?,
+            access = self.access(rules) => access?,
             () = stop.cancelled() => return Err(ContentError::Stopped),
         };
         Ok(self.images.fetch(pinned, &access, destination, stop).await?)

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use olm_bundle::DIRECTORIES;
 use olm_image::{
-    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Options, Platform, Reference,
+    Access, BuiltImage, Credentials, ImageBuilder, Images, LayerBuilder, Options, Platform, Reference, Rules,
     Selection, Settings,
 };
 use olm_transport::{Authorities, Proxies};
@@ -103,6 +103,7 @@ impl RegistryArguments {
             credentials: Arc::new(self.credentials()?),
             registries,
             policy,
+            rules: Rules::default(),
         })
     }
 

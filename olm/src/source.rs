@@ -14,7 +14,7 @@ use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
 use olm_image::{
-    Contents, Limits, LocalImage, Pinned, Platform, Reference, Selection, Standing, Storage, Tree,
+    Approval, Contents, Limits, LocalImage, Pinned, Platform, Reference, Selection, Standing, Storage, Tree,
 };
 use tempfile::TempDir;
 
@@ -383,8 +383,13 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
     Err(error.context(neither))
 }
 
-pub(crate) fn bundle_of(bundle: &Contents, image: String, pinned: Option<&Pinned>) -> Source {
-    let verified = pinned.and_then(|pinned| Standing::accepted(pinned, &bundle.approvals));
+pub(crate) fn bundle_of(
+    bundle: &Contents,
+    image: String,
+    verified: Option<(&Pinned, &[Approval])>,
+) -> Source {
+    let pinned = verified.map(|(pinned, _)| pinned);
+    let verified = verified.and_then(|(pinned, approvals)| Standing::accepted(pinned, approvals));
     Source::Bundle(BundleSource {
         files: bundle
             .files
@@ -512,8 +517,10 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
                 catalog_of(&tree, &configs)
             }
             Kind::Bundle => {
-                let bundle = images.contents(&pinned, &access, &Limits::bundle()).await?;
-                Ok(bundle_of(&bundle, written.to_owned(), Some(&pinned)))
+                let limits = Limits::bundle();
+                let (bundle, approvals) = images.verified_contents(&pinned, &access, &limits).await?;
+                let image = Some((&pinned, approvals.as_slice()));
+                Ok(bundle_of(&bundle, written.to_owned(), image))
             }
         }
     })

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_image::{
-    Access, Answer, Bounds, Digest, Images, Limits, Options, Pinned, Places, PresentPolicy, PullError,
-    Reference, ReferenceError, Selection, SettingsError, Standing,
+    Access, Answer, Approval, Bounds, Digest, Images, Limits, Options, Pinned, Places, PresentPolicy,
+    PullError, Reference, ReferenceError, Rules, Selection, SettingsError, Standing,
 };
 use parking_lot::Mutex;
 
@@ -66,11 +66,14 @@ fn pending(reference: &str, registry: &str, state: Pending) -> String {
     }
 }
 
+/// The labels and files of a bundle, and what satisfies each rule about its image.
+pub type Verified = (Arc<olm_image::Contents>, Vec<Approval>);
+
 /// Fetches bundles and caches them by digest. No call waits for a slow registry; see [`Pulls`].
 pub struct Bundles {
     registries: Arc<Registries>,
     pins: Pulls<Result<Pinned, FetchError>>,
-    pulls: Pulls<Result<Arc<olm_image::Contents>, FetchError>>,
+    pulls: Pulls<Result<Verified, FetchError>>,
     policy: PresentPolicy,
     checks: Pulls<Result<Option<Standing>, FetchError>>,
 }
@@ -141,8 +144,9 @@ impl Bundles {
         );
     }
 
-    /// The image of an extension by digest. A reference by digest needs no request.
-    pub async fn pin(&self, extension: &str, reference: &str) -> Result<Pinned, FetchError> {
+    /// The image of an extension by digest, if it satisfies the policy and these rules. A reference by digest needs no
+    /// request.
+    pub async fn pin(&self, extension: &str, reference: &str, rules: &Rules) -> Result<Pinned, FetchError> {
         let parsed = Reference::parse(reference).map_err(|source| FetchError::Reference {
             reference: reference.to_owned(),
             source,
@@ -152,24 +156,29 @@ impl Bundles {
         }
         let registry = parsed.registry().to_owned();
         let registries = Arc::clone(&self.registries);
-        let work = async move { registries.pin(&parsed).await };
-        let answer = self.pins.ask(extension, reference, Some(&registry), work).await;
+        let what = format!("{reference} {}", rules.mark());
+        let rules = rules.clone();
+        let work = async move { registries.pin(&parsed, rules).await };
+        let answer = self.pins.ask(extension, &what, Some(&registry), work).await;
         unless_pending(answer, reference, registry)
     }
 
-    /// The labels and files of an extension's bundle.
+    /// An extension's bundle, if its image satisfies the policy and these rules.
     pub async fn fetch(
         &self,
         extension: &str,
         pinned: &Pinned,
-    ) -> Result<Arc<olm_image::Contents>, FetchError> {
+        rules: &Rules,
+    ) -> Result<Verified, FetchError> {
         let registry = pinned.reference().registry().to_owned();
         let is_kept = self.registries.images.keeps(pinned).await;
         let (registries, image) = (Arc::clone(&self.registries), pinned.clone());
-        let work = async move { registries.fetch(&image).await };
-        let (what, place) = (pinned.to_string(), Some(registry.as_str()).filter(|_| !is_kept));
+        let what = format!("{pinned} {}", rules.mark());
+        let rules = rules.clone();
+        let work = async move { registries.fetch(&image, rules).await };
+        let place = Some(registry.as_str()).filter(|_| !is_kept);
         let answer = self.pulls.ask(extension, &what, place, work).await;
-        unless_pending(answer, &what, registry)
+        unless_pending(answer, &pinned.to_string(), registry)
     }
 
     /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
@@ -177,22 +186,22 @@ impl Bundles {
         self.policy.follow(changed).await;
     }
 
-    /// The number of the signature policy, which changes with it.
-    pub async fn policy_number(&self) -> u64 {
-        self.policy.number().await
+    /// The number of the signature policy and these rules, which changes with them.
+    pub async fn policy_number(&self, rules: &Rules) -> u64 {
+        self.policy.number(rules).await
     }
 
-    /// What the signature policy says about the image of an extension's installed bundle.
-    pub async fn standing(&self, extension: &str, image: &Pinned) -> Pulled<Answer> {
+    /// What the signature policy and these rules say about the image of an extension's installed bundle.
+    pub async fn standing(&self, extension: &str, image: &Pinned, rules: &Rules) -> Pulled<Answer> {
         let asked = Instant::now();
-        let (number, known) = self.policy.first_look(image).await;
+        let (number, known) = self.policy.first_look(image, rules).await;
         let answer = |standing| Pulled::Done(Answer::new(number, image.clone(), standing, asked));
         if let Some(known) = known {
             return answer(known);
         }
         let registry = image.reference().registry().to_owned();
-        let (registries, pinned) = (Arc::clone(&self.registries), image.clone());
-        let work = async move { registries.standing(&pinned).await };
+        let (registries, pinned, rules) = (Arc::clone(&self.registries), image.clone(), rules.clone());
+        let work = async move { registries.standing(&pinned, rules).await };
         let what = format!("{image} {number}");
         match self.checks.ask(extension, &what, Some(&registry), work).await {
             Pulled::Done(Ok(standing)) => answer(standing),
@@ -234,23 +243,23 @@ fn unless_pending<T>(
 }
 
 impl Registries {
-    async fn pin(&self, reference: &Reference) -> Result<Pinned, FetchError> {
-        let resolved = self.images.resolve(reference, &self.access().await?).await;
+    async fn pin(&self, reference: &Reference, rules: Rules) -> Result<Pinned, FetchError> {
+        let resolved = self.images.resolve(reference, &self.access(rules).await?).await;
         self.forget_after_refusal(resolved.as_ref().err()).await;
         resolved.map_err(|error| FetchError::Resolve(Box::new(error)))
     }
 
-    async fn fetch(&self, pinned: &Pinned) -> Result<Arc<olm_image::Contents>, FetchError> {
+    async fn fetch(&self, pinned: &Pinned, rules: Rules) -> Result<Verified, FetchError> {
         self.recent.lock().insert(pinned.digest().clone());
-        let access = self.access().await?;
-        let pulled = self.images.contents(pinned, &access, &self.limits).await;
+        let access = self.access(rules).await?;
+        let pulled = self.images.verified_contents(pinned, &access, &self.limits).await;
         self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref))
             .await;
         pulled.map_err(FetchError::Pull)
     }
 
-    async fn standing(&self, image: &Pinned) -> Result<Option<Standing>, FetchError> {
-        Ok(self.images.standing(image, &self.access().await?).await)
+    async fn standing(&self, image: &Pinned, rules: Rules) -> Result<Option<Standing>, FetchError> {
+        Ok(self.images.standing(image, &self.access(rules).await?).await)
     }
 
     /// Drops the cached credentials after a refusal, because the pull secrets may have changed.
@@ -270,7 +279,7 @@ impl Registries {
         }
     }
 
-    async fn access(&self) -> Result<Access, FetchError> {
+    async fn access(&self, rules: Rules) -> Result<Access, FetchError> {
         let credentials = self.secrets.read().await?;
         let places = self.places.clone();
         let read = tokio::task::spawn_blocking(move || places.read()).await;
@@ -280,6 +289,7 @@ impl Registries {
             credentials,
             registries,
             policy,
+            rules,
         })
     }
 }

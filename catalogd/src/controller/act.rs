@@ -11,7 +11,7 @@ use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ClusterCatalogStatus;
 use olm_api::names::{field_manager, finalizer, label, user};
 use olm_api::text::escape;
-use olm_image::{Pinned, Reference};
+use olm_image::{Pinned, Reference, Rules};
 use olm_platform::log::chain;
 use olm_platform::queue::{Outcome, Severity};
 use olm_serve::{Destination, Origin, Snapshot};
@@ -21,7 +21,7 @@ use super::Context;
 use super::observe::{
     BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, Stored, WrittenObject,
 };
-use super::plan::{ContentAction, Plan, ReportedContent};
+use super::plan::{ContentAction, Plan, ReportedContent, rules};
 use super::report::{self, ContentOutcome, Failure};
 use crate::content::{CatalogImage, ContentError};
 use crate::hint::hint;
@@ -296,9 +296,11 @@ async fn follow(
     };
     let retry = |error| failed(error, Severity::Transient);
     let image = CatalogImage::parse(reference).map_err(|error| failed(error, Severity::Terminal))?;
+    let rules = rules(&observed.catalog)
+        .map_err(|message| failed(ContentError::Rules(message), Severity::Terminal))?;
     let stop = running(context, observed);
     let resolved = tokio::select! {
-        resolved = context.contents.resolve(&image) => resolved,
+        resolved = context.contents.resolve(&image, rules.clone()) => resolved,
         () = stop.cancelled() => Err(ContentError::Stopped),
     };
     let pinned = resolved.map_err(retry)?;
@@ -335,7 +337,7 @@ async fn follow(
         requested: reference.to_owned(),
         resolved: text,
     };
-    match fetch(context, name, &pinned, origin, None, &stop).await {
+    match fetch(context, name, &pinned, (origin, None), rules, &stop).await {
         Ok(stored) => Ok(ContentOutcome::Served(stored)),
         Err(error) if error.is_about_content() => Err(failed(error, severity)),
         Err(error) => Err(retry(error)),
@@ -363,7 +365,8 @@ async fn copy(
     };
     let stop = running(context, observed);
     let name = observed.catalog.name();
-    fetch(context, name, &pinned, origin, claimed.modified, &stop).await
+    let rules = rules(&observed.catalog).map_err(ContentError::Rules)?;
+    fetch(context, name, &pinned, (origin, claimed.modified), rules, &stop).await
 }
 
 /// Fetches and stores content. Remembers unusable content, so that it is not fetched again.
@@ -371,8 +374,8 @@ async fn fetch(
     context: &Context,
     name: &str,
     pinned: &Pinned,
-    origin: Origin,
-    modified: Option<Timestamp>,
+    (origin, modified): (Origin, Option<Timestamp>),
+    rules: Rules,
     stop: &tokio_util::sync::CancellationToken,
 ) -> Result<Stored, ContentError> {
     let began = Instant::now();
@@ -382,7 +385,7 @@ async fn fetch(
         origin,
         modified,
     };
-    match context.contents.fetch(pinned, destination, stop).await {
+    match context.contents.fetch(pinned, destination, rules, stop).await {
         Ok((snapshot, pull)) => {
             let record = snapshot.record();
             context.counts.unpacked(name, &pull, began.elapsed());

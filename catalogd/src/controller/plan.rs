@@ -7,7 +7,8 @@ use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{self, bounded_message, reason};
-use olm_api::names::{finalizer, label, user};
+use olm_api::names::{CLUSTER_CATALOG, annotation_of, finalizer, label, user};
+use olm_image::Rules;
 
 use super::message::ready;
 use super::observe::{Observed, Role};
@@ -175,6 +176,10 @@ fn follow(observed: &Observed, plan: &mut Plan) {
             }
         };
     plan.note = ignored;
+    if let Err(message) = rules(catalog) {
+        plan.content = ContentAction::Block(message);
+        return;
+    }
     let interval = catalog
         .spec
         .source
@@ -263,6 +268,23 @@ fn missing(observed: &Observed) -> Option<ReportedContent> {
         resolved,
         requested: requested.map(|image| image.reference.clone()).unwrap_or_default(),
         modified: status.last_unpacked.as_ref().map(|time| time.0),
+    })
+}
+
+/// What the image must satisfy beside the signature policy.
+///
+/// # Errors
+/// The message about an annotation that cannot be used.
+pub(super) fn rules(catalog: &ClusterCatalog) -> Result<Rules, String> {
+    let Some(text) = catalog.annotation(user::SIGNATURE_POLICY) else {
+        return Ok(Rules::default());
+    };
+    let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_CATALOG, catalog.name());
+    Rules::parse(&origin, text).map_err(|fault| {
+        format!(
+            "annotation {}: {fault}; the served content stays unchanged until the value is corrected",
+            user::SIGNATURE_POLICY
+        )
     })
 }
 

@@ -11,6 +11,7 @@ use olm_platform::queue::Outcome;
 
 use super::Context;
 use super::observe::{Observed, Role, Stored};
+use super::plan::rules;
 use super::report::ContentOutcome;
 
 /// Images that are looked at together.
@@ -32,7 +33,11 @@ pub(super) async fn verification(
     let Some(image) = image.filter(|_| observed.role == Role::Leader) else {
         return Verification::NotAsked;
     };
-    let policy = context.contents.policy_number().await;
+    // Rules that cannot be used are reported as what they are.
+    let Ok(rules) = rules(&observed.catalog) else {
+        return Verification::Pending;
+    };
+    let policy = context.contents.policy_number(&rules).await;
     let name = observed.catalog.name();
     let known = context.memories.of(name).verified;
     let known = known.and_then(|known| known.about(policy, &image, Instant::now()));
@@ -84,9 +89,9 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         .map(|snapshot| snapshot.record().into());
     let image = catalog
         .zip(stored)
-        .and_then(|(catalog, stored)| image(&catalog, &stored));
-    if let Some(image) = image {
-        let answer = context.contents.standing(&image).await;
+        .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, rules(&catalog).ok()?)));
+    if let Some((image, rules)) = image {
+        let answer = context.contents.standing(&image, rules).await;
         context
             .memories
             .change(name, |memory| memory.verified = Some(answer));

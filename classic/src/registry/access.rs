@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use olm_classic::cluster::{items, text};
 use olm_image::{
-    Access, Credentials, CredentialsError, Options, Reference, ReferenceError, Settings, SettingsError,
+    Access, Credentials, CredentialsError, Options, Reference, ReferenceError, Rules, Settings, SettingsError,
 };
 use olm_platform::pull_secrets::{PullSecrets, ReadError};
 use serde_json::Value;
@@ -126,6 +126,7 @@ impl Accesses {
             credentials,
             registries,
             policy,
+            rules: Rules::default(),
         })
     }
 }

@@ -11,8 +11,10 @@ pub(crate) mod tally;
 use std::sync::Arc;
 
 use credentials::Credentials;
-use policy::Policy;
+use policy::{Policy, Refusal, Rules, Wanted};
 use registries::Registries;
+
+use crate::reference::Reference;
 
 /// Credentials, registries and policy for fetching images. Read again by the caller as often as they change.
 #[derive(Clone, Debug, Default)]
@@ -23,4 +25,17 @@ pub struct Access {
     pub registries: Arc<Registries>,
     /// Policy for signatures of images.
     pub policy: Arc<Policy>,
+    /// What the images of the object at hand must satisfy beside the policy.
+    pub rules: Rules,
+}
+
+impl Access {
+    /// What an image must be signed with by the policy and by the rules, as far as its name decides it.
+    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
+        let mut wanted = self.policy.admit(reference)?;
+        if let Some(rules) = self.rules.policy() {
+            wanted.extend(rules.admit(reference)?);
+        }
+        Ok(wanted)
+    }
 }

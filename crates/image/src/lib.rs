@@ -28,7 +28,7 @@ mod registry;
 
 pub use access::Access;
 pub use access::credentials::{Credential, Credentials, CredentialsError};
-pub use access::policy::{Approval, Policy, PolicyError, Refusal, Rule};
+pub use access::policy::{Approval, Policy, PolicyError, Refusal, Rule, Rules};
 pub use access::present::PresentPolicy;
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};

@@ -82,7 +82,6 @@ pub struct Image {
     layers: Vec<Blob>,
     labels: BTreeMap<String, String>,
     artifact_type: Option<String>,
-    approvals: Vec<Approval>,
 }
 
 impl Image {
@@ -189,11 +188,22 @@ impl Images {
     /// Fetches the manifest and the configuration, and chooses the platform from an index. An image that the signature
     /// policy rejects is not fetched.
     pub async fn image(&self, pinned: &Pinned, access: &Access, limits: &Limits) -> Result<Image, PullError> {
+        let signed = self.admitted(access, &pinned.requested())?;
+        self.signed_image(pinned, access, limits, &signed).await
+    }
+
+    async fn signed_image(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+        signed: &[policy::Wanted<'_>],
+    ) -> Result<Image, PullError> {
         let late = |_| PullError::Time {
             reference: pinned.to_string(),
             seconds: limits.time.as_secs(),
         };
-        tokio::time::timeout(limits.time, self.fetch_image(pinned, access, limits))
+        tokio::time::timeout(limits.time, self.fetch_image(pinned, access, limits, signed))
             .await
             .map_err(late)?
     }
@@ -203,16 +213,16 @@ impl Images {
         pinned: &Pinned,
         access: &Access,
         limits: &Limits,
+        signed: &[policy::Wanted<'_>],
     ) -> Result<Image, PullError> {
         let reference = pinned.reference();
-        let signed = self.admitted(access, &pinned.requested())?;
         let unusable = |message: String| PullError::Manifest {
             reference: pinned.to_string(),
             message,
         };
         let (manifest, digest) = self.platform_manifest(pinned, access, limits).await?;
         let digests = [pinned.digest().clone(), digest.clone()];
-        let approvals = self.check_signatures(&signed, pinned, &digests, access).await?;
+        self.check_signatures(signed, pinned, &digests, access).await?;
         if manifest.layers.len() > limits.layers {
             return Err(PullError::Layers {
                 reference: pinned.to_string(),
@@ -238,7 +248,6 @@ impl Images {
             layers,
             labels: config.into_labels(),
             artifact_type: artifact_type(&manifest),
-            approvals,
         })
     }
 
@@ -300,7 +309,7 @@ impl Images {
         access: &'a Access,
         reference: &Reference,
     ) -> Result<Vec<policy::Wanted<'a>>, PullError> {
-        access.policy.admit(reference).map_err(|source| {
+        access.admit(reference).map_err(|source| {
             self.inner.checks.count(source.outcome());
             refused(reference, source)
         })
@@ -489,6 +498,19 @@ impl Images {
         access: &Access,
         limits: &Limits,
     ) -> Result<Arc<Contents>, Arc<PullError>> {
+        let found = self.verified_contents(pinned, access, limits).await;
+        found.map(|(contents, _)| contents)
+    }
+
+    /// The same, and what satisfies each rule of the signature policy. Each call is held against rules of its own, also
+    /// where the contents were fetched before: they may have been let through by others.
+    pub async fn verified_contents(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        limits: &Limits,
+    ) -> Result<(Arc<Contents>, Vec<Approval>), Arc<PullError>> {
+        let approvals = self.approvals(pinned, access).await.map_err(Arc::new)?;
         let work = {
             let (images, pinned, access, limits) =
                 (self.clone(), pinned.clone(), access.clone(), limits.clone());
@@ -505,11 +527,13 @@ impl Images {
                 reference: pinned.to_string(),
             })
         };
-        self.inner
+        let contents = self
+            .inner
             .contents
             .join((pinned.clone(), limits.clone()), work)
             .await
-            .unwrap_or_else(|| Err(cut_off()))
+            .unwrap_or_else(|| Err(cut_off()))?;
+        Ok((contents, approvals))
     }
 
     /// Whether the cache directory has the contents of an image, so that no layer has to be transferred.
@@ -526,25 +550,13 @@ impl Images {
         access: &Access,
         limits: &Limits,
     ) -> Result<Contents, PullError> {
-        // The current policy may reject an image that an earlier one accepted.
-        let signed = self.admitted(access, &pinned.requested())?;
-        let checked = if signed.is_empty() {
-            None
-        } else {
-            Some(self.image(pinned, access, limits).await?)
-        };
         if let Some(store) = &self.inner.store
             && let Some(contents) = store.load(pinned.digest(), limits).await
         {
-            return Ok(Contents {
-                approvals: checked.map(|image| image.approvals).unwrap_or_default(),
-                ..contents
-            });
+            return Ok(contents);
         }
-        let image = match checked {
-            Some(image) => image,
-            None => self.image(pinned, access, limits).await?,
-        };
+        // Whoever waits for the contents has verified the image.
+        let image = self.signed_image(pinned, access, limits, &[]).await?;
         let tree = self
             .unpack(&image, &self.inner.selection, &Storage::Memory, access, limits)
             .await?;
@@ -554,7 +566,6 @@ impl Images {
         })?;
         let contents = Contents {
             artifact_type: image.artifact_type,
-            approvals: image.approvals,
             ..files
         };
         if let Some(store) = &self.inner.store

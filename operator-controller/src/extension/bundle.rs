@@ -105,7 +105,11 @@ pub(crate) async fn render<'a>(
     // An orphaned or restored revision records its settings, so that an equal revision is created and takes over.
     let latest = own.or_else(|| others.as_ref()?.left_behind(extension.name(), account));
     let provider = render::provider(context, latest).await?;
-    let pinned = context.bundles.pin(extension.name(), &target.bundle.image).await;
+    let rules = &resolved.settings.options.signatures;
+    let pinned = context
+        .bundles
+        .pin(extension.name(), &target.bundle.image, rules)
+        .await;
     let pinned = pinned.map_err(|error| fetch::failure(error, target))?;
     let deleted = context.deletions.count(extension.name());
     let inputs = Inputs::of(&resolved, &pinned.to_string(), provider, deleted);
@@ -116,11 +120,11 @@ pub(crate) async fn render<'a>(
         // No image is pulled for an account that cannot be used.
         context.accounts.client(&resolved.settings.account).await?;
     }
-    let fetched = context.bundles.fetch(extension.name(), &pinned).await;
-    let Some(image) = fetch::unless_installed(fetched, extension, target)? else {
+    let fetched = context.bundles.fetch(extension.name(), &pinned, rules).await;
+    let Some((image, approvals)) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
-    let verified = Standing::accepted(&pinned, &image.approvals).map(|standing| standing.said);
+    let verified = Standing::accepted(&pinned, &approvals).map(|standing| standing.said);
     let named = operator_condition(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);
@@ -194,9 +198,15 @@ impl Cache {
 
     /// What the signature policy says about the image of the installed bundle.
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
-        let extension = observed.extension.name();
-        let installed = observed.revisions.installed();
-        self.standing.verify(context, extension, installed).await
+        match &observed.settings {
+            Ok(settings) => {
+                let (extension, rules) = (observed.extension.name(), &settings.options.signatures);
+                let installed = observed.revisions.installed();
+                self.standing.verify(context, extension, installed, rules).await
+            }
+            // The rules may be what is at fault.
+            Err(_) => Verification::Pending,
+        }
     }
 
     /// Warnings about the installed bundle on this cluster; `None` if there are none or the cluster does not answer.

@@ -142,20 +142,20 @@ fn a_bundle_without_the_signature_that_the_policy_asks_for_is_not_installed() ->
         await_progressing(world, SIGNED, reason::RETRYING, "there is none at tag sha256-").await?;
         ensure!(installed_version(&extensions(world).get(SIGNED).await?).is_none());
 
-        sign_bundle(world, SIGNED, &blobs, pair).await?;
+        sign_bundles(world, SIGNED, &blobs, pair).await?;
         await_version(world, SIGNED, "1.0.0").await.map(drop)
     })
 }
 
-/// Signs the bundle that a catalog names.
-async fn sign_bundle(world: &World, package: &str, blobs: &str, pair: &EcdsaKeyPair) -> Result<()> {
-    let digest = blobs
-        .split_once("-bundle@")
-        .and_then(|(_, rest)| rest.split('"').next())
-        .context("the bundle's digest")?;
+/// Signs the bundles that a catalog names.
+async fn sign_bundles(world: &World, package: &str, blobs: &str, pair: &EcdsaKeyPair) -> Result<()> {
     let registry = world.cluster.registry().context("a registry")?;
     let repository = format!("{package}-bundle");
-    sign(registry, &repository, &digest.parse::<Digest>()?, pair).await
+    for rest in blobs.split("-bundle@").skip(1) {
+        let digest = rest.split('"').next().context("the bundle's digest")?;
+        sign(registry, &repository, &digest.parse::<Digest>()?, pair).await?;
+    }
+    Ok(())
 }
 
 /// Status and message of each condition about deprecation.

@@ -4,18 +4,22 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kube::Api;
 use olm_api::conditions::{self, INSTALLED, SERVING, VERIFIED, reason};
-use olm_api::names::annotation;
+use olm_api::names::{annotation, user};
 use olm_api::{ClusterCatalog, Condition};
 use olm_image::Digest;
-use olm_test::extensions::{SOON, await_version, extensions, revisions};
+use olm_test::extensions::{
+    SOON, await_progressing, await_version, extensions, installed_version, patch_source, revisions,
+};
 use olm_test::registry::signatures::{key, sign};
 use olm_test::samples;
 use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
-use super::{CLUSTER, Stage, apply, sign_bundle};
+use super::{CLUSTER, Stage, apply, sign_bundles};
 
 const NAME: &str = "verified";
 
@@ -38,9 +42,9 @@ async fn becomes(
         .await
 }
 
-async fn extension_becomes(world: &World, expected: Option<&str>) -> Result<String> {
+async fn extension_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
     becomes(world, "the ClusterExtension", expected, async || {
-        let extension = extensions(world).get(NAME).await?;
+        let extension = extensions(world).get(name).await?;
         ensure!(
             conditions::is_true(extension.conditions(), INSTALLED),
             "not installed"
@@ -50,10 +54,10 @@ async fn extension_becomes(world: &World, expected: Option<&str>) -> Result<Stri
     .await
 }
 
-async fn catalog_becomes(world: &World, expected: Option<&str>) -> Result<String> {
+async fn catalog_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
     let catalogs: Api<ClusterCatalog> = Api::all(world.client.clone());
     becomes(world, "the ClusterCatalog", expected, async || {
-        let catalog = catalogs.get(NAME).await?;
+        let catalog = catalogs.get(name).await?;
         ensure!(conditions::is_true(catalog.conditions(), SERVING), "not served");
         Ok(catalog.conditions().to_vec())
     })
@@ -87,7 +91,7 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         let blobs = world
             .push_bundles(NAME, &["1.0.0"], samples::OPERATOR_IMAGE)
             .await?;
-        sign_bundle(world, NAME, &blobs, pair).await?;
+        sign_bundles(world, NAME, &blobs, pair).await?;
         let signed = |path: &std::path::Path| json!([{ "type": "sigstoreSigned", "keyPath": path }]);
         let (bundles, catalogs) = (format!("{NAME}-bundle"), format!("{NAME}-catalog"));
         let set = |of_bundles: Value, of_catalogs: Value| {
@@ -105,13 +109,13 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
                 registry.tls
             )
         };
-        let message = extension_becomes(world, Some(reason::SIGNED)).await?;
+        let message = extension_becomes(world, NAME, Some(reason::SIGNED)).await?;
         let said = format!(", as {} asks", rule(&bundles));
         ensure!(
             message.contains(" is signed by key ") && message.ends_with(&said),
             "{message}"
         );
-        catalog_becomes(world, None).await?;
+        catalog_becomes(world, NAME, None).await?;
         let set_of = revisions(world).get(&format!("{NAME}-1")).await?;
         ensure!(set_of.annotation(annotation::BUNDLE_VERIFIED) == Some(message.as_str()));
         let described = world.kubectl(&["describe", "clusterextension", NAME])?;
@@ -139,17 +143,17 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         let digest: Digest = digest.parse()?;
         sign(registry, &format!("{catalogs}:latest"), &digest, pair).await?;
         set(signed(public), signed(public))?;
-        let message = catalog_becomes(world, Some(reason::SIGNED)).await?;
+        let message = catalog_becomes(world, NAME, Some(reason::SIGNED)).await?;
         ensure!(message.contains(&digest.to_string()), "{message}");
 
         // What is installed and served stays, whatever the policy says.
         let stranger = world.folder().join("stranger.pub");
         std::fs::write(&stranger, key()?.0)?;
         set(json!([{ "type": "reject" }]), signed(&stranger))?;
-        let message = extension_becomes(world, Some(reason::POLICY_REFUSES)).await?;
+        let message = extension_becomes(world, NAME, Some(reason::POLICY_REFUSES)).await?;
         let said = format!("stays in use, but {} rejects it", rule(&bundles));
         ensure!(message.contains(&said), "{message}");
-        let message = catalog_becomes(world, Some(reason::POLICY_REFUSES)).await?;
+        let message = catalog_becomes(world, NAME, Some(reason::POLICY_REFUSES)).await?;
         ensure!(
             message.contains("it was not made with a key of the policy"),
             "{message}"
@@ -162,7 +166,78 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         );
 
         set(anything.clone(), anything)?;
-        extension_becomes(world, None).await?;
-        catalog_becomes(world, None).await.map(drop)
+        extension_becomes(world, NAME, None).await?;
+        catalog_becomes(world, NAME, None).await.map(drop)
+    })
+}
+
+const RULED: &str = "ruled";
+
+/// Sets or removes the rules of an object.
+fn annotate(world: &World, kind: &str, rules: Option<&Value>) -> Result<()> {
+    let key = user::SIGNATURE_POLICY;
+    let change = rules.map_or_else(|| format!("{key}-"), |rules| format!("{key}={rules}"));
+    world
+        .kubectl(&["annotate", kind, RULED, "--overwrite", &change])
+        .map(drop)
+}
+
+#[test]
+fn an_annotation_asks_for_more_than_the_policy_and_the_refusal_says_so() -> Result<()> {
+    CLUSTER.with(async |stage: &Stage| {
+        let Stage {
+            world,
+            pair,
+            key: public,
+            ..
+        } = stage;
+        let blobs = world
+            .push_bundles(RULED, &["1.0.0", "1.0.1"], samples::OPERATOR_IMAGE)
+            .await?;
+        sign_bundles(world, RULED, &blobs, pair).await?;
+        apply(world, RULED, &blobs, |text| text.replace("1.0.x", "1.0.0")).await?;
+        await_version(world, RULED, "1.0.0").await?;
+        extension_becomes(world, RULED, None).await?;
+        let by_key = |pem: &str| json!([{ "type": "sigstoreSigned", "keyData": STANDARD.encode(pem) }]);
+        let ours = by_key(&std::fs::read_to_string(public)?);
+        let stranger = by_key(&key()?.0);
+        let rule = |kind: &str| {
+            format!(
+                "annotation {} of {kind} {RULED} (requirement 1)",
+                user::SIGNATURE_POLICY
+            )
+        };
+
+        annotate(world, "clusterextension", Some(&ours))?;
+        let message = extension_becomes(world, RULED, Some(reason::SIGNED)).await?;
+        ensure!(
+            message.ends_with(&format!("as {} asks", rule("ClusterExtension"))),
+            "{message}"
+        );
+
+        // Stricter: what is installed stays, and no other bundle comes.
+        annotate(world, "clusterextension", Some(&stranger))?;
+        let message = extension_becomes(world, RULED, Some(reason::POLICY_REFUSES)).await?;
+        ensure!(message.contains(&rule("ClusterExtension")), "{message}");
+        patch_source(world, RULED, json!({ "version": "1.0.1" })).await?;
+        let message = await_progressing(world, RULED, reason::RETRYING, &rule("ClusterExtension")).await?;
+        ensure!(
+            message.contains("it was not made with a key of the policy"),
+            "{message}"
+        );
+        ensure!(installed_version(&extensions(world).get(RULED).await?) == Some("1.0.0"));
+        annotate(world, "clusterextension", Some(&ours))?;
+        await_version(world, RULED, "1.0.1").await?;
+        extension_becomes(world, RULED, Some(reason::SIGNED)).await?;
+
+        // The same for a catalog, whose image is not signed.
+        annotate(world, "clustercatalog", Some(&ours))?;
+        let message = catalog_becomes(world, RULED, Some(reason::POLICY_REFUSES)).await?;
+        ensure!(
+            message.contains(&format!("{} asks for a signature", rule("ClusterCatalog"))),
+            "{message}"
+        );
+        annotate(world, "clustercatalog", None)?;
+        catalog_becomes(world, RULED, None).await.map(drop)
     })
 }

@@ -5,6 +5,7 @@
 
 mod parse;
 mod rule;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use olm_signature::{Authority, Fault, Signature, Verified};
 pub use parse::PolicyError;
 pub use rule::{Approval, Rule};
+pub use rules::Rules;
 
 use crate::digest::Digest;
 use crate::reference::{Pinned, Reference};
@@ -19,9 +21,18 @@ use crate::reference::{Pinned, Reference};
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
 
+/// Who set the policy of the files.
+const FILES: &str = "the signature policy";
+/// The scope of the default.
+const DEFAULT: &str = "default";
+
 /// Requirements for images, by the scope of their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// Who set it, for messages.
+    origin: String,
+    /// What the scope of the default is called; none for rules that hold for whatever they are set on.
+    default_scope: Option<&'static str>,
     default: Vec<Requirement>,
     /// By scope; the empty text is what holds for every registry.
     registries: BTreeMap<String, Vec<Requirement>>,
@@ -117,6 +128,8 @@ impl Policy {
     /// The policy that asks for nothing.
     pub fn accept_anything() -> Self {
         Self {
+            origin: FILES.to_owned(),
+            default_scope: Some(DEFAULT),
             default: vec![Requirement::Accept],
             registries: BTreeMap::new(),
         }
@@ -139,6 +152,7 @@ impl Policy {
         let mut wanted = Vec::new();
         for (index, requirement) in requirements.iter().enumerate() {
             let rule = || Rule {
+                origin: self.origin.clone(),
                 scope: scope.clone(),
                 number: index + 1,
             };
@@ -157,10 +171,10 @@ impl Policy {
     fn requirements(&self, reference: &Reference) -> (Option<String>, &[Requirement]) {
         for scope in scopes(reference) {
             if let Some(requirements) = self.registries.get(&scope) {
-                return (Some(scope), requirements);
+                return (Some(format!("{scope:?}")), requirements);
             }
         }
-        (None, &self.default)
+        (self.default_scope.map(str::to_owned), &self.default)
     }
 }
 

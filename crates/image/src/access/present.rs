@@ -1,12 +1,13 @@
 //! The signature policy of this moment, with a number that changes when the policy does. So a verdict can be kept for as
 //! long as its policy holds.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::access::policy::Policy;
+use crate::access::policy::{Policy, Rules};
 use crate::access::settings::{Settings, SettingsError};
 use crate::access::standing::Standing;
 use crate::reference::Pinned;
@@ -35,20 +36,24 @@ impl PresentPolicy {
         }
     }
 
-    /// The number of the policy. The first call reads the files.
-    pub async fn number(&self) -> u64 {
-        self.get().await.number
+    /// The number of the policy together with these rules. The first call reads the files.
+    pub async fn number(&self, rules: &Rules) -> u64 {
+        together(self.get().await.number, rules)
     }
 
-    /// The number of the policy, and its answer about an image where that needs no signatures: no rule asks for one, or
-    /// the policy cannot be read.
-    pub async fn first_look(&self, image: &Pinned) -> (u64, Option<Option<Standing>>) {
+    /// The number of the policy together with these rules, and the answer about an image where that needs no signatures:
+    /// no rule asks for one, or the policy cannot be read.
+    pub async fn first_look(&self, image: &Pinned, rules: &Rules) -> (u64, Option<Option<Standing>>) {
         let Known { number, policy } = self.get().await;
         let answer = match policy {
             Err(why) => Some(Some(Standing::unknown(image, &why))),
-            Ok(policy) => (!policy.asks_about(image)).then_some(None),
+            Ok(policy) => {
+                let asks =
+                    policy.asks_about(image) || rules.policy().is_some_and(|rules| rules.asks_about(image));
+                (!asks).then_some(None)
+            }
         };
-        (number, answer)
+        (together(number, rules), answer)
     }
 
     async fn get(&self) -> Known {
@@ -95,6 +100,12 @@ impl PresentPolicy {
     }
 }
 
+fn together(number: u64, rules: &Rules) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (number, rules.mark()).hash(&mut hasher);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,25 +118,35 @@ mod tests {
             policy: Some(path.clone()),
             ..Settings::default()
         });
-        let first = present.number().await;
+        let none = Rules::default();
+        let first = present.number(&none).await;
         let image = Pinned::parse(&format!("a.example/x@sha256:{}", "a".repeat(64))).unwrap();
-        let (_, unreadable) = present.first_look(&image).await;
+        let (_, unreadable) = present.first_look(&image, &none).await;
         let unreadable = unreadable.flatten().unwrap();
         assert_eq!(unreadable.accepted, None);
         assert!(unreadable.said.contains("policy.json"), "{}", unreadable.said);
         let reject = r#"{"default":[{"type":"reject"}]}"#;
         std::fs::write(&path, reject).unwrap();
-        assert_eq!(present.number().await, first, "it is not read for each call");
+        assert_eq!(present.number(&none).await, first, "it is not read for each call");
         let (second, is_new) = present.take(present.read().await);
-        assert!(is_new && second.number != first);
+        assert!(is_new && present.number(&none).await != first);
         // The same policy in other words.
         std::fs::write(&path, format!(" {reject} ")).unwrap();
         let (third, is_new) = present.take(present.read().await);
         assert!(!is_new && third.number == second.number);
         assert!(Arc::ptr_eq(&third.policy.unwrap(), &second.policy.unwrap()));
-        assert_eq!(present.first_look(&image).await, (second.number, None));
+        assert_eq!(
+            present.first_look(&image, &none).await,
+            (present.number(&none).await, None)
+        );
         std::fs::write(&path, r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
-        let (fourth, _) = present.take(present.read().await);
-        assert_eq!(present.first_look(&image).await, (fourth.number, Some(None)));
+        present.take(present.read().await);
+        let (accepting, answer) = present.first_look(&image, &none).await;
+        assert_eq!(answer, Some(None));
+        // Rules of an object ask beside the policy.
+        let rules = Rules::parse("us", r#"[{"type":"reject"}]"#).unwrap();
+        let (stricter, answer) = present.first_look(&image, &rules).await;
+        assert_eq!(answer, None);
+        assert_ne!(stricter, accepting);
     }
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::access::policy::Approval;
 use crate::digest::{Digest, Hasher};
 use crate::layer::tree::{Node, Resolved, Tree};
 use crate::limits::Limits;
@@ -28,8 +27,6 @@ pub struct Contents {
     pub files: BTreeMap<String, Bytes>,
     /// The directories by their path in the image.
     pub directories: BTreeSet<String>,
-    /// What satisfies each rule of the signature policy. It is not kept on disk: the policy may change.
-    pub approvals: Vec<Approval>,
 }
 
 /// A link that leads nowhere within the image. Without this error its file would silently be missing.
@@ -255,7 +252,6 @@ mod tests {
             ]
             .into(),
             directories: ["manifests".to_owned(), "metadata".to_owned()].into(),
-            approvals: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use olm_api::ClusterObjectSet;
 use olm_api::names::annotation;
-use olm_image::{Answer, Pinned, Reference, Verification};
+use olm_image::{Answer, Pinned, Reference, Rules, Verification};
 
 use crate::bundles::pulls::Pulled;
 use crate::extension::context::Context;
@@ -14,24 +14,25 @@ use crate::extension::context::Context;
 pub(crate) struct Cache(Option<Answer>);
 
 impl Cache {
-    /// What the policy says about the image of the installed revision. While policy and image stay the same, nothing is
+    /// What the policy and the rules say about the image of the installed revision. While these and the image stay the same, nothing is
     /// asked again; a late answer of the registry starts another run.
     pub(crate) async fn verify(
         &mut self,
         context: &Context,
         extension: &str,
         installed: Option<&ClusterObjectSet>,
+        rules: &Rules,
     ) -> Verification {
         let Some(image) = installed.and_then(image) else {
             self.0 = None;
             return Verification::NotAsked;
         };
-        let policy = context.bundles.policy_number().await;
+        let policy = context.bundles.policy_number(rules).await;
         let known = self.0.as_ref();
         if let Some(known) = known.and_then(|known| known.about(policy, &image, Instant::now())) {
             return known;
         }
-        let Pulled::Done(answer) = context.bundles.standing(extension, &image).await else {
+        let Pulled::Done(answer) = context.bundles.standing(extension, &image, rules).await else {
             return Verification::Pending;
         };
         self.0.insert(answer).verification()

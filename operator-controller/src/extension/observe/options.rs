@@ -2,8 +2,9 @@
 
 use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
-use olm_api::names::user;
+use olm_api::names::{CLUSTER_EXTENSION, annotation_of, user};
 use olm_api::updates::held_back;
+use olm_image::Rules;
 use olm_preflight::crd_upgrade;
 
 use crate::extension::failure::{Severity, StageError};
@@ -21,6 +22,8 @@ pub struct Options {
     pub definitions: crd_upgrade::Policy,
     /// Whether workloads of the bundle may run under the installing account.
     pub installer_workloads: InstallerWorkloads,
+    /// What the images of bundles must satisfy beside the signature policy.
+    pub signatures: Rules,
 }
 
 /// Whether workloads of a bundle may run under the installing account.
@@ -42,6 +45,9 @@ pub enum OptionsError {
     /// The policy for CRD checks.
     #[error("annotation {}", user::CRD_POLICY)]
     Definitions(#[source] crd_upgrade::PolicyError),
+    /// The rules for images.
+    #[error("annotation {}: {}; nothing new is applied until you correct the value", user::SIGNATURE_POLICY, .0)]
+    Signatures(String),
 }
 
 /// The consequence of an invalid value.
@@ -84,6 +90,10 @@ impl Options {
             ("true", InstallerWorkloads::Allowed),
             ("false", InstallerWorkloads::Refused),
         ];
+        let signatures = given(user::SIGNATURE_POLICY).map(|text| {
+            let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_EXTENSION, extension.name());
+            Rules::parse(&origin, text)
+        });
         let definitions = given(user::CRD_POLICY).map(crd_upgrade::Policy::parse);
         Ok(Self {
             writes: policy.writes,
@@ -92,6 +102,10 @@ impl Options {
             definitions: definitions
                 .transpose()
                 .map_err(OptionsError::Definitions)?
+                .unwrap_or_default(),
+            signatures: signatures
+                .transpose()
+                .map_err(OptionsError::Signatures)?
                 .unwrap_or_default(),
         })
     }
@@ -142,6 +156,10 @@ mod tests {
             (user::ALLOW_BREAK_DEPENDENTS, "(known are true, false)"),
             (user::ALLOW_INSTALLER_WORKLOADS, "(known are true, false)"),
             (user::CRD_POLICY, "\"x\" is not of the form CHECK=Error|Warn|Off"),
+            (
+                user::SIGNATURE_POLICY,
+                "expected value at line 1 column 1; nothing new",
+            ),
         ] {
             let failure = Failure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());
             assert!(

@@ -8,7 +8,7 @@ use olm_signature::{Authority, Identities, Pattern, Pki, PublicKey, Subject, Tru
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Identity, Policy, Requirement, Signed};
+use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed};
 use crate::reference::Reference;
 
 /// The most bytes of a policy.
@@ -50,18 +50,34 @@ struct Document {
 
 type ReadKey<'read> = &'read dyn Fn(&str) -> io::Result<Vec<u8>>;
 
-pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError> {
+/// The rules for whatever they are set on; files are not read.
+pub(super) fn rules(origin: &str, text: &str) -> Result<Policy, PolicyError> {
+    let list: Vec<Map<String, Value>> = read(text)?;
+    Ok(Policy {
+        origin: origin.to_owned(),
+        default_scope: None,
+        default: requirements(origin, &list, &|_| Err(io::ErrorKind::Unsupported.into()))?,
+        registries: BTreeMap::new(),
+    })
+}
+
+fn read<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, PolicyError> {
     if text.len() > POLICY_BYTES {
         return Err(PolicyError::Syntax(format!(
             "it is larger than {POLICY_BYTES} bytes"
         )));
     }
-    let mut document: Document =
-        serde_json::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string()))?;
+    serde_json::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string()))
+}
+
+pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError> {
+    let mut document: Document = read(text)?;
     // Other transports are other ways to get an image, none of which is gone here.
     let registries = document.transports.remove("docker").unwrap_or_default();
     Ok(Policy {
-        default: requirements("default", &document.default, key)?,
+        origin: FILES.to_owned(),
+        default_scope: Some(DEFAULT),
+        default: requirements(DEFAULT, &document.default, key)?,
         registries: registries
             .into_iter()
             .map(|(scope, list)| {

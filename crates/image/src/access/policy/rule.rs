@@ -7,7 +7,9 @@ use olm_signature::Verified;
 /// A rule of a signature policy. Its text begins with who set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The scope; none for the default of the policy.
+    /// Who set it: the signature policy, or an annotation of an object.
+    pub origin: String,
+    /// The scope in quotes, or `default`; none where the rule holds for all images of an object.
     pub scope: Option<String>,
     /// The place in the list of requirements of the scope, from 1.
     pub number: usize,
@@ -15,12 +17,11 @@ pub struct Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the signature policy (scope ")?;
-        match &self.scope {
-            None => formatter.write_str("default")?,
-            Some(scope) => write!(formatter, "{scope:?}")?,
+        write!(formatter, "{} (", self.origin)?;
+        if let Some(scope) = &self.scope {
+            write!(formatter, "scope {scope}, ")?;
         }
-        write!(formatter, ", requirement {})", self.number)
+        write!(formatter, "requirement {})", self.number)
     }
 }
 

@@ -463,3 +463,51 @@ proptest::proptest! {
         let _ = Policy::parse(&text, |_| Err(std::io::ErrorKind::NotFound.into()));
     }
 }
+
+#[test]
+fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
+    let (public, _) = key();
+    let signed = json!([{ "type": "sigstoreSigned", "keyData": STANDARD.encode(&public) }]);
+    let policy = parse(&json!({ "default": signed })).unwrap();
+    let image = Reference::parse("a.example/x:v1").unwrap();
+    let rules = |text: &str| Rules::parse("annotation a of ClusterExtension b", text);
+    let with = |text: &str| crate::access::Access {
+        policy: std::sync::Arc::new(policy.clone()),
+        rules: rules(text).unwrap(),
+        ..crate::access::Access::default()
+    };
+    let both = with(&signed.to_string());
+    let wanted = both.admit(&image).unwrap();
+    let asked: Vec<_> = wanted.iter().map(|wanted| wanted.rule.to_string()).collect();
+    assert_eq!(
+        asked,
+        [
+            "the signature policy (scope default, requirement 1)",
+            "annotation a of ClusterExtension b (requirement 1)",
+        ]
+    );
+    // They cannot allow what the policy asks for.
+    let lax = with(r#"[{"type":"insecureAcceptAnything"}]"#);
+    assert_eq!(lax.admit(&image).unwrap().len(), 1);
+    let error = with(r#"[{"type":"reject"}]"#).admit(&image).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "annotation a of ClusterExtension b (requirement 1) rejects it"
+    );
+    for (text, expected) in [
+        ("[]", "the list of requirements is empty"),
+        ("{}", "expected a sequence"),
+        (r#"[{"type":"other"}]"#, "unknown type \"other\""),
+        (
+            r#"[{"type":"sigstoreSigned","keyPath":"/key.pub"}]"#,
+            "`/key.pub` would be a file of the manager",
+        ),
+    ] {
+        let error = rules(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    assert_ne!(
+        rules("[{\"type\":\"reject\"}]").unwrap().mark(),
+        Rules::default().mark()
+    );
+}
