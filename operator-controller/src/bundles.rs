@@ -191,7 +191,12 @@ impl Bundles {
         self.policy.number(rules).await
     }
 
-    /// What the signature policy and these rules say about the image of an extension's installed bundle.
+    /// Whether the signature policy or these rules ask for a signature of an image with this name.
+    pub async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
+        self.policy.asks_about(reference, rules).await
+    }
+
+    /// The verdict of the signature policy and these rules about the image of an extension's installed bundle.
     pub async fn standing(&self, extension: &str, image: &Pinned, rules: &Rules) -> Pulled<Answer> {
         let asked = Instant::now();
         let (number, known) = self.policy.first_look(image, rules).await;
@@ -259,7 +264,15 @@ impl Registries {
     }
 
     async fn standing(&self, image: &Pinned, rules: Rules) -> Result<Option<Standing>, FetchError> {
-        Ok(self.images.standing(image, &self.access(rules).await?).await)
+        let standing = self.images.standing(image, &self.access(rules).await?).await;
+        if standing
+            .as_ref()
+            .is_some_and(|standing| standing.accepted.is_none())
+        {
+            // The registry may have refused old credentials.
+            self.secrets.forget().await;
+        }
+        Ok(standing)
     }
 
     /// Drops the cached credentials after a refusal, because the pull secrets may have changed.

@@ -216,7 +216,7 @@ fn the_columns_of_the_reference_keep_their_order_and_the_state_is_always_shown()
                 "Update",
                 "Age",
             ],
-            &["Reason", "Package", "Range", "Held Back By"],
+            &["Reason", "Package", "Range", "Next", "Held Back By"],
         ),
         (
             "ClusterObjectSet",

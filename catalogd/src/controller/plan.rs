@@ -271,7 +271,7 @@ fn missing(observed: &Observed) -> Option<ReportedContent> {
     })
 }
 
-/// What the image must satisfy beside the signature policy.
+/// The rules for the image, beside the signature policy.
 ///
 /// # Errors
 /// The message about an annotation that cannot be used.
@@ -282,7 +282,7 @@ pub(super) fn rules(catalog: &ClusterCatalog) -> Result<Rules, String> {
     let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_CATALOG, catalog.name());
     Rules::parse(&origin, text).map_err(|fault| {
         format!(
-            "annotation {}: {fault}; the served content stays unchanged until the value is corrected",
+            "annotation {}: {fault}; no content is fetched until you correct the value",
             user::SIGNATURE_POLICY
         )
     })

@@ -372,7 +372,10 @@ pub(super) fn next(
             Outcome::Failed
         }
         ContentOutcome::Superseded => Outcome::After(Duration::ZERO),
-        ContentOutcome::Failed(_) => plan.recheck.map_or(Outcome::Refused, Outcome::After),
+        ContentOutcome::Failed(_) => {
+            let next = plan.recheck.into_iter().chain(verify).min();
+            next.map_or(Outcome::Refused, Outcome::After)
+        }
         ContentOutcome::Removed(_) => Outcome::Done,
         ContentOutcome::Nothing | ContentOutcome::Served(_) | ContentOutcome::Restored(_) => {
             after([plan.poll, plan.recheck, verify])

@@ -1,12 +1,12 @@
-//! What the signature policy of this moment says about the image that a catalog is served from. The catalog is served in
-//! any case.
+//! The verdict of the current signature policy about the image that a catalog is served from. The catalog is served in any
+//! case.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
-use olm_image::{Pinned, Reference, Verification};
+use olm_image::{Pinned, Reference, Standing, Verification};
 use olm_platform::queue::Outcome;
 
 use super::Context;
@@ -33,9 +33,9 @@ pub(super) async fn verification(
     let Some(image) = image.filter(|_| observed.role == Role::Leader) else {
         return Verification::NotAsked;
     };
-    // Rules that cannot be used are reported as what they are.
-    let Ok(rules) = rules(&observed.catalog) else {
-        return Verification::Pending;
+    let rules = match rules(&observed.catalog) {
+        Ok(rules) => rules,
+        Err(fault) => return Verification::Known(Standing::unreadable(&fault)),
     };
     let policy = context.contents.policy_number(&rules).await;
     let name = observed.catalog.name();
@@ -91,6 +91,11 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         .zip(stored)
         .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, rules(&catalog).ok()?)));
     if let Some((image, rules)) = image {
+        let policy = context.contents.policy_number(&rules).await;
+        let known = context.memories.of(name).verified;
+        if known.is_some_and(|known| known.about(policy, &image, Instant::now()).is_some()) {
+            return Outcome::Done;
+        }
         let answer = context.contents.standing(&image, rules).await;
         context
             .memories

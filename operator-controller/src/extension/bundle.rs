@@ -18,6 +18,7 @@ use self::settled::{Inputs, Settled};
 use super::context::Context;
 use super::failure::{Failure, Severity, StageError};
 use super::observe::Observed;
+use super::observe::options::signatures;
 use super::resolve::{Origin, Resolved};
 use super::revisions::{is_of_classic, roles_named_after};
 use crate::conditions::records;
@@ -198,14 +199,11 @@ impl Cache {
 
     /// What the signature policy says about the image of the installed bundle.
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
-        match &observed.settings {
-            Ok(settings) => {
-                let (extension, rules) = (observed.extension.name(), &settings.options.signatures);
-                let installed = observed.revisions.installed();
-                self.standing.verify(context, extension, installed, rules).await
-            }
-            // The rules may be what is at fault.
-            Err(_) => Verification::Pending,
+        let (extension, installed) = (observed.extension.name(), observed.revisions.installed());
+        match signatures(&observed.extension) {
+            Ok(rules) => self.standing.verify(context, extension, installed, &rules).await,
+            Err(_) if installed.is_none() => Verification::NotAsked,
+            Err(error) => Verification::Known(Standing::unreadable(&error.to_string())),
         }
     }
 

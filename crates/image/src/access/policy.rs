@@ -16,7 +16,7 @@ pub use rule::{Approval, Rule};
 pub use rules::Rules;
 
 use crate::digest::Digest;
-use crate::reference::{Pinned, Reference};
+use crate::reference::Reference;
 
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
@@ -140,10 +140,9 @@ impl Policy {
         parse::policy(text, &key)
     }
 
-    /// Whether an image must satisfy a rule beyond that anything is accepted.
-    pub fn asks_about(&self, image: &Pinned) -> bool {
-        self.admit(&image.requested())
-            .map_or(true, |wanted| !wanted.is_empty())
+    /// Whether an image with this name must satisfy a rule beyond that anything is accepted.
+    pub fn asks_about(&self, reference: &Reference) -> bool {
+        self.admit(reference).map_or(true, |wanted| !wanted.is_empty())
     }
 
     /// What an image must be signed with, as far as its name decides it.

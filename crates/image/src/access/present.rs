@@ -1,5 +1,4 @@
-//! The signature policy of this moment, with a number that changes when the policy does. So a verdict can be kept for as
-//! long as its policy holds.
+//! The current signature policy, with a number that changes with it. A verdict is kept as long as its policy holds.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -10,12 +9,12 @@ use parking_lot::Mutex;
 use crate::access::policy::{Policy, Rules};
 use crate::access::settings::{Settings, SettingsError};
 use crate::access::standing::Standing;
-use crate::reference::Pinned;
+use crate::reference::{Pinned, Reference};
 
-/// How often the files are read again.
+/// The time between two reads of the files.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The signature policy of this moment.
+/// The current signature policy.
 pub struct PresentPolicy {
     settings: Settings,
     known: Mutex<Option<Known>>,
@@ -47,13 +46,16 @@ impl PresentPolicy {
         let Known { number, policy } = self.get().await;
         let answer = match policy {
             Err(why) => Some(Some(Standing::unknown(image, &why))),
-            Ok(policy) => {
-                let asks =
-                    policy.asks_about(image) || rules.policy().is_some_and(|rules| rules.asks_about(image));
-                (!asks).then_some(None)
-            }
+            Ok(policy) => (!asks(&policy, rules, &image.requested())).then_some(None),
         };
         (together(number, rules), answer)
+    }
+
+    /// Whether the policy or these rules ask for a signature of an image with this name; so does a policy that cannot be
+    /// read.
+    pub async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
+        let policy = self.get().await.policy;
+        policy.map_or(true, |policy| asks(&policy, rules, reference))
     }
 
     async fn get(&self) -> Known {
@@ -104,6 +106,10 @@ fn together(number: u64, rules: &Rules) -> u64 {
     let mut hasher = DefaultHasher::new();
     (number, rules.mark()).hash(&mut hasher);
     hasher.finish()
+}
+
+fn asks(policy: &Policy, rules: &Rules, reference: &Reference) -> bool {
+    policy.asks_about(reference) || rules.policy().is_some_and(|rules| rules.asks_about(reference))
 }
 
 #[cfg(test)]

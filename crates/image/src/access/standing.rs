@@ -1,4 +1,4 @@
-//! What the signature policy of this moment says about an image that is in use. It never takes the image away.
+//! The verdict of the current signature policy about an image in use. It never takes the image away.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,15 @@ use crate::reference::Pinned;
 /// The time after which an image that is not accepted is looked at again. No event announces a new signature.
 const FRESH: Duration = Duration::from_mins(4);
 
-/// What the signature policy of this moment says about an image that is in use.
+/// The time after which a request without an answer counts as lost.
+const LOST: Duration = Duration::from_secs(30);
+
+/// The verdict of the current signature policy about an image in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether the policy accepts it; none when that is not known.
     pub accepted: Option<bool>,
-    /// By whom it is signed and which rule asks for that, or why it is not accepted, or not known.
+    /// The signer and the rule that asks for it, or the reason why the image is not accepted, or why that is unknown.
     pub said: String,
 }
 
@@ -23,6 +26,14 @@ impl Standing {
         Self {
             accepted: None,
             said: format!("cannot verify {image}: {why}"),
+        }
+    }
+
+    /// An image that cannot be verified for a reason of the cluster, such as an annotation that cannot be read.
+    pub fn unreadable(why: &str) -> Self {
+        Self {
+            accepted: None,
+            said: format!("cannot verify the image: {why}"),
         }
     }
 
@@ -37,7 +48,7 @@ impl Standing {
     }
 }
 
-/// What is known about an image that is in use.
+/// The state of the verification of an image in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verification {
     /// No rule asks for a signature, or there is no image.
@@ -49,8 +60,8 @@ pub enum Verification {
 }
 
 impl Verification {
-    /// What a condition says: whether the image is accepted, if known, and a message; the inner value is none without a
-    /// rule, the outer one as long as there is nothing to say.
+    /// The content of the condition: whether the image is accepted, if known, and a message. The inner value is `None`
+    /// without a rule, the outer one as long as the condition stays as it is.
     pub fn verdict(&self) -> Option<Option<(Option<bool>, &str)>> {
         match self {
             Self::NotAsked => Some(None),
@@ -59,11 +70,12 @@ impl Verification {
         }
     }
 
-    /// The time after which to look again, where an image that is not accepted may be signed without an event.
+    /// The time until the next verification: no event announces a new signature, or that a request failed.
     pub fn again(&self) -> Option<Duration> {
         match self {
             Self::Known(standing) if standing.accepted != Some(true) => Some(FRESH),
-            _ => None,
+            Self::Pending => Some(LOST),
+            Self::Known(_) | Self::NotAsked => None,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What the signature policy of this moment says about the image of the installed bundle. The bundle stays in any case.
+//! The verdict of the current signature policy about the image of the installed bundle. The bundle stays in any case.
 
 use std::time::Instant;
 
 use olm_api::ClusterObjectSet;
 use olm_api::names::annotation;
-use olm_image::{Answer, Pinned, Reference, Rules, Verification};
+use olm_image::{Answer, Pinned, Reference, Rules, Standing, Verification};
 
 use crate::bundles::pulls::Pulled;
 use crate::extension::context::Context;
@@ -14,8 +14,8 @@ use crate::extension::context::Context;
 pub(crate) struct Cache(Option<Answer>);
 
 impl Cache {
-    /// What the policy and the rules say about the image of the installed revision. While these and the image stay the same, nothing is
-    /// asked again; a late answer of the registry starts another run.
+    /// The verdict of the policy and the rules about the image of the installed revision. While these and the image stay
+    /// the same, no request is sent; a late answer of the registry starts another run.
     pub(crate) async fn verify(
         &mut self,
         context: &Context,
@@ -23,9 +23,18 @@ impl Cache {
         installed: Option<&ClusterObjectSet>,
         rules: &Rules,
     ) -> Verification {
-        let Some(image) = installed.and_then(image) else {
+        let reference = installed.and_then(reference);
+        let Some((installed, reference)) = installed.zip(reference) else {
             self.0 = None;
             return Verification::NotAsked;
+        };
+        let Some(image) = image(installed, &reference) else {
+            self.0 = None;
+            if !context.bundles.asks_about(&reference, rules).await {
+                return Verification::NotAsked;
+            }
+            let why = format!("the digest of {reference} at the installation is not recorded");
+            return Verification::Known(Standing::unreadable(&why));
         };
         let policy = context.bundles.policy_number(rules).await;
         let known = self.0.as_ref();
@@ -39,14 +48,18 @@ impl Cache {
     }
 }
 
-/// The image of a revision by digest, with the tag that it was asked for by. A revision with a tag alone knows the
-/// digest only if its image was verified.
-fn image(set: &ClusterObjectSet) -> Option<Pinned> {
-    let reference = Reference::parse(set.annotation(annotation::BUNDLE_REFERENCE)?).ok()?;
+/// The reference of a revision's image.
+fn reference(set: &ClusterObjectSet) -> Option<Reference> {
+    Reference::parse(set.annotation(annotation::BUNDLE_REFERENCE)?).ok()
+}
+
+/// The image of a revision by digest, with its tag. If the reference has a tag alone, the digest is recorded only for an
+/// image that was verified.
+fn image(set: &ClusterObjectSet, reference: &Reference) -> Option<Pinned> {
     reference.pinned().or_else(|| {
         let verified = set.annotation(annotation::BUNDLE_VERIFIED)?;
         let (pinned, _) = verified.split_once(' ')?;
-        Some(Pinned::parse(pinned).ok()?.of_tag(&reference))
+        Some(Pinned::parse(pinned).ok()?.of_tag(reference))
     })
 }
 
@@ -68,7 +81,7 @@ mod tests {
             if let Some(verified) = verified {
                 annotations.insert(annotation::BUNDLE_VERIFIED.to_owned(), verified);
             }
-            image(&set)
+            image(&set, &super::reference(&set)?)
         };
         assert_eq!(found(&pinned('a').to_string(), None), Some(pinned('a')));
         assert_eq!(found("a.example/x:v1", None), None);

@@ -90,10 +90,6 @@ impl Options {
             ("true", InstallerWorkloads::Allowed),
             ("false", InstallerWorkloads::Refused),
         ];
-        let signatures = given(user::SIGNATURE_POLICY).map(|text| {
-            let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_EXTENSION, extension.name());
-            Rules::parse(&origin, text)
-        });
         let definitions = given(user::CRD_POLICY).map(crd_upgrade::Policy::parse);
         Ok(Self {
             writes: policy.writes,
@@ -103,12 +99,21 @@ impl Options {
                 .transpose()
                 .map_err(OptionsError::Definitions)?
                 .unwrap_or_default(),
-            signatures: signatures
-                .transpose()
-                .map_err(OptionsError::Signatures)?
-                .unwrap_or_default(),
+            signatures: signatures(extension)?,
         })
     }
+}
+
+/// The rules for the images of the extension, beside the signature policy.
+///
+/// # Errors
+/// The annotation cannot be read.
+pub fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
+    let Some(text) = extension.annotation(user::SIGNATURE_POLICY) else {
+        return Ok(Rules::default());
+    };
+    let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_EXTENSION, extension.name());
+    Rules::parse(&origin, text).map_err(OptionsError::Signatures)
 }
 
 #[cfg(test)]
