@@ -184,8 +184,9 @@ pub struct ClusterExtensionStatus {
     pub updates: Option<UpdatesStatus>,
 }
 
-/// The UID of the ClusterExtension that controls an object, such as its revision. A reference that has the UID but another
-/// kind or group is none: the shipped admission policy keeps others only from making references to ClusterExtensions.
+/// The UID of the ClusterExtension that controls an object, such as its revision. A reference that has the UID but
+/// another kind or group is none: the shipped admission policy keeps others only from making references to
+/// ClusterExtensions.
 pub fn controlling_extension(metadata: &ObjectMeta) -> Option<&str> {
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true))?;

@@ -39,7 +39,7 @@ pub const OBJECT_DATA_SECRET_TYPE: &str = "olm.operatorframework.io/object-data"
 /// The `ClusterOperator` whose condition [`crate::conditions::UPGRADEABLE`] allows or blocks updates of OpenShift.
 pub const CLUSTER_OPERATOR: &str = "olm";
 
-/// What names an annotation of an object in messages.
+/// The name of an annotation of an object in messages.
 pub fn annotation_of(key: &str, kind: &str, name: &str) -> String {
     format!("annotation {key} of {kind} {name}")
 }
@@ -96,8 +96,8 @@ pub mod annotation {
     pub const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
     /// Image reference of the bundle. On revisions.
     pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
-    /// Who signed the image of the bundle, and which rule of the signature policy asked for that. On revisions, where a
-    /// rule asked.
+    /// The signer of the bundle's image, and the rule of the signature policy that asked for a signature. On revisions,
+    /// where a rule asked.
     pub const BUNDLE_VERIFIED: &str = "olm.operatorframework.io/bundle-verified";
     /// Name of the ClusterCatalog that offered the bundle. On revisions.
     pub const CATALOG: &str = "olm.operatorframework.io/catalog";
@@ -115,15 +115,15 @@ pub mod annotation {
     /// The bundle after which the roles of a later one are named, so that rights to them by name remain valid. On
     /// revisions.
     pub const ROLES_NAMED_AFTER: &str = "olm.operatorframework.io/roles-named-after";
-    /// The provider of the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`, `self-signed`. On
-    /// revisions whose bundle has any.
+    /// The provider of the certificates of the bundle's webhooks: `cert-manager`, `openshift-service-ca`,
+    /// `self-signed`. On revisions whose bundle has any.
     pub const CERTIFICATE_PROVIDER: &str = "olm.operatorframework.io/certificate-provider";
     /// Name of the Secret with the self-signed certificate of this Service. On Services.
     pub const SERVING_CERTIFICATE: &str = "olm.operatorframework.io/serving-certificate";
     /// Name of the Service of this certificate. On Secrets with self-signed certificates.
     pub const CERTIFICATE_FOR: &str = "olm.operatorframework.io/certificate-for";
-    /// `NAMESPACE/NAME` of the Secret whose certificate authority operator-controller writes into this object, so that the
-    /// API server trusts the webhook. On webhook configurations, CRDs and APIServices.
+    /// `NAMESPACE/NAME` of the Secret whose certificate authority operator-controller writes into this object, so that
+    /// the API server trusts the webhook. On webhook configurations, CRDs and APIServices.
     pub const AUTHORITY_FROM: &str = "olm.operatorframework.io/authority-from";
     /// Name of the OperatorCondition of the bundle's operator. On revisions.
     pub const OPERATOR_CONDITION: &str = "olm.operatorframework.io/operator-condition";
@@ -141,8 +141,8 @@ pub mod annotation {
     pub const APPROVED_BY: &str = "olm.operatorframework.io/approved-by";
     /// Warnings from the creation of a revision. On revisions.
     pub const WARNINGS: &str = "olm.operatorframework.io/warnings";
-    /// `true` once the deletion of the extension tears the revision down. Without it, a deleted revision keeps the CRDs and
-    /// with them the stored objects of users. On revisions.
+    /// `true` once the deletion of the extension tears the revision down. Without it, a deleted revision keeps the CRDs
+    /// and with them the stored objects of users. On revisions.
     pub const UNINSTALLING: &str = "olm.operatorframework.io/uninstalling";
     /// Progress of a migration of stored versions, while it runs. On ClusterExtensions.
     pub const STORAGE_MIGRATION: &str = "olm.operatorframework.io/storage-migration";
@@ -168,12 +168,13 @@ pub mod user {
     pub const UPGRADEABLE_OVERRIDE: &str = "olm.operatorframework.io/upgradeable-override";
     /// On ClusterExtension: `true` changes or removes dependencies of other extensions. Default `false`.
     pub const ALLOW_BREAK_DEPENDENTS: &str = "olm.operatorframework.io/allow-break-dependents";
-    /// On ClusterExtension: `true` installs a bundle although its workloads run as the installing account. Default `false`.
+    /// On ClusterExtension: `true` installs a bundle although its workloads run as the installing account. Default
+    /// `false`.
     pub const ALLOW_INSTALLER_WORKLOADS: &str = "olm.operatorframework.io/allow-installer-workloads";
     /// On ClusterExtension and ClusterCatalog: `true` stops all changes. Default `false`.
     pub const PAUSED: &str = "olm.operatorframework.io/paused";
-    /// On ClusterExtension and ClusterCatalog: requirements that its images must satisfy beside the signature policy of the
-    /// managers, a JSON list in the form of `policy.json`.
+    /// On ClusterExtension and ClusterCatalog: requirements that its images must satisfy beside the signature policy of
+    /// the managers, a JSON list in the form of `policy.json`.
     pub const SIGNATURE_POLICY: &str = "olm.operatorframework.io/signature-policy";
     /// On ClusterCatalog: any text; a change makes catalogd resolve the image reference at once.
     pub const POLL: &str = "olm.operatorframework.io/poll";
@@ -319,8 +320,8 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.chars().all(inner) && !text.starts_with(['-', '.'])
 }
 
-/// The annotation of an OperatorGroup of OLM classic that keeps the catalogs of the global namespace out of its own: exactly
-/// `true`.
+/// The annotation of an OperatorGroup of OLM classic that keeps the catalogs of the global namespace out of its own:
+/// exactly `true`.
 pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-global-namespace-resolution";
 
 /// The annotation of a CatalogSource of OLM classic that requests a registry Pod, with the value `true`: for a `kubectl
@@ -328,8 +329,8 @@ pub const EXCLUDE_GLOBAL_CATALOGS: &str = "olm.operatorframework.io/exclude-glob
 /// serves the catalog.
 pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 
-/// The annotation by which a CatalogSource of OLM classic with an address says that its registry speaks TLS, with the value
-/// `true`. Its certificate must come from an authority of the system or of `--pull-cas-dir`.
+/// The annotation by which a CatalogSource of OLM classic with an address says that its registry speaks TLS, with the
+/// value `true`. Its certificate must come from an authority of the system or of `--pull-cas-dir`.
 pub const REGISTRY_TLS: &str = "olm.operatorframework.io/registry-tls";
 
 /// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
@@ -342,7 +343,8 @@ pub const PLAN_DIGEST_ANNOTATION: &str = "olm.operatorframework.io/plan-digest";
 /// The annotation of an approved InstallPlan of OLM classic: its UID and the digest that was approved, `UID/DIGEST`.
 pub const APPROVED_PLAN_ANNOTATION: &str = "olm.operatorframework.io/approved-plan";
 
-/// The annotation of an InstallPlan of OLM classic with the generations of its Subscriptions: a JSON object, by their names.
+/// The annotation of an InstallPlan of OLM classic with the generations of its Subscriptions: a JSON object, by their
+/// names.
 pub const PLANNED_FOR_ANNOTATION: &str = "olm.operatorframework.io/planned-for";
 
 /// The annotation of a Subscription of OLM classic that decides whether a deleted ClusterServiceVersion is installed

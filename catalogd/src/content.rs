@@ -168,7 +168,7 @@ impl Contents {
         self.policy.follow(changed).await;
     }
 
-    /// What the signature policy and these rules say about an image that is served.
+    /// The verdict of the signature policy and these rules about a served image.
     pub(crate) async fn standing(&self, image: &Pinned, rules: Rules) -> Answer {
         let asked = Instant::now();
         let (number, known) = self.policy.first_look(image, &rules).await;

@@ -1,7 +1,7 @@
 //! The ClusterCatalog controller.
 //!
-//! The pipeline is [`reconcile`]; its stages are the files below. `observe` gathers facts, `plan` and `report` are pure,
-//! `act` executes the plan and decides nothing.
+//! The pipeline is [`reconcile`]; its stages are the files below. `observe` gathers facts, `plan` and `report` are
+//! pure, `act` executes the plan and decides nothing.
 
 mod act;
 mod message;

@@ -6,9 +6,9 @@
 //!                                      store
 //! ```
 //!
-//! Every replica unpacks and serves. The leader alone writes to the API server; the others follow its status. Content that
-//! does not load is not served, the old content stays until the new is complete, and no catalog waits for another. Start
-//! reading at [`controller`].
+//! Every replica unpacks and serves. The leader alone writes to the API server; the others follow its status. Content
+//! that does not load is not served, the old content stays until the new is complete, and no catalog waits for another.
+//! Start reading at [`controller`].
 
 pub mod args;
 pub mod controller;

@@ -35,8 +35,8 @@ pub struct ClassicArgs {
     /// Namespace of OLM classic; the same as `--system-namespace`.
     #[arg(long, env = "OLM_CLASSIC_NAMESPACE", default_value = "")]
     pub namespace: String,
-    /// Service account that content is written under where the OperatorGroup names none, `NAMESPACE/NAME`. Without it such
-    /// operators are not installed.
+    /// Service account that content is written under where the OperatorGroup names none, `NAMESPACE/NAME`. Without it
+    /// such operators are not installed.
     #[arg(long, env = "OLM_CLASSIC_ACCOUNT")]
     pub classic_account: Option<AccountName>,
     /// Number of objects that are reconciled at once.
@@ -61,8 +61,8 @@ pub struct ClassicArgs {
     /// ClusterOperator that the state is reported to; empty: none.
     #[arg(long = "writeStatusName", env = "OLM_WRITE_STATUS_NAME", default_value = "")]
     pub write_status_name: String,
-    /// Release of OpenShift that the program comes with, which ClusterOperators show; its next minor version is the one that
-    /// operators must support.
+    /// Release of OpenShift that the program comes with, which ClusterOperators show; its next minor version is the one
+    /// that operators must support.
     #[arg(long, env = "RELEASE_VERSION", default_value = "")]
     pub release_version: String,
     /// Flags that every manager has.
@@ -117,11 +117,12 @@ pub struct InstallArgs {
     /// Namespace whose catalogs are visible everywhere; empty: `--namespace`.
     #[arg(long, env = "GLOBAL_CATALOG_NAMESPACE", default_value = "")]
     pub global_catalog_namespace: String,
-    /// Time after which a bundle that is not unpacked is reported as failed; 0: never. An annotation of the OperatorGroup
-    /// overrides it.
+    /// Time after which a bundle that is not unpacked is reported as failed; 0: never. An annotation of the
+    /// OperatorGroup overrides it.
     #[arg(long, env = "OLM_BUNDLE_UNPACK_TIMEOUT", default_value = "10m")]
     pub bundle_unpack_timeout: String,
-    /// Time for which a failing InstallPlan is tried again. What others can end, such as missing rights, is tried until then.
+    /// Time for which a failing InstallPlan is tried again. What others can end, such as missing rights, is tried until
+    /// then.
     #[arg(long, env = "OLM_INSTALL_PLAN_RETRY_TIMEOUT", default_value = "1m")]
     pub install_plan_retry_timeout: String,
     /// Writes CustomResourceDefinitions under `--classic-account` where the OperatorGroup names an account, too.
@@ -151,8 +152,8 @@ pub struct RegistryArgs {
     /// Directory that holds the content of catalogs.
     #[arg(long, env = "OLM_CACHE_DIR", default_value = "/var/cache/classic")]
     pub cache_dir: PathBuf,
-    /// Address of this Pod, at which clients reach the registries of CatalogSources; empty: the one that leads to the API
-    /// server.
+    /// Address of this Pod, at which clients reach the registries of CatalogSources; empty: the one that leads to the
+    /// API server.
     #[arg(long, env = "POD_IP", default_value = "")]
     pub advertise_address: String,
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
@@ -199,14 +200,16 @@ pub struct PackageArgs {
     /// Address of the API; empty: all addresses.
     #[arg(long, env = "OLM_BIND_ADDRESS", default_value = "")]
     pub bind_address: String,
-    /// Directory with `apiserver.crt` and `apiserver.key`, which are served when they are there and no flag names others.
+    /// Directory with `apiserver.crt` and `apiserver.key`, which are served when they are there and no flag names
+    /// others.
     #[arg(
         long,
         env = "OLM_CERT_DIR",
         default_value = "/apiserver.local.config/certificates"
     )]
     pub cert_dir: PathBuf,
-    /// Certificate chain of the API, PEM; empty: `--tls-cert`, else that of `--cert-dir`, else one made for this process.
+    /// Certificate chain of the API, PEM; empty: `--tls-cert`, else that of `--cert-dir`, else one made for this
+    /// process.
     #[arg(long, env = "OLM_TLS_CERT_FILE", default_value = "")]
     pub tls_cert_file: String,
     /// Private key of `--tls-cert-file`, PEM.
@@ -240,8 +243,8 @@ pub struct PackageArgs {
     pub classic: ClassicArgs,
 }
 
-/// Flags that servers of aggregated APIs in Go have and that mean nothing here: the API server is always asked, its answers
-/// count for 10 s, and `--tls-profile` says what TLS offers.
+/// Flags that servers of aggregated APIs in Go have and that mean nothing here: the API server is always asked, its
+/// answers count for 10 s, and `--tls-profile` says what TLS offers.
 #[derive(Debug, Clone, clap::Args)]
 struct ServedArgs {
     #[arg(long = "authentication-kubeconfig", hide = true)]

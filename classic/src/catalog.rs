@@ -36,7 +36,8 @@ use crate::report;
 /// The time between two removals of unpacked bundles.
 const PRUNE_TIME: Duration = Duration::from_mins(30);
 
-/// The kinds whose changes the controllers wait for, beside those of [`sources`]. Of rights and accounts only their names are kept.
+/// The kinds whose changes the controllers wait for, beside those of [`sources`]. Of rights and accounts only their
+/// names are kept.
 const KINDS: &[Kind] = &[
     kinds::SUBSCRIPTION,
     kinds::INSTALL_PLAN,

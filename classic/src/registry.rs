@@ -1,5 +1,5 @@
-//! Catalogs behind the registry API: the servers of CatalogSources with an image or a ConfigMap, and the client for all of
-//! them.
+//! Catalogs behind the registry API: the servers of CatalogSources with an image or a ConfigMap, and the client for all
+//! of them.
 //!
 //! ```text
 //! CatalogSource ─► pull ─► store ─► StoredCatalog ─► Listener   gRPC, one port for each source
@@ -7,8 +7,8 @@
 //!                                   package
 //! ```
 //!
-//! Content is shared by all sources whose credentials the registry has accepted for its digest. A Service without selector
-//! and an EndpointSlice in the namespace of the source lead clients to the port. Start reading at [`sources`].
+//! Content is shared by all sources whose credentials the registry has accepted for its digest. A Service without
+//! selector and an EndpointSlice in the namespace of the source lead clients to the port. Start reading at [`sources`].
 
 pub mod access;
 pub mod catalog;

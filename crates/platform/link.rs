@@ -11,8 +11,8 @@ fn main() -> std::io::Result<()> {
     writeln!(cargo, "cargo::rerun-if-changed=Cargo.toml")?;
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let target = variable("TARGET");
-    // Relocations are read whole at the start, and packed they take 30 KB of memory instead of 1.5 MB. A program that is
-    // built with an older C library must start with it.
+    // Relocations are read whole at the start, and packed they take 30 KB of memory instead of 1.5 MB. A program that
+    // is built with an older C library must start with it.
     if target == "x86_64-unknown-linux-gnu"
         && variable("HOST") == target
         && version().is_some_and(|version| version >= READS_PACKED)

@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Package to install
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
-    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
-    /// repeated
+    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE;
+    /// may be repeated
     #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     #[command(flatten)]
@@ -67,7 +67,8 @@ pub(crate) struct Arguments {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME", requires = "cluster")]
     context: Option<String>,
-    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as
+    /// --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "cluster")]
     default_catalogs: Vec<String>,
     /// Output format

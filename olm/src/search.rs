@@ -23,8 +23,8 @@ use crate::source::{Unshaped, load_catalog, named_source, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sources {
-    /// Catalog to look into: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
-    /// repeated [default: the catalogs of the cluster, through its API server]
+    /// Catalog to look into: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may
+    /// be repeated [default: the catalogs of the cluster, through its API server]
     #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     #[command(flatten)]
@@ -63,8 +63,8 @@ impl Sources {
     after_help = "Examples:\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
 )]
 pub(crate) struct SearchArguments {
-    /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have them
-    /// all. The most relevant package comes first; of equally relevant ones, that of the catalog with the higher
+    /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have
+    /// them all. The most relevant package comes first; of equally relevant ones, that of the catalog with the higher
     /// `spec.priority`
     #[arg(required = true)]
     words: Vec<String>,

@@ -15,19 +15,20 @@ use olm_cluster::identity::AccountName;
 /// Installs the bundles that ClusterExtensions ask for, under service accounts that their owners name.
 ///
 /// A ClusterExtension is resolved against the ClusterCatalogs on the cluster; the chosen bundle becomes a
-/// ClusterObjectSet, a revision that is applied phase by phase, watched and repaired. Nothing of a bundle is written with
-/// the controller's own rights.
+/// ClusterObjectSet, a revision that is applied phase by phase, watched and repaired. Nothing of a bundle is written
+/// with the controller's own rights.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "operator-controller", args_override_self = true)]
 pub struct Args {
     /// Service account of extensions that name none, `NAMESPACE/NAME`; without it such extensions are blocked.
     #[arg(long, env = "OLM_DEFAULT_SERVICE_ACCOUNT")]
     pub default_service_account: Option<AccountName>,
-    /// ClusterCatalogs of extensions that select none, comma-separated. Without it the first installation may come from any, and
-    /// its upgrades from the same.
+    /// ClusterCatalogs of extensions that select none, comma-separated. Without it the first installation may come from
+    /// any, and its upgrades from the same.
     #[arg(long, env = "OLM_DEFAULT_CATALOGS", value_delimiter = ',')]
     pub default_catalogs: Vec<String>,
-    /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is known.
+    /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is
+    /// known.
     #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
     pub catalogd_cas_dir: String,
     /// File with a bearer token for a catalogd that serves its content only to clients with a token; empty: no token.
@@ -58,8 +59,8 @@ pub struct Args {
     /// Number of these that may come from one registry.
     #[arg(long, env = "OLM_PULLS_PER_REGISTRY", default_value_t = 4)]
     pub pulls_per_registry: usize,
-    /// Seconds that one run spends on the migration of stored versions of a CRD; the next run continues there. 0: one page
-    /// of objects.
+    /// Seconds that one run spends on the migration of stored versions of a CRD; the next run continues there. 0: one
+    /// page of objects.
     #[arg(long, env = "OLM_STORAGE_MIGRATION_SECONDS", default_value_t = 60)]
     pub storage_migration_seconds: u32,
     /// A command instead of running.

@@ -145,7 +145,8 @@ pub fn renamed_bundle(package: &str, version: &str, operator_image: &str) -> BTr
         .collect()
 }
 
-/// A text about the sample operator as one about another: its package is `package`, its API group `PACKAGE.olm.example`.
+/// A text about the sample operator as one about another: its package is `package`, its API group
+/// `PACKAGE.olm.example`.
 pub fn renamed(package: &str, text: &str) -> String {
     if package == "greeter" {
         return text.to_owned();

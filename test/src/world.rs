@@ -1,5 +1,5 @@
-//! The whole product on a simulated node: a cluster, a registry, both managers as processes with the rights that the shipped
-//! manifests give them, and images made on the spot.
+//! The whole product on a simulated node: a cluster, a registry, both managers as processes with the rights that the
+//! shipped manifests give them, and images made on the spot.
 
 pub mod classic;
 pub mod faults;

@@ -1,4 +1,5 @@
-//! The additional objects of a bundle and its custom resource definitions through the life of an extension, on real parts.
+//! The additional objects of a bundle and its custom resource definitions through the life of an extension, on real
+//! parts.
 
 use std::collections::BTreeMap;
 

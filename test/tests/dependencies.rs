@@ -228,7 +228,8 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             !done && text.starts_with("refused: ") && text.contains("dependent would be broken"),
             "{text}"
         );
-        // A range that the installed version satisfies, too: the extension is healthy, and the update is reported as held back.
+        // A range that the installed version satisfies, too: the extension is healthy, and the update is reported as
+        // held back.
         patch_source(world, "provider", json!({ "version": ">=1.0.0" })).await?;
         let succeeded = conditions::reason::SUCCEEDED;
         await_progressing(

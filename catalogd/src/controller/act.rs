@@ -419,8 +419,8 @@ async fn fetch(
     }
 }
 
-/// Makes the derived files in the background, after the content is served. Retries for as long as this content is served:
-/// a full disk may have space later.
+/// Makes the derived files in the background, after the content is served. Retries for as long as this content is
+/// served: a full disk may have space later.
 pub(super) fn compress(context: &Context, snapshot: Arc<Snapshot>) {
     const LONGEST_PAUSE: Duration = Duration::from_mins(10);
     let (store, stop) = (Arc::clone(&context.store), context.stop.clone());

@@ -76,7 +76,7 @@ pub(super) struct Memory {
     pub(super) refused: Option<RefusedContent>,
     /// The object as last written, until the watch has seen it.
     pub(super) written: Option<WrittenObject>,
-    /// What the signature policy says about the image that is served.
+    /// The verdict of the signature policy about the served image.
     pub(super) verified: Option<Answer>,
     /// The running fetch.
     pub(super) running: Option<RunningFetch>,

@@ -42,8 +42,8 @@ pub(super) struct Metadata {
 pub(super) enum ContentAction {
     /// None: the content is correct, or no action helps.
     Keep,
-    /// Resolve the reference, and fetch the content if it is not stored. Before that, restore content that status reports
-    /// and the store lacks.
+    /// Resolve the reference, and fetch the content if it is not stored. Before that, restore content that status
+    /// reports and the store lacks.
     Resolve {
         reference: String,
         before: Option<ReportedContent>,

@@ -82,7 +82,8 @@ pub(super) fn status(
     match done {
         ContentOutcome::Superseded => {}
         ContentOutcome::Nothing => {
-            // Corrects changes by others. The observed generation stays: only an attempt knows how far it got with the spec.
+            // Corrects changes by others. The observed generation stays: only an attempt knows how far it got with the
+            // spec.
             if let (Some(stored), false) = (&observed.stored, observed.catalog.is_deleting()) {
                 serve(&mut status, observed, stored, origin, Generation::AsBefore);
             }

@@ -1,5 +1,5 @@
-//! The verdict of the current signature policy about the image that a catalog is served from. The catalog is served in any
-//! case.
+//! The verdict of the current signature policy about the image that a catalog is served from. The catalog is served in
+//! any case.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use super::report::ContentOutcome;
 /// Images that are looked at together.
 const CHECKS_AT_ONCE: usize = 2;
 
-/// The answer of the policy about what is served after a pass, as far as it is known. An unknown one is found out beside
-/// the passes, so that a slow registry delays no status, and starts another pass.
+/// The answer of the policy about what is served after a pass, as far as it is known. An unknown one is found out
+/// beside the passes, so that a slow registry delays no status, and starts another pass.
 pub(super) async fn verification(
     context: &Context,
     observed: &Observed,

@@ -5,7 +5,8 @@ use olm_classic::resolve::CatalogContent;
 use olm_classic::subscription::{Entry, Health};
 use serde_json::Value;
 
-/// The verdict about a CatalogSource as it is on the wire: it is bad while its spec is invalid or its content is not known.
+/// The verdict about a CatalogSource as it is on the wire: it is bad while its spec is invalid or its content is not
+/// known.
 pub fn health(source: &Value) -> Health {
     let is_invalid = text(source, "/status/reason") == "SpecInvalidError";
     match text(source, "/status/connectionState/lastObservedState") {

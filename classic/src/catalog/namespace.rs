@@ -120,8 +120,8 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
     together(context, namespace, &cluster, &subscriptions, catalogs, now).await
 }
 
-/// Has failed plans tried again whose cause may be gone, and has Subscriptions forget those that their resolution no longer
-/// leads to; with the time after which that is looked at again.
+/// Has failed plans tried again whose cause may be gone, and has Subscriptions forget those that their resolution no
+/// longer leads to; with the time after which that is looked at again.
 async fn failed_plans(
     context: &Context,
     namespace: &str,
@@ -368,8 +368,8 @@ async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundl
     }
 }
 
-/// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go implementation
-/// gives them: none, and not set.
+/// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go
+/// implementation gives them: none, and not set.
 fn times(context: &Context, cluster: &Cluster, namespace: &str) -> Times {
     let group = operator_group(cluster, namespace).ok();
     let duration = |key: &str| -> Option<SignedDuration> {

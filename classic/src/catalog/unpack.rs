@@ -1,5 +1,5 @@
-//! Unpacks bundles in the process: no Job, no ConfigMap. A bundle is unpacked once however many namespaces ask for it, and
-//! no namespace waits longer than a moment for it: it is woken when the bundle is here. A failure is tried again.
+//! Unpacks bundles in the process: no Job, no ConfigMap. A bundle is unpacked once however many namespaces ask for it,
+//! and no namespace waits longer than a moment for it: it is woken when the bundle is here. A failure is tried again.
 
 mod conditions;
 pub mod images;

@@ -10,11 +10,12 @@ use crate::objects::write::Actor;
 /// Most attempts to write a status over a newer version of its object.
 const ATTEMPTS: usize = 5;
 
-/// Writes the status of an object. Where the rest of the object has changed meanwhile, that stays as it is: a status that is
-/// lost would be worked out again from the objects that it has led to.
+/// Writes the status of an object. Where the rest of the object has changed meanwhile, that stays as it is: a status
+/// that is lost would be worked out again from the objects that it has led to.
 ///
 /// # Errors
-/// The status was not written, or it is not known whether it was. [`FailureKind::MissingNamespace`] is none: the object is gone.
+/// The status was not written, or it is not known whether it was. [`FailureKind::MissingNamespace`] is none: the object
+/// is gone.
 pub async fn write_status(base: &Base, object: &Value) -> Result<(), Failure> {
     let mut wanted = object.clone();
     for _ in 0..ATTEMPTS {

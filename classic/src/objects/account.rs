@@ -14,8 +14,8 @@ use super::write::Actor;
 )]
 pub struct NoAccountError(String);
 
-/// The account for content that the operators of a namespace bring: the one that its OperatorGroup names, else `default`.
-/// Of several OperatorGroups the first by name counts: with several nothing is installed.
+/// The account for content that the operators of a namespace bring: the one that its OperatorGroup names, else
+/// `default`. Of several OperatorGroups the first by name counts: with several nothing is installed.
 ///
 /// # Errors
 /// When neither is there.

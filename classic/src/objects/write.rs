@@ -155,7 +155,8 @@ impl Writer {
         place.target().read().await
     }
 
-    /// The objects of a kind in all namespaces that a label selector names; none where the cluster does not serve the kind.
+    /// The objects of a kind in all namespaces that a label selector names; none where the cluster does not serve the
+    /// kind.
     ///
     /// # Errors
     /// The server did not say.
@@ -239,8 +240,8 @@ impl Writer {
     /// `wanted`.
     ///
     /// # Errors
-    /// [`FailureKind::Conflict`] when the object is not as the pass has read it, [`FailureKind::MissingNamespace`] when it is
-    /// gone; others as the server says.
+    /// [`FailureKind::Conflict`] when the object is not as the pass has read it, [`FailureKind::MissingNamespace`] when
+    /// it is gone; others as the server says.
     pub async fn write_status(&self, wanted: &Value) -> Result<(), Failure> {
         let snapshot = self.store.snapshot();
         let (kind, name) = (text(wanted, "/kind"), text(wanted, "/metadata/name"));

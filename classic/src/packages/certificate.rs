@@ -20,8 +20,8 @@ pub(super) enum CertificateError {
     Tls(#[from] TlsError),
 }
 
-/// The certificate in files, as the machinery of ClusterServiceVersions mounts them, else one of this process: where the
-/// APIService trusts any.
+/// The certificate in files, as the machinery of ClusterServiceVersions mounts them, else one of this process: where
+/// the APIService trusts any.
 pub(super) fn serving(
     base: &Base,
     args: &PackageArgs,

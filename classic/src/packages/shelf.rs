@@ -1,7 +1,7 @@
 //! The PackageManifests of all catalogs, by catalog, with resourceVersions.
 //!
-//! A resourceVersion counts changes. It begins with the time at which the process started, in microseconds, so that those of
-//! another process, another replica or an earlier one, are none of this one, and their clients list again.
+//! A resourceVersion counts changes. It begins with the time at which the process started, in microseconds, so that
+//! those of another process, another replica or an earlier one, are none of this one, and their clients list again.
 //!
 //! There is no log of changes: the changes since a resourceVersion follow from those of the items, and from those of a
 //! bounded number of items that are gone.

@@ -1,4 +1,5 @@
-//! The rights and settings with which the images of a CatalogSource are pulled: those of the catalog and of its bundles.
+//! The rights and settings with which the images of a CatalogSource are pulled: those of the catalog and of its
+//! bundles.
 
 use std::sync::Arc;
 
@@ -103,8 +104,8 @@ impl Accesses {
         self.settings.announce();
     }
 
-    /// The access of a source: the pull secrets that it names, those of the default account of its namespace, and the one for
-    /// all registries.
+    /// The access of a source: the pull secrets that it names, those of the default account of its namespace, and the
+    /// one for all registries.
     ///
     /// # Errors
     /// A Secret or the settings cannot be read.

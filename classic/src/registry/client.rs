@@ -155,7 +155,8 @@ impl RegistryClient {
             Err(_) => return Err(failed(format!("no answer within {} s", CONNECT_TIME.as_secs()))),
         };
         let client = Self { channel, closed };
-        // The connection is one to a registry only once that speaks HTTP/2. One that knows no health checks answers, too.
+        // The connection is one to a registry only once that speaks HTTP/2. One that knows no health checks answers,
+        // too.
         match client.check().await {
             Err(error) if !error.is_answer() => Err(failed(error.to_string())),
             _ => Ok(client),

@@ -79,8 +79,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// Calls `work` for each object that is there or changes, while the kind is served; and again when a default catalog changes
-    /// or time has passed.
+    /// Calls `work` for each object that is there or changes, while the kind is served; and again when a default
+    /// catalog changes or time has passed.
     async fn follow(&self, context: &Context, work: impl AsyncFn(&Context, &Value)) {
         let mut changes = context.base.store.subscribe();
         loop {
@@ -150,8 +150,8 @@ fn is_of_marketplace(change: &Change) -> bool {
     change.kind == names::CATALOG_SOURCE_KIND && text(change.object(), "/metadata/namespace") == MARKETPLACE
 }
 
-/// Writes and deletes default catalogs, then the status of the OperatorHub. Where the marketplace operator runs, that is its
-/// work.
+/// Writes and deletes default catalogs, then the status of the OperatorHub. Where the marketplace operator runs, that
+/// is its work.
 async fn settle(context: &Context, hub: &Value) -> Result<(), Failure> {
     let writer = context.writer();
     let kind = ("apps/v1", names::DEPLOYMENT_KIND);

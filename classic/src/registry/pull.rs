@@ -110,8 +110,8 @@ impl Contents {
         Ok(Resolved { pinned, access })
     }
 
-    /// The content of an image. What another source has stored already is shared once the registry has shown the image to
-    /// this source's own credentials.
+    /// The content of an image. What another source has stored already is shared once the registry has shown the image
+    /// to this source's own credentials.
     ///
     /// # Errors
     /// The image cannot be pulled, is no catalog, or is not stored.

@@ -98,8 +98,8 @@ impl Sources {
         }
     }
 
-    /// The catalogs that Subscriptions of the namespace see: those of the namespace and of the global namespace. The bundles
-    /// carry neither manifests nor `olm.csv.metadata`.
+    /// The catalogs that Subscriptions of the namespace see: those of the namespace and of the global namespace. The
+    /// bundles carry neither manifests nor `olm.csv.metadata`.
     pub async fn catalogs(&self, namespace: &str, global: &str) -> Vec<CatalogContent> {
         let cluster = self.context.base.store.snapshot();
         let mut visible: Vec<&Value> = cluster

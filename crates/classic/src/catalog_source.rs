@@ -306,7 +306,8 @@ impl Outcome {
     }
 }
 
-/// Owns the ConfigMap, so that it goes with the source, and notes it; whether the pass goes on. The first time it does not.
+/// Owns the ConfigMap, so that it goes with the source, and notes it; whether the pass goes on. The first time it does
+/// not.
 fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
     let name = text(source.object, "/spec/configMap");
     let Ok(map) = source.config_map() else {

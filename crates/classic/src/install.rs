@@ -75,9 +75,9 @@ pub struct Installed {
     pub error: Option<String>,
 }
 
-/// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those by which
-/// they are called. Nothing where that is not known: an APIService, a webhook configuration, a Secret or a Deployment is
-/// missing.
+/// The Deployments that a ClusterServiceVersion wants, with their labels and owner, where the certificates are those by
+/// which they are called. Nothing where that is not known: an APIService, a webhook configuration, a Secret or a
+/// Deployment is missing.
 ///
 /// `object` is the ClusterServiceVersion on the wire, and `csv` the same object, parsed.
 pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Option<Vec<Value>> {

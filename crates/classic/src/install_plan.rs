@@ -48,8 +48,8 @@ impl Served {
 /// Input of a pass over a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct PassInput<'a> {
-    /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and ConfigMaps
-    /// with unpacked bundles.
+    /// The objects that the steps name, custom resources of CRDs that steps replace, ClusterServiceVersions, and
+    /// ConfigMaps with unpacked bundles.
     pub cluster: &'a Cluster,
     /// Unpacked bundles that stand in no ConfigMap.
     pub bundles: &'a UnpackedBundles,
@@ -82,11 +82,11 @@ pub enum Patience {
 /// Result of a pass over a plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller writes
-    /// them first, and passes a failure to [`interrupted`].
+    /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller
+    /// writes them first, and passes a failure to [`interrupted`].
     pub plan: Value,
-    /// The objects to write, in this order: CustomResourceDefinitions first. The UID of an owner that the pass itself creates
-    /// is empty: it is filled in when the object is written.
+    /// The objects to write, in this order: CustomResourceDefinitions first. The UID of an owner that the pass itself
+    /// creates is empty: it is filled in when the object is written.
     pub written: Vec<Write>,
     /// Warning events on the plan, as reason and message.
     pub events: Vec<(String, String)>,
@@ -96,8 +96,8 @@ pub struct Outcome {
     pub is_waiting: bool,
 }
 
-/// One pass over an InstallPlan as it is on the wire. A plan that waits for its approval, is complete or has failed stays as it
-/// is.
+/// One pass over an InstallPlan as it is on the wire. A plan that waits for its approval, is complete or has failed
+/// stays as it is.
 pub fn pass(plan: &Value, facts: &PassInput<'_>, now: Timestamp) -> Outcome {
     let mut outcome = Outcome {
         plan: plan.clone(),
@@ -135,8 +135,8 @@ fn install(outcome: &mut Outcome, facts: &PassInput<'_>, now: Timestamp) {
     }
 }
 
-/// The outcome of a pass over `plan` of which the write at this position failed: the steps before it are done, and the later
-/// ones are as before.
+/// The outcome of a pass over `plan` of which the write at this position failed: the steps before it are done, and the
+/// later ones are as before.
 pub fn interrupted(
     plan: &Value,
     outcome: &Outcome,

@@ -80,8 +80,8 @@ impl Entry {
     }
 }
 
-/// The order of CatalogSources where several have a package: those of the namespace that is asked, the highest priority, the
-/// name.
+/// The order of CatalogSources where several have a package: those of the namespace that is asked, the highest
+/// priority, the name.
 pub fn rank<'a>(source: &'a Value, namespace: &str) -> impl Ord + use<'a> {
     let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
     (
@@ -92,8 +92,8 @@ pub fn rank<'a>(source: &'a Value, namespace: &str) -> impl Ord + use<'a> {
     )
 }
 
-/// Those that a namespace sees, of its own catalogs first, then of the global ones; all, for an empty namespace. `global` is the
-/// namespace of global catalogs.
+/// Those that a namespace sees, of its own catalogs first, then of the global ones; all, for an empty namespace.
+/// `global` is the namespace of global catalogs.
 pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<PackageManifest> {
     let place = |source: &&Source<'_>| text(source.object, "/metadata/namespace").to_owned();
     let mut seen: Vec<&Source<'_>> = sources
@@ -142,9 +142,9 @@ struct Described {
     value: Value,
 }
 
-/// The PackageManifest of a package as a registry describes it: `heads` has the ClusterServiceVersions (JSON) of the heads
-/// that can be read, by channel, `entries` the entries of all channels. `namespace` is the one that the object is shown in.
-/// Nothing where no head can be read.
+/// The PackageManifest of a package as a registry describes it: `heads` has the ClusterServiceVersions (JSON) of the
+/// heads that can be read, by channel, `entries` the entries of all channels. `namespace` is the one that the object is
+/// shown in. Nothing where no head can be read.
 pub fn manifest(
     source: &Value,
     package: &PackageMessage,

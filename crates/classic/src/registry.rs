@@ -125,8 +125,8 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// `ListBundles`: one message for each entry of each channel, by channel, package and name. A bundle with an image has no
-    /// manifests.
+    /// `ListBundles`: one message for each entry of each channel, by channel, package and name. A bundle with an image
+    /// has no manifests.
     pub fn list_bundles(&self) -> Vec<BundleMessage> {
         let mut members: Vec<Member<'_>> = self.members().collect();
         members.sort_by_key(|member| {
@@ -243,7 +243,8 @@ impl<'a> Registry<'a> {
         some(heads.flat_map(|member| member.edges(true)).collect(), api)
     }
 
-    /// `GetDefaultBundleThatProvides`: the head of the default channel of the first package by name that provides an API.
+    /// `GetDefaultBundleThatProvides`: the head of the default channel of the first package by name that provides an
+    /// API.
     ///
     /// # Errors
     /// When there is none.
@@ -347,7 +348,8 @@ impl Member<'_> {
         }
     }
 
-    /// One entry for the bundle that it replaces, and one for each other that it skips; of those only the ones in the channel if asked.
+    /// One entry for the bundle that it replaces, and one for each other that it skips; of those only the ones in the
+    /// channel if asked.
     fn edges(&self, is_within: bool) -> Vec<ChannelEntryMessage> {
         let replaced = self.entry.replaces().unwrap_or_default();
         let mut edges = vec![self.named(replaced)];

@@ -93,8 +93,8 @@ pub fn resolve(request: &Request<'_>) -> Result<Resolved, ResolveError> {
     Ok(resolved)
 }
 
-/// Resolves a namespace although catalogs cannot be read, where these could not have changed the answer: each Subscription gets
-/// the version that it prefers, and all that is new comes from the catalogs that Subscriptions name.
+/// Resolves a namespace although catalogs cannot be read, where these could not have changed the answer: each
+/// Subscription gets the version that it prefers, and all that is new comes from the catalogs that Subscriptions name.
 ///
 /// # Errors
 /// As [`resolve`].

@@ -25,12 +25,12 @@ pub struct Access {
     pub registries: Arc<Registries>,
     /// Policy for signatures of images.
     pub policy: Arc<Policy>,
-    /// What the images of the object at hand must satisfy beside the policy.
+    /// Rules for the images of the object at hand, beside the policy.
     pub rules: Rules,
 }
 
 impl Access {
-    /// What an image must be signed with by the policy and by the rules, as far as its name decides it.
+    /// The required signatures of an image by the policy and by the rules, as far as its name decides them.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
         let mut wanted = self.policy.admit(reference)?;
         if let Some(rules) = self.rules.policy() {

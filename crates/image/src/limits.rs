@@ -29,7 +29,8 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Bytes of a whole path.
     pub path_bytes: usize,
-    /// Bytes of all paths that are kept, the directories on the way and the targets of links among them: they are held in memory.
+    /// Bytes of all paths that are kept, the directories on the way and the targets of links among them: they are held
+    /// in memory.
     pub paths_bytes: u64,
     /// Time for the whole pull.
     pub time: Duration,
@@ -59,7 +60,8 @@ impl Limits {
         }
     }
 
-    /// These limits, with others in place of those that are named: as the field is, with `-` for `_`; `time` in seconds.
+    /// These limits, with others in place of those that are named: as the field is, with `-` for `_`; `time` in
+    /// seconds.
     #[must_use]
     pub fn with<'names>(mut self, others: impl IntoIterator<Item = (&'names str, u64)>) -> Self {
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);

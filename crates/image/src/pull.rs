@@ -251,8 +251,8 @@ impl Images {
         })
     }
 
-    /// The platforms that an image is for: those of its index, or the one of its configuration. Entries of an index that
-    /// are no image, such as attestations, say `unknown` and are left out.
+    /// The platforms that an image is for: those of its index, or the one of its configuration. Entries of an index
+    /// that are no image, such as attestations, say `unknown` and are left out.
     pub async fn platforms(
         &self,
         reference: &Reference,
@@ -366,7 +366,7 @@ impl Images {
         Ok(Verdict { pinned, approvals })
     }
 
-    /// What satisfies each requirement of the signature policy for an image whose digest is known.
+    /// The signature for each requirement of the signature policy on an image with a known digest.
     async fn approvals(&self, pinned: &Pinned, access: &Access) -> Result<Vec<Approval>, PullError> {
         let limits = Limits::bundle();
         let asking = async {
@@ -490,8 +490,8 @@ impl Images {
             .map_err(|source| wrong(image.layers.len(), source))
     }
 
-    /// Fetches the labels and the selected files of an image. Calls for the same digest share one transfer, and contents that
-    /// were fetched before come from the cache directory when there is one.
+    /// Fetches the labels and the selected files of an image. Calls for the same digest share one transfer, and
+    /// contents that were fetched before come from the cache directory when there is one.
     pub async fn contents(
         &self,
         pinned: &Pinned,

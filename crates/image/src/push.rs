@@ -62,8 +62,8 @@ pub enum PushError {
 }
 
 impl Images {
-    /// Pushes an image: the blobs that the registry does not have, then the manifest under the reference's tag (`latest`
-    /// when there is none) or digest. Mirrors are never pushed to.
+    /// Pushes an image: the blobs that the registry does not have, then the manifest under the reference's tag
+    /// (`latest` when there is none) or digest. Mirrors are never pushed to.
     pub async fn push(
         &self,
         reference: &Reference,

@@ -1,5 +1,5 @@
-//! Compressed content that can be cut: a catalog is compressed once, in segments that do not refer to each other, so that
-//! the stored bytes of any choice of whole segments form one stream.
+//! Compressed content that can be cut: a catalog is compressed once, in segments that do not refer to each other, so
+//! that the stored bytes of any choice of whole segments form one stream.
 //!
 //! ```text
 //! gzip   header │ segment │ segment │ … │ end │ CRC-32, length
@@ -31,8 +31,8 @@ pub(crate) enum Encoding {
 
 /// The level of zstd: smaller and faster than gzip.
 const LEVEL: i32 = 5;
-/// Binary logarithms of the window and the hash table of zstd: 2 MiB of memory instead of the 6 of the level, for 0.1 % more
-/// bytes in segments.
+/// Binary logarithms of the window and the hash table of zstd: 2 MiB of memory instead of the 6 of the level, for 0.1 %
+/// more bytes in segments.
 const WINDOW: u32 = 20;
 const HASHES: u32 = 17;
 /// The output buffer of zstd.

@@ -6,9 +6,9 @@
 //!                                                                                    by offset
 //! ```
 //!
-//! The schema follows the data, as in the reference implementation; filters and variables are additions. apollo-compiler
-//! parses, validates and executes, and its own messages reach the client. No catalog is held in memory: the query reads an
-//! object when it needs it, within limits of depth, fields, bytes and time.
+//! The schema follows the data, as in the reference implementation; filters and variables are additions.
+//! apollo-compiler parses, validates and executes, and its own messages reach the client. No catalog is held in memory:
+//! the query reads an object when it needs it, within limits of depth, fields, bytes and time.
 
 mod limits;
 mod resolve;

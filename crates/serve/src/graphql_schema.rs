@@ -1,4 +1,5 @@
-//! The GraphQL schema of a catalog, made from the shapes of its blobs. The store keeps it, `graphql` answers queries with it.
+//! The GraphQL schema of a catalog, made from the shapes of its blobs. The store keeps it, `graphql` answers queries
+//! with it.
 
 mod shape;
 

@@ -1,9 +1,9 @@
-//! HTML pages, rendered here without external assets. They work without scripts; one small script of our own searches while
-//! one types and copies commands.
+//! HTML pages, rendered here without external assets. They work without scripts; one small script of our own searches
+//! while one types and copies commands.
 //!
-//! Catalog content is hostile until escaped: the templates escape every value, descriptions lose their HTML and all links
-//! but those to the web, icons are answered as pictures in a sandbox, and the content security policy allows no script but
-//! ours, by its digest.
+//! Catalog content is hostile until escaped: the templates escape every value, descriptions lose their HTML and all
+//! links but those to the web, icons are answered as pictures in a sandbox, and the content security policy allows no
+//! script but ours, by its digest.
 
 mod asked;
 mod details;

@@ -13,8 +13,8 @@
 //!   derived.json       SHA-256 of both
 //! ```
 //!
-//! The writer fills a temporary directory and renames it, so a directory with a final name is complete. A snapshot holds
-//! its files open: removing a directory never disturbs a reader. All functions here block.
+//! The writer fills a temporary directory and renames it, so a directory with a final name is complete. A snapshot
+//! holds its files open: removing a directory never disturbs a reader. All functions here block.
 
 mod compress;
 mod content;

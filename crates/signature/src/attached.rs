@@ -105,8 +105,8 @@ impl Attached {
         })
     }
 
-    /// The same as a bundle: with the certificate, or for a key that the verifier knows. `logged` chooses the version of
-    /// bundles that demands the promise of a log.
+    /// The same as a bundle: with the certificate, or for a key that the verifier knows. `logged` chooses the version
+    /// of bundles that demands the promise of a log.
     pub(crate) fn bundle(
         &self,
         parts: &Parts,

@@ -10,7 +10,8 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The kinds of key that sign images, each with the digest that cosign uses with it; cosign 3 goes with P-384 to SHA-384.
+/// The kinds of key that sign images, each with the digest that cosign uses with it; cosign 3 goes with P-384 to
+/// SHA-384.
 const ALGORITHMS: [&dyn VerificationAlgorithm; 5] = [
     &ECDSA_P256_SHA256_ASN1,
     &ECDSA_P384_SHA256_ASN1,

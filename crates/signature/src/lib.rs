@@ -1,9 +1,10 @@
-//! Signatures of images: who made them, of what, and when. Bytes, trust and the time go in, a verdict comes out; nothing is
-//! fetched. Only that no log entry is of the future, the library beneath compares with the clock of the machine itself.
+//! Signatures of images: who made them, of what, and when. Bytes, trust and the time go in, a verdict comes out;
+//! nothing is fetched. Only that no log entry is of the future, the library beneath compares with the clock of the
+//! machine itself.
 //!
 //! Two forms are known, those that cosign writes: a layer of the image at the tag `sha256-HEX.sig` with annotations
-//! ([`Attached`]), and a Sigstore bundle among the referrers of the image ([`Bundle`]). Forms, fields and algorithms that
-//! are not known are refused.
+//! ([`Attached`]), and a Sigstore bundle among the referrers of the image ([`Bundle`]). Forms, fields and algorithms
+//! that are not known are refused.
 
 mod attached;
 mod authority;

@@ -16,7 +16,8 @@ const LOGGED: &str = include_str!("../testdata/log/bundle.json");
 const LOG_ROOT: &str = include_str!("../testdata/log/trusted_root.json");
 /// Image of that bundle.
 const LOGGED_IMAGE: &str = "sha256:f91ab0ce8f27817ca2c9eba20b9aa74fb2dfca090e3ac9ab54b9cc2505e72d2f";
-/// A bundle and a signature of the older form by an identity, made with Fulcio 1.8.8, Rekor 2.3.0 and the timestamp authority
+/// A bundle and a signature of the older form by an identity, made with Fulcio 1.8.8, Rekor 2.3.0 and the timestamp
+/// authority
 /// 1.2.9, and the trust root with these.
 const KEYLESS: &str = include_str!("../testdata/keyless/bundle.json");
 const KEYLESS_ROOT: &str = include_str!("../testdata/keyless/trusted_root.json");

@@ -190,7 +190,7 @@ impl Trust {
     }
 }
 
-/// What the library beneath found to be good.
+/// The parts that the library accepted.
 pub(crate) struct Evidence {
     pub(crate) result: VerificationResult,
     /// The first entry of the log, if the log has it.
@@ -218,7 +218,7 @@ impl Evidence {
     }
 }
 
-/// What is signed.
+/// The signed content.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'content> {
     Bytes(&'content [u8]),

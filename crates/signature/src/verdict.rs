@@ -50,7 +50,7 @@ impl std::fmt::Display for Signer {
     }
 }
 
-/// What vouches for a signature beside its key or certificate.
+/// Proofs of a signature beside its key or certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
     /// The entry of a transparency log.

@@ -130,8 +130,8 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
     digest(&SHA256, certificate).as_ref().try_into().ok()
 }
 
-/// Reads every file of a directory, in the order of names. Directories in it (and the links by which Kubernetes swaps mounted
-/// Secrets) are skipped.
+/// Reads every file of a directory, in the order of names. Directories in it (and the links by which Kubernetes swaps
+/// mounted Secrets) are skipped.
 ///
 /// # Errors
 /// When the directory or a file cannot be read.

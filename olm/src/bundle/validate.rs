@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Further checks by name, repeatable; `all` is every check but `multiarch`, which queries the registry of each image;
-    /// `list` prints the names
+    /// Further checks by name, repeatable; `all` is every check but `multiarch`, which queries the registry of each
+    /// image; `list` prints the names
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     select: Vec<String>,
     /// Kubernetes version to check the bundle for, such as 1.27

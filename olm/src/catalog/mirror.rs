@@ -42,7 +42,8 @@ const NAMED: usize = 2;
                   'greeter@>=1.0.0' --to ./copy --dry-run\n  olm mirror ./copy --to registry.example/mirror"
 )]
 pub(crate) struct Arguments {
-    /// Catalog to mirror: a file, directory, image, or address of a running catalogd; or a directory that this command wrote
+    /// Catalog to mirror: a file, directory, image, or address of a running catalogd; or a directory that this command
+    /// wrote
     #[arg(value_name = "[NAME=]CATALOG")]
     catalog: String,
     /// Packages to mirror, with the versions that are wanted [default: all]

@@ -25,8 +25,8 @@ use crate::source::{faults_shown, named_source, open_catalog};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Catalogs, each as SOURCE or NAME=SOURCE: files, directories, images in a registry or on disk; the name is that of
-    /// the file or image otherwise
+    /// Catalogs, each as SOURCE or NAME=SOURCE: files, directories, images in a registry or on disk; the name is that
+    /// of the file or image otherwise
     #[arg(required = true, value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     /// Address to listen on; port 0 is any free one

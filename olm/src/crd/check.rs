@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     /// YAML or JSON, or a bundle
     #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
     sources: Vec<String>,
-    /// Take the definitions that are in use from the cluster, with their stored versions, and look at all objects of their
-    /// kinds
+    /// Take the definitions that are in use from the cluster, with their stored versions, and look at all objects of
+    /// their kinds
     #[arg(long)]
     cluster: bool,
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]

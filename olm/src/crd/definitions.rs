@@ -16,8 +16,8 @@ use crate::source::open_bundle;
 /// Definitions by name.
 pub(crate) type Definitions = BTreeMap<String, Value>;
 
-/// Reads the definitions that `source` holds: a file of YAML or JSON documents, a directory of such files or of a bundle,
-/// the image of a bundle.
+/// Reads the definitions that `source` holds: a file of YAML or JSON documents, a directory of such files or of a
+/// bundle, the image of a bundle.
 pub(crate) fn read_definitions(source: &str, registry: &RegistryArguments) -> anyhow::Result<Definitions> {
     let path = Path::new(source);
     let mut found = Definitions::new();

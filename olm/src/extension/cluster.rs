@@ -75,8 +75,8 @@ impl Cluster {
         Err(error.context(self.runtime.block_on(others(&extensions, name))))
     }
 
-    /// The package in the selected catalogs of the cluster: as catalogd serves it through the API server, else from their
-    /// images. An installed extension stays with the catalog that it came from.
+    /// The package in the selected catalogs of the cluster: as catalogd serves it through the API server, else from
+    /// their images. An installed extension stays with the catalog that it came from.
     pub(crate) fn catalogs(
         &self,
         registry: &RegistryArguments,

@@ -143,7 +143,8 @@ impl Chosen {
     }
 }
 
-/// The bundle that would be installed, or with `every` all bundles in the range; `None` if none fits, which is reported.
+/// The bundle that would be installed, or with `every` all bundles in the range; `None` if none fits, which is
+/// reported.
 pub(super) fn choose(
     sources: &[Source],
     request: &Request<'_>,

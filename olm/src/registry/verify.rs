@@ -44,8 +44,8 @@ struct Signer {
     /// File with a public key in PEM that may have signed; may be repeated
     #[arg(long = "key", value_name = "FILE", conflicts_with = "signature_policy")]
     keys: Vec<PathBuf>,
-    /// File with authorities, logs and timestamp authorities to trust, `trusted_root.json` of Sigstore. With --key, its log must
-    /// have the signature
+    /// File with authorities, logs and timestamp authorities to trust, `trusted_root.json` of Sigstore. With --key, its
+    /// log must have the signature
     #[arg(long, value_name = "FILE", conflicts_with = "signature_policy")]
     trusted_root: Option<PathBuf>,
     /// Email address or URI that the certificate must be for

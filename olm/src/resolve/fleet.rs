@@ -47,8 +47,8 @@ impl Command {
                   samples=registry.example/catalogs/samples:v2 east.yaml west.yaml -o json")
 )]
 pub(crate) struct Arguments {
-    /// The new content: a file, directory, image, or address of a running catalogd. NAME is the ClusterCatalog whose content
-    /// it becomes
+    /// The new content: a file, directory, image, or address of a running catalogd. NAME is the ClusterCatalog whose
+    /// content it becomes
     #[arg(value_name = "[NAME=]CATALOG")]
     catalog: String,
     /// Files that `olm inventory` wrote, or directories of such files; `-` is standard input

@@ -31,14 +31,15 @@ pub(crate) struct Arguments {
     /// ClusterExtensions to look at [default: all]
     #[arg(value_name = "EXTENSION")]
     extensions: Vec<String>,
-    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may be
-    /// repeated. Priority, labels and availability are those of the ClusterCatalog NAME. Without any, the answer is what the
-    /// status of each extension says
+    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE;
+    /// may be repeated. Priority, labels and availability are those of the ClusterCatalog NAME. Without any, the answer
+    /// is what the status of each extension says
     #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
     #[command(flatten)]
     registry: RegistryArguments,
-    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as --default-catalogs
+    /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as
+    /// --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "catalogs")]
     default_catalogs: Vec<String>,
     /// Output format

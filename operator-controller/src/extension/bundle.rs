@@ -197,7 +197,7 @@ impl Cache {
         refused.is_some_and(|(known, at)| known == name && at.elapsed() < REFUSAL_COUNTS)
     }
 
-    /// What the signature policy says about the image of the installed bundle.
+    /// The verdict of the signature policy about the image of the installed bundle.
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
         let (extension, installed) = (observed.extension.name(), observed.revisions.installed());
         match signatures(&observed.extension) {

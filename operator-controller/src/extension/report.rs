@@ -48,7 +48,7 @@ pub struct Run {
     pub opens: Option<Timestamp>,
     /// Warnings about the installed bundle on this cluster.
     pub warnings: Option<String>,
-    /// What the signature policy says about the installed image.
+    /// The verdict of the signature policy about the installed image.
     pub verification: Verification,
     /// The kind of event for a blocker.
     pub kind: EventKind,

@@ -29,8 +29,8 @@ fn packages(blobs: &str) -> Result<Vec<(String, Vec<String>)>> {
     Ok(found)
 }
 
-/// A cluster with versions of its own of the first packages. Every tenth extension requires another package, every third
-/// one has a range.
+/// A cluster with versions of its own of the first packages. Every tenth extension requires another package, every
+/// third one has a range.
 fn inventory(number: usize, packages: &[(String, Vec<String>)]) -> Value {
     let extensions = packages.iter().enumerate().take(EXTENSIONS).map(|(at, (package, versions))| {
         let index = (number * 7 + at * 3) % versions.len().max(1);

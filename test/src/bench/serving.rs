@@ -124,7 +124,8 @@ struct Load {
     bytes: u64,
     /// Sorted.
     latencies: Vec<Duration>,
-    /// Connections that the server has closed: a client that opens them faster than it closes them holds more than it may.
+    /// Connections that the server has closed: a client that opens them faster than it closes them holds more than it
+    /// may.
     lost: usize,
 }
 

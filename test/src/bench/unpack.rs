@@ -13,7 +13,8 @@ use crate::world::{World, eventually};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Pushes the catalog and has a catalogd that has just started unpack it, once for each number of cores; the last one stays.
+/// Pushes the catalog and has a catalogd that has just started unpack it, once for each number of cores; the last one
+/// stays.
 pub(super) async fn measure(
     world: &mut World,
     name: &str,

@@ -1,4 +1,5 @@
-//! Older minor versions of Kubernetes. `OLM_KUBERNETES=1.35` makes tests use the API server and the controllers of 1.35.
+//! Older minor versions of Kubernetes. `OLM_KUBERNETES=1.35` makes tests use the API server and the controllers of
+//! 1.35.
 
 use anyhow::{Result, bail};
 

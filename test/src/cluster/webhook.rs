@@ -68,7 +68,8 @@ impl RefusingWebhook {
     }
 }
 
-/// A webhook that allows every object until it is dropped. Each call is a connection of its own: the certificate is checked each time.
+/// A webhook that allows every object until it is dropped. Each call is a connection of its own: the certificate is
+/// checked each time.
 #[derive(Debug)]
 pub struct AllowingWebhook {
     certificate: Arc<ReloadingCertificate>,

@@ -41,7 +41,7 @@ pub struct Table {
     advisories: Vec<Advisory>,
 }
 
-/// What an advisory says about versions of a package. Those are affected that are neither patched nor unaffected.
+/// The affected versions of a package by an advisory: those that are neither patched nor unaffected.
 #[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 struct Advisory {
@@ -110,8 +110,8 @@ impl Table {
         Self::parse(&text)
     }
 
-    /// The advisories about the packages of others in the text of a `Cargo.lock`, except those that `deny.toml` ignores,
-    /// sorted by package.
+    /// The advisories about the packages of others in the text of a `Cargo.lock`, except those that `deny.toml`
+    /// ignores, sorted by package.
     ///
     /// A version before a release (`1.0.0-rc.1`) counts as affected unless a requirement names such a version.
     ///
@@ -139,7 +139,7 @@ impl Table {
         Ok(found)
     }
 
-    /// What to say about a table that is old.
+    /// The warning about an old table.
     ///
     /// # Errors
     /// When the days cannot be counted.

@@ -1,5 +1,5 @@
-//! `olm-test dist build`: programs whose bytes do not depend on the folder in which they are built, nor on those of Cargo
-//! and Rust.
+//! `olm-test dist build`: programs whose bytes do not depend on the folder in which they are built, nor on those of
+//! Cargo and Rust.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tracing::info;
 /// The separator of the flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\u{1f}";
 
-/// What is built for a target.
+/// The programs for a target.
 #[derive(Debug, Clone, Copy)]
 struct Build {
     target: &'static str,

@@ -1,4 +1,5 @@
-//! `olm-test images …`: the images of the programs on the cluster, made without a container engine and without a base image.
+//! `olm-test images …`: the images of the programs on the cluster, made without a container engine and without a base
+//! image.
 //!
 //! An image holds its program, the certificate authorities of Mozilla and a user without rights. Only programs that are
 //! not linked statically bring the libraries of this machine; those of a release bring none. Equal programs give equal
@@ -62,7 +63,7 @@ pub enum ImagesCommand {
     },
 }
 
-/// How a registry is reached.
+/// The access to a registry.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RegistryArguments {
     /// Speak plain HTTP to this registry.

@@ -10,7 +10,8 @@ use super::archive;
 /// The separator of objects.
 const SEPARATOR: &str = "\n---\n";
 
-/// OLM classic: file and folder, in the order in which they are applied. Its namespaces have fixed names, so no chart has it.
+/// OLM classic: file and folder, in the order in which they are applied. Its namespaces have fixed names, so no chart
+/// has it.
 pub const CLASSIC: [(&str, &str); 2] = [
     ("olm-classic-crds.yaml", "manifests/classic/crds"),
     ("olm-classic.yaml", "manifests/classic"),

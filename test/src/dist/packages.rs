@@ -13,7 +13,7 @@ pub(super) const PROGRAMS: [&str; 4] = ["olm", "catalogd", "operator-controller"
 /// Name and version. There is one registry, so they are unique.
 pub(super) type Id = (String, String);
 
-/// What the manifest of a package says.
+/// Fields of the manifest of a package.
 #[derive(Debug, Deserialize)]
 pub(super) struct Package {
     pub(super) name: String,
@@ -79,7 +79,8 @@ impl Graph {
         Self::parse(&cargo(root, &arguments)?)
     }
 
-    /// Parses lines of the form `2name v1.2.3 (*)`. The number is the depth; what a package needs follows it the first time.
+    /// Parses lines of the form `2name v1.2.3 (*)`. The number is the depth; what a package needs follows it the first
+    /// time.
     fn parse(tree: &str) -> Result<Self> {
         let mut graph: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
         let mut path: Vec<Id> = Vec::new();

@@ -1,5 +1,5 @@
-//! The provenance of a release: a statement of in-toto with the predicate of SLSA 1.0. It says from which commit which files
-//! were made, and by whom.
+//! The provenance of a release: a statement of in-toto with the predicate of SLSA 1.0. It says from which commit which
+//! files were made, and by whom.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) struct Source {
     pub(super) toolchain: String,
 }
 
-/// Who built, and from which repository.
+/// The builder and the repository.
 #[derive(Debug, Clone)]
 pub(super) struct Builder<'a> {
     /// The URI of who built, whom the key of the signature belongs to.

@@ -1,5 +1,5 @@
-//! `olm-test dist reproducible`: each program is built twice, in folders of different length and with another folder of Cargo,
-//! and compared.
+//! `olm-test dist reproducible`: each program is built twice, in folders of different length and with another folder of
+//! Cargo, and compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,7 +19,7 @@ use super::packages::{self, Graph, Id, Package};
 /// The ending of the names of the files.
 pub(super) const SUFFIX: &str = ".cdx.json";
 
-/// What is known about packages, the toolchain and the time, for all bills of a release.
+/// Facts about packages, the toolchain and the time, for all bills of a release.
 pub(super) struct Bills {
     packages: BTreeMap<Id, Package>,
     checksums: BTreeMap<Id, String>,

@@ -42,8 +42,8 @@ pub struct Arguments {
     /// The folder with the files of the release.
     #[arg(long, default_value = "dist")]
     pub out: PathBuf,
-    /// The private key, as `cosign generate-key-pair` writes it, or the URI of one in a key service. cosign asks for its
-    /// password, or takes it from COSIGN_PASSWORD.
+    /// The private key, as `cosign generate-key-pair` writes it, or the URI of one in a key service. cosign asks for
+    /// its password, or takes it from COSIGN_PASSWORD.
     #[arg(long)]
     pub key: String,
     /// The program cosign, version 3; by default it is built from its Go module.
@@ -69,7 +69,7 @@ pub struct Arguments {
     pub registry: RegistryArguments,
 }
 
-/// What calls cosign.
+/// The caller of cosign.
 struct Signer<'a> {
     cosign: PathBuf,
     key: &'a str,

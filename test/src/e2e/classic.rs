@@ -94,8 +94,8 @@ impl Story {
         Ok(())
     }
 
-    /// Runs a block of the page about replacing OLM classic, with the overlay of the tests over the manifests, and returns
-    /// its output.
+    /// Runs a block of the page about replacing OLM classic, with the overlay of the tests over the manifests, and
+    /// returns its output.
     fn documented(&self, number: usize) -> Result<String> {
         let blocks = page("how-to/replace-olm-classic.md")?.marked("sh node");
         let block = blocks.get(number).context("the page lacks a block")?;

@@ -24,7 +24,8 @@ struct Version {
     rendered: BTreeMap<InstallMode, Prepared>,
 }
 
-/// Plans the change between each two versions of a package in `dir/bundles/PACKAGE/VERSION`, in every way that both support.
+/// Plans the change between each two versions of a package in `dir/bundles/PACKAGE/VERSION`, in every way that both
+/// support.
 pub fn run(dir: &Path) -> Vec<Case> {
     let root = dir.join("bundles");
     let mut cases = Vec::new();

@@ -1,5 +1,5 @@
-//! `olm-test real-operators DIR`: real bundles are installed, upgraded and deleted by OLM classic, in every install mode that
-//! they support.
+//! `olm-test real-operators DIR`: real bundles are installed, upgraded and deleted by OLM classic, in every install
+//! mode that they support.
 //!
 //! An InstallPlan brings the objects of a bundle, catalog-operator carries it out, and olm-operator installs the
 //! ClusterServiceVersion. Images are nowhere to be had: the simulated node runs anything.
@@ -81,8 +81,8 @@ pub(super) struct Counts {
     deleted: usize,
 }
 
-/// Runs all bundles in `dir/bundles`, or of these packages only when some are named. Prints a table, and returns whether
-/// there were enough and all of it passed.
+/// Runs all bundles in `dir/bundles`, or of these packages only when some are named. Prints a table, and returns
+/// whether there were enough and all of it passed.
 ///
 /// # Errors
 /// When the data cannot be read or the cluster does not start.

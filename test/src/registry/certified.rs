@@ -1,5 +1,5 @@
-//! Signatures of the older form by a certificate, as cosign 2 wrote them with the first Rekor, for which no program is here:
-//! the certificate, the entry of the log and its promise are made by the test.
+//! Signatures of the older form by a certificate, as cosign 2 wrote them with the first Rekor, for which no program is
+//! here: the certificate, the entry of the log and its promise are made by the test.
 
 use std::time::Duration;
 

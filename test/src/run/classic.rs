@@ -9,8 +9,8 @@ use super::{Shell, until_interrupted};
 use crate::world::{Lab, eventually, repository};
 use crate::{classic, samples};
 
-/// Starts a cluster, a registry, olm-operator and catalog-operator, installs the sample operator by a Subscription, says how
-/// to go on, and stays up until SIGINT or SIGTERM.
+/// Starts a cluster, a registry, olm-operator and catalog-operator, installs the sample operator by a Subscription,
+/// says how to go on, and stays up until SIGINT or SIGTERM.
 ///
 /// # Errors
 /// When a part does not start or the operator is not installed within two minutes.

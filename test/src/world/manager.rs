@@ -73,9 +73,9 @@ impl Manager {
         Self::prepare("operator-controller", name, lab, arguments).await
     }
 
-    /// A program of OLM classic, not started yet: `olm-operator`, `catalog-operator` or `packageserver`; `name` is that of its
-    /// log. It has the rights of its account in the namespace [`CLASSIC_NAMESPACE`], an administrator's if there is no
-    /// such account.
+    /// A program of OLM classic, not started yet: `olm-operator`, `catalog-operator` or `packageserver`; `name` is that
+    /// of its log. It has the rights of its account in the namespace [`CLASSIC_NAMESPACE`], an administrator's if there
+    /// is no such account.
     ///
     /// # Errors
     /// When the API server does not report it.
@@ -131,7 +131,8 @@ impl Manager {
         })
     }
 
-    /// Gives it a file system of 16 MiB of its own, in memory, which ends with it. Any user may do that in a user namespace.
+    /// Gives it a file system of 16 MiB of its own, in memory, which ends with it. Any user may do that in a user
+    /// namespace.
     ///
     /// # Errors
     /// When the folder cannot be made.

@@ -52,7 +52,8 @@ async fn publish(world: &World, name: &str, versions: &[&str]) -> Result<()> {
         .await
 }
 
-/// Applies the extension at a version or range, with its namespace, account and rights, and with the label of its policy.
+/// Applies the extension at a version or range, with its namespace, account and rights, and with the label of its
+/// policy.
 fn apply(world: &World, name: &str, version: &str) -> Result<()> {
     let path = world.sample_file("manifests/samples/greeter.yaml", name, |text| {
         let labels = format!("kind: ClusterExtension\nmetadata:\n  labels: {{example.com/policy: {name}}}\n");

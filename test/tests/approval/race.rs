@@ -1,5 +1,5 @@
-//! Catalogs that move, edits, decisions and changes of the leader at once, by a seeded generator: no change is applied that
-//! was not approved as applied.
+//! Catalogs that move, edits, decisions and changes of the leader at once, by a seeded generator: no change is applied
+//! that was not approved as applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

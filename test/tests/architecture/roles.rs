@@ -344,8 +344,8 @@ enum Secrets {
     Read,
 }
 
-/// The accounts may make these writes and no others. They have no rights on kinds that are not named, and no role but those
-/// that are rendered here.
+/// The accounts may make these writes and no others. They have no rights on kinds that are not named, and no role but
+/// those that are rendered here.
 fn check<'a>(
     folder: &str,
     objects: &[Value],

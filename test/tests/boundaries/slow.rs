@@ -98,8 +98,9 @@ async fn answer(mut stream: tokio::net::TcpStream, seen: Arc<Mutex<Seen>>) -> st
     written
 }
 
-/// Ten extensions wait for images that take minutes, more than there are workers. Meanwhile a deletion and an installation
-/// go on, the registry is asked for four images at a time, and not at all for an account that does not exist.
+/// Ten extensions wait for images that take minutes, more than there are workers. Meanwhile a deletion and an
+/// installation go on, the registry is asked for four images at a time, and not at all for an account that does not
+/// exist.
 #[test]
 fn slow_images_delay_nothing_else() -> Result<()> {
     WORLD.with(async |world| {

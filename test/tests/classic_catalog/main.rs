@@ -1,4 +1,5 @@
-//! `catalog-operator` on a real API server with a real registry: from Subscriptions to installed ClusterServiceVersions.
+//! `catalog-operator` on a real API server with a real registry: from Subscriptions to installed
+//! ClusterServiceVersions.
 
 mod bundles;
 mod catalogs;

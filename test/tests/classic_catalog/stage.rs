@@ -50,8 +50,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Publishes versions of a sample operator, and makes a namespace called like it with an OperatorGroup and a CatalogSource
-    /// `catalog`.
+    /// Publishes versions of a sample operator, and makes a namespace called like it with an OperatorGroup and a
+    /// CatalogSource `catalog`.
     pub(crate) async fn offer(&self, package: &str, versions: &[&str]) -> Result<()> {
         let image = self.lab.publish(package, versions, OPERATOR).await?;
         self.group(package, json!({}))?;

@@ -1,5 +1,5 @@
-//! The calls of `operator-sdk run bundle`, `run bundle-upgrade` and `cleanup`: its module cannot be built here, so the test
-//! makes the same requests. The Pod with the registry is the registry of another CatalogSource.
+//! The calls of `operator-sdk run bundle`, `run bundle-upgrade` and `cleanup`: its module cannot be built here, so the
+//! test makes the same requests. The Pod with the registry is the registry of another CatalogSource.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DeleteParams, PostParams};

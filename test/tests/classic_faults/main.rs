@@ -1,7 +1,9 @@
-//! A catalog-operator that dies at its writes: before or after each of them, and what it works on ends as it does without.
+//! A catalog-operator that dies at its writes: before or after each of them, and what it works on ends as it does
+//! without.
 //!
-//! Each workload runs undisturbed first. That gives the number of mutating calls and the end. Then it runs once for each point.
-//! `FAULTS=all` (`make faults`) tries every call of every workload; without it the tests try some. `FAULTS_ONLY` names workloads.
+//! Each workload runs undisturbed first. That gives the number of mutating calls and the end. Then it runs once for
+//! each point. `FAULTS=all` (`make faults`) tries every call of every workload; without it the tests try some.
+//! `FAULTS_ONLY` names workloads.
 
 mod end;
 mod stage;

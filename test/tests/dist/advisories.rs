@@ -1,4 +1,4 @@
-//! What is known about the packages that we depend on, from the table in the repository.
+//! Advisories about our dependencies, from the table in the repository.
 
 use anyhow::{Result, ensure};
 use olm_test::dist::advisories::Table;

@@ -1,4 +1,4 @@
-//! What is in the images and programs: nothing of the machine on which they are built.
+//! The content of images and programs: nothing of the machine on which they are built.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -113,7 +113,7 @@ impl Stage {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signed_release_is_verified_as_the_docs_say_and_a_changed_one_is_not() -> Result<()> {
     let stage = Stage::start().await?;
-    // What the docs say.
+    // The commands of the docs.
     let place = TempDir::new()?;
     let tools = place.path().join("bin");
     std::fs::create_dir(&tools)?;

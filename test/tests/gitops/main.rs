@@ -1,5 +1,5 @@
-//! GitOps tools are never wrong about an extension, a revision or a catalog: at every write of a status, kstatus, Argo CD and Flux say
-//! healthy exactly when the objects on the cluster are as the spec asks.
+//! GitOps tools are never wrong about an extension, a revision or a catalog: at every write of a status, kstatus, Argo
+//! CD and Flux say healthy exactly when the objects on the cluster are as the spec asks.
 
 mod catalogs;
 mod lifecycles;

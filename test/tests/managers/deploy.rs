@@ -46,8 +46,8 @@ fn another_namespace_is_one_line(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Every overlay is accepted as a whole by a real API server, and removed as a whole: with the cluster's own definitions, so
-/// on a cluster of its own.
+/// Every overlay is accepted as a whole by a real API server, and removed as a whole: with the cluster's own
+/// definitions, so on a cluster of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlays_are_applied_and_removed() -> Result<()> {
     let world = &World::start(Options::default()).await?;

@@ -1,5 +1,5 @@
-//! Objects that OLM classic leaves on a cluster after it has installed the sample operator, made by rules of this module
-//! and not with the code under test. Its controllers do not run.
+//! Objects that OLM classic leaves on a cluster after it has installed the sample operator, made by rules of this
+//! module and not with the code under test. Its controllers do not run.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};

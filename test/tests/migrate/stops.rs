@@ -200,8 +200,8 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
     })
 }
 
-/// The steps that have stopped, by their place in [`STEPS`], from which the operator goes back: after the Subscription was
-/// paused, and with some of the objects handed over.
+/// The steps that have stopped, by their place in [`STEPS`], from which the operator goes back: after the Subscription
+/// was paused, and with some of the objects handed over.
 const ABANDONED: [usize; 3] = [3, 5, 6];
 
 /// The spec, the annotations and the installed version of the Subscription.

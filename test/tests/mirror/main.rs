@@ -1,5 +1,5 @@
-//! `olm mirror` between two real registries and a directory: digests stay, platforms and signatures come along, and with the
-//! source gone the written files lead to the copies.
+//! `olm mirror` between two real registries and a directory: digests stay, platforms and signatures come along, and
+//! with the source gone the written files lead to the copies.
 
 mod referrers;
 

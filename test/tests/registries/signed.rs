@@ -44,8 +44,8 @@ impl Stage {
         })
     }
 
-    /// Pushes an image, signs it as `subject` of `issuer` with a certificate of the last minutes, changes what was signed, and
-    /// says what each policy makes of it.
+    /// Pushes an image, signs it as `subject` of `issuer` with a certificate of the last minutes, changes what was
+    /// signed, and says what each policy makes of it.
     async fn judge(
         &self,
         name: &str,

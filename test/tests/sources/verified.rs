@@ -1,5 +1,5 @@
-//! What is seen of signatures: who signed what is installed and served, by which rule, and what a change of the policy
-//! says about it.
+//! Signatures as users see them: the signer of installed and served images, the rule, and the effect of a changed
+//! policy.
 
 use std::process::Command;
 
@@ -146,7 +146,7 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         let message = catalog_becomes(world, NAME, Some(reason::SIGNED)).await?;
         ensure!(message.contains(&digest.to_string()), "{message}");
 
-        // What is installed and served stays, whatever the policy says.
+        // Installed and served content stays under every policy.
         let stranger = world.folder().join("stranger.pub");
         std::fs::write(&stranger, key()?.0)?;
         set(json!([{ "type": "reject" }]), signed(&stranger))?;

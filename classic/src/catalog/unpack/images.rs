@@ -81,8 +81,8 @@ impl BundleImages {
         })
     }
 
-    /// Pulls and reads a bundle. What another CatalogSource has pulled already is used once the registry has shown the image
-    /// to this one's own credentials.
+    /// Pulls and reads a bundle. What another CatalogSource has pulled already is used once the registry has shown the
+    /// image to this one's own credentials.
     ///
     /// # Errors
     /// When the image cannot be pulled, or is no bundle.

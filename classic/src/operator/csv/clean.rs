@@ -99,8 +99,8 @@ async fn clean(
     Ok(left)
 }
 
-/// The objects with its labels of kinds that are not followed, as the first account sees them that may list them. An account
-/// that may not has brought none.
+/// The objects with its labels of kinds that are not followed, as the first account sees them that may list them. An
+/// account that may not has brought none.
 async fn unfollowed(
     context: &Context,
     actors: &[Actor],

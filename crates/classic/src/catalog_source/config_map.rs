@@ -1,5 +1,5 @@
-//! Content in a ConfigMap: the keys `packages`, `clusterServiceVersions` and `customResourceDefinitions`, each a YAML list.
-//! It is read into the blobs of a file-based catalog, with the manifests in them.
+//! Content in a ConfigMap: the keys `packages`, `clusterServiceVersions` and `customResourceDefinitions`, each a YAML
+//! list. It is read into the blobs of a file-based catalog, with the manifests in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

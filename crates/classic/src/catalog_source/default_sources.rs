@@ -61,8 +61,8 @@ pub struct HubOutcome {
     pub status: Value,
 }
 
-/// The default catalogs that an OperatorHub as it is on the wire asks for. `version` is that of OpenShift, like `4.18.3`, and
-/// `cluster` has the CatalogSources.
+/// The default catalogs that an OperatorHub as it is on the wire asks for. `version` is that of OpenShift, like
+/// `4.18.3`, and `cluster` has the CatalogSources.
 ///
 /// A CatalogSource of the name of a disabled default that a user made stays as it is.
 pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> HubOutcome {

@@ -11,8 +11,8 @@ const RESOLVED: &str = "TemplatesHaveResolved";
 const IMAGE: &str = "ResolvedImage";
 const FAILED: &str = "cannot construct catalog image reference";
 
-/// The CatalogSource with the image that its template gives, and with conditions that say so; without a template, without
-/// these conditions. `server_version` is like `v1.36.0`; empty where it is not known.
+/// The CatalogSource with the image that its template gives, and with conditions that say so; without a template,
+/// without these conditions. `server_version` is like `v1.36.0`; empty where it is not known.
 pub fn with_image(source: &Value, server_version: &str, now: Timestamp) -> Value {
     let mut object = source.clone();
     let annotations = source.pointer("/metadata/annotations");

@@ -147,8 +147,8 @@ fn is_newer(source: &Source<'_>, update: &Value) -> bool {
     !own.is_empty() && other.is_some_and(|other| !other.is_empty())
 }
 
-/// The identifier of the catalog's image: that of the container that serves, or that of the second one that starts it where
-/// its content is taken out. Empty where it is not known.
+/// The identifier of the catalog's image: that of the container that serves, or that of the second one that starts it
+/// where its content is taken out. Empty where it is not known.
 fn image(pod: &Value) -> &str {
     let statuses = |list: &str| items(pod, &format!("/status/{list}")).count();
     match (statuses("initContainerStatuses"), statuses("containerStatuses")) {

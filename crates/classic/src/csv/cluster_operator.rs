@@ -64,8 +64,8 @@ pub fn always() -> Condition {
     condition("Upgradeable", "True", "", String::new())
 }
 
-/// Whether the cluster may be updated to its next minor version: not while a ClusterServiceVersion is made for older ones only,
-/// or says something that cannot be read.
+/// Whether the cluster may be updated to its next minor version: not while a ClusterServiceVersion is made for older
+/// ones only, or says something that cannot be read.
 pub fn upgradeable(cluster: &Cluster, release: &str) -> Condition {
     let unknown = |message: String| {
         condition(
@@ -229,8 +229,8 @@ fn related(group: &str, resource: &str, namespace: &str, name: &str) -> [String;
     [group, resource, namespace, name].map(str::to_owned)
 }
 
-/// The ClusterOperator with this content. Conditions of other kinds stay; the time of one moves with its status. Nothing where
-/// it has the content already.
+/// The ClusterOperator with this content. Conditions of other kinds stay; the time of one moves with its status.
+/// Nothing where it has the content already.
 pub fn reported(found: Option<&Value>, name: &str, report: &Report, now: Timestamp) -> Option<Value> {
     let mut wanted = found.cloned().unwrap_or_else(
         || json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {}}),

@@ -256,8 +256,8 @@ impl ClusterServiceVersion {
         })
     }
 
-    /// Whether it is the copy of one in another namespace. An annotation that names another namespace makes no copy: bundles and
-    /// exports carry such annotations.
+    /// Whether it is the copy of one in another namespace. An annotation that names another namespace makes no copy:
+    /// bundles and exports carry such annotations.
     pub fn is_copy(&self) -> bool {
         self.status.reason == COPIED || self.metadata.labels.contains_key(names::COPIED_FROM_LABEL)
     }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 /// Most entries of the history of phases.
 const MAX_HISTORY: usize = 20;
 
-/// Sets phase, reason and message of a ClusterServiceVersion on the wire at a time in RFC 3339, and adds an entry to its
-/// history when phase or reason differ from the last one.
+/// Sets phase, reason and message of a ClusterServiceVersion on the wire at a time in RFC 3339, and adds an entry to
+/// its history when phase or reason differ from the last one.
 pub fn set_phase(csv: &mut Value, phase: &str, reason: &str, message: &str, now: &str) {
     let Some(csv) = csv.as_object_mut() else {
         return;

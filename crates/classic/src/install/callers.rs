@@ -70,8 +70,8 @@ pub(super) fn is_calling(wanted: &Value, cluster: &Cluster) -> bool {
     found.is_some_and(|found| kind != names::CRD_KIND || !decoded(found, CONVERSION_AUTHORITY).is_empty())
 }
 
-/// The authority by which each Deployment is called now: that of its last webhook, else of its last APIService. Nothing where
-/// one of these is missing, has no authority, or is for a Deployment without a Secret or outside of the strategy.
+/// The authority by which each Deployment is called now: that of its last webhook, else of its last APIService. Nothing
+/// where one of these is missing, has no authority, or is for a Deployment without a Secret or outside of the strategy.
 pub(super) fn authorities<'a>(csv: &'a ClusterServiceVersion, cluster: &Cluster) -> Option<Authorities<'a>> {
     let mut authorities = BTreeMap::new();
     let is_served = |deployment: &str| {

@@ -86,8 +86,8 @@ impl Certificate {
         self.starts <= now && now <= self.ends && due.is_ok_and(|due| now <= due)
     }
 
-    /// Whether the authority has issued it: by name, and by key where both name it. The API server checks the signature when
-    /// it calls.
+    /// Whether the authority has issued it: by name, and by key where both name it. The API server checks the signature
+    /// when it calls.
     fn is_from(&self, authority: &Self) -> bool {
         let is_of_key =
             self.issuer_key.is_none() || authority.key.is_none() || self.issuer_key == authority.key;
@@ -95,8 +95,8 @@ impl Certificate {
     }
 }
 
-/// Whether the certificate in a Secret must be made anew for these hosts: it or its authority cannot be read, is not valid
-/// for the reserve, or does not fit.
+/// Whether the certificate in a Secret must be made anew for these hosts: it or its authority cannot be read, is not
+/// valid for the reserve, or does not fit.
 pub(crate) fn is_due(secret: &Value, hosts: &[String], now: Timestamp, reserve: SignedDuration) -> bool {
     let authority = read(&decoded(secret, &format!("/data/{AUTHORITY}")));
     let (Ok(authority), Ok(certificate)) = (authority, read(&decoded(secret, "/data/tls.crt"))) else {

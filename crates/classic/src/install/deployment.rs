@@ -7,7 +7,8 @@ use crate::cluster::object_at;
 use crate::csv::{ClusterServiceVersion, StrategyDeployment};
 use crate::names;
 
-/// The Deployment as it is written. `config` is that of the Subscription, `authority` that of its certificate where it serves.
+/// The Deployment as it is written. `config` is that of the Subscription, `authority` that of its certificate where it
+/// serves.
 pub(super) fn deployment(
     object: &Value,
     csv: &ClusterServiceVersion,

@@ -23,8 +23,8 @@ fn with_selector(found: &Value, wanted: &Value) -> Option<String> {
     })
 }
 
-/// An object that OLM has labelled is its own, and one without a controller is taken over: operators are installed again over
-/// the leftovers of an earlier installation.
+/// An object that OLM has labelled is its own, and one without a controller is taken over: operators are installed
+/// again over the leftovers of an earlier installation.
 fn controlled(found: &Value) -> Option<String> {
     if label(found, names::OWNER_KIND_LABEL) == names::CSV_KIND {
         return None;

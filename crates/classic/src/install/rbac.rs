@@ -86,8 +86,8 @@ pub fn rbac(csv: &Value) -> Result<BTreeMap<String, AccountRights>, UnknownStrat
     Ok(accounts)
 }
 
-/// The name of a role: the base, cut where the whole is too long, and the hash of the content. A whole of 64 bytes is not cut,
-/// as clients know the names.
+/// The name of a role: the base, cut where the whole is too long, and the hash of the content. A whole of 64 bytes is
+/// not cut, as clients know the names.
 fn named(base: &str, content: &str) -> String {
     let hash = hash::text(&format!("{content}\n"));
     let mut base = base;

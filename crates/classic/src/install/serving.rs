@@ -149,8 +149,8 @@ fn metadata(csv: &Value, name: &str) -> Value {
     })
 }
 
-/// A Secret that stays as it is, with this ClusterServiceVersion as its owner; nothing where no ClusterServiceVersion owns it.
-/// Its old owner is going to be deleted, and the certificate must not go with it.
+/// A Secret that stays as it is, with this ClusterServiceVersion as its owner; nothing where no ClusterServiceVersion
+/// owns it. Its old owner is going to be deleted, and the certificate must not go with it.
 fn owned_by(kept: &Value, csv: &Value) -> Option<Value> {
     let owners: Vec<&Value> = items(kept, "/metadata/ownerReferences").collect();
     let is_owned = owners.iter().any(|owner| text(owner, "/kind") == names::CSV_KIND);

@@ -18,7 +18,8 @@ pub struct Standing {
     pub error: Option<String>,
 }
 
-/// Looks up the account of a plan. `groups` are the OperatorGroups of its namespace, and `cluster` has its service accounts.
+/// Looks up the account of a plan. `groups` are the OperatorGroups of its namespace, and `cluster` has its service
+/// accounts.
 pub fn standing(plan: &Value, groups: &[&Value], cluster: &Cluster, now: Timestamp) -> Standing {
     let mut standing = Standing {
         plan: plan.clone(),

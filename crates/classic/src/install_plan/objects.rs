@@ -267,8 +267,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Makes the ClusterServiceVersion of a step the owner of an object of its bundle that names no owner: what a bundle brings
-    /// goes with it.
+    /// Makes the ClusterServiceVersion of a step the owner of an object of its bundle that names no owner: what a
+    /// bundle brings goes with it.
     fn own_unowned(&self, object: &mut Value, step: &Value) {
         let csv = self.get(names::CSV_KIND, self.namespace(), text(step, "/resolving"));
         if let Some(csv) = csv

@@ -34,8 +34,8 @@ struct Reference {
     properties: String,
 }
 
-/// Unpacked bundles by the namespace and the name that references to them give. Their properties do not count: each reference
-/// has its own.
+/// Unpacked bundles by the namespace and the name that references to them give. Their properties do not count: each
+/// reference has its own.
 pub type UnpackedBundles = BTreeMap<(String, String), BundleContent>;
 
 /// A reference to an unpacked bundle.

@@ -1,7 +1,7 @@
 //! Checks an object against the schema of a CRD, with the error texts of the API server.
 //!
-//! Covered are types, bounds, enumerations, patterns, common formats, required fields and combinations of schemas, down to 64
-//! levels. The API server alone checks CEL rules and other formats.
+//! Covered are types, bounds, enumerations, patterns, common formats, required fields and combinations of schemas, down
+//! to 64 levels. The API server alone checks CEL rules and other formats.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -89,7 +89,8 @@ pub enum StepsError {
     Object(String),
 }
 
-/// The steps of a bundle: the ClusterServiceVersion, the other objects in their order, then accounts, roles and bindings.
+/// The steps of a bundle: the ClusterServiceVersion, the other objects in their order, then accounts, roles and
+/// bindings.
 ///
 /// # Errors
 /// When an object or a property cannot be read, or the ClusterServiceVersion lacks a field that a plan needs.

@@ -46,8 +46,8 @@ pub enum IconAnswer<'a, P> {
     Picture(&'a P),
 }
 
-/// The icon of a package, which may have none. A client that sends an entity tag along with a version has the icon, whatever
-/// they are.
+/// The icon of a package, which may have none. A client that sends an entity tag along with a version has the icon,
+/// whatever they are.
 pub fn icon<P>(package: Option<Option<&P>>, has_tag: bool, has_version: bool) -> IconAnswer<'_, P> {
     match package {
         _ if has_tag && has_version => IconAnswer::NotModified,

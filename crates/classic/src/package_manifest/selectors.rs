@@ -23,7 +23,8 @@ pub enum FieldSelectorError {
     Unescaped(char),
 }
 
-/// The name that a field selector asks for; nothing where it is empty. Where it asks for a name, other fields do not count.
+/// The name that a field selector asks for; nothing where it is empty. Where it asks for a name, other fields do not
+/// count.
 ///
 /// # Errors
 /// When it asks for something else.
@@ -106,8 +107,8 @@ pub enum LabelSelectorError {
     Found(String, &'static str),
 }
 
-/// Reads a label selector as clients write it: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b, c)`, `a notin (b, c)`, `a>1` and
-/// `a<1`, separated by commas.
+/// Reads a label selector as clients write it: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b, c)`, `a notin (b, c)`, `a>1`
+/// and `a<1`, separated by commas.
 ///
 /// # Errors
 /// When a part has another form.

@@ -16,7 +16,8 @@ pub enum SchemaQueryError {
     Form(&'static str, String),
 }
 
-/// The blobs of a schema in a package, or of none. Without an acknowledgement that the call is an experiment there are none.
+/// The blobs of a schema in a package, or of none. Without an acknowledgement that the call is an experiment there are
+/// none.
 ///
 /// # Errors
 /// When the query is not one.

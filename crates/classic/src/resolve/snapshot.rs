@@ -98,8 +98,8 @@ impl<'a> Snapshot<'a> {
             .collect()
     }
 
-    /// The entries that satisfy a requirement of another one: installed ones first, then by catalog, channel and chain. The
-    /// other one's own catalog is the first.
+    /// The entries that satisfy a requirement of another one: installed ones first, then by catalog, channel and chain.
+    /// The other one's own catalog is the first.
     pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<Offer<'_>>, String> {
         let is_own = |catalog: &CatalogContent| {
             of.catalog == catalog.name && of.catalog_namespace == catalog.namespace
@@ -163,8 +163,8 @@ pub(super) fn aggregate(mut errors: Vec<String>) -> String {
     }
 }
 
-/// The installed ClusterServiceVersions. Where the OperatorGroup lets upgrades pass over failures, those that a failed one
-/// replaces are left out.
+/// The installed ClusterServiceVersions. Where the OperatorGroup lets upgrades pass over failures, those that a failed
+/// one replaces are left out.
 fn existing(request: &Request<'_>, group: &Value) -> Result<Vec<Entry>, String> {
     let fails_forward = text(group, "/spec/upgradeStrategy") == "TechPreviewUnsafeFailForward";
     let is_here = |object: &&Value| text(object, "/metadata/namespace") == request.namespace;

@@ -1,8 +1,8 @@
 //! A search for a set of variables that satisfies all constraints and prefers the options that are named first.
 //!
-//! The solver chooses mandatory variables in their order. The dependencies of a chosen variable go to the end of a queue; for
-//! each of them the solver takes the first option that violates no constraint. It chooses no variable without a dependency
-//! on it, so there are no extras to remove.
+//! The solver chooses mandatory variables in their order. The dependencies of a chosen variable go to the end of a
+//! queue; for each of them the solver takes the first option that violates no constraint. It chooses no variable
+//! without a dependency on it, so there are no extras to remove.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,8 +83,8 @@ pub fn solve(variables: &[Variable]) -> Result<Vec<String>, SolveError> {
         Found::Contradiction(core) => core,
         Found::OutOfSteps => return Err(SolveError::TooHard),
     };
-    // Remove each constraint without which the others still contradict each other. When the steps run out, the core stays
-    // larger.
+    // Remove each constraint without which the others still contradict each other. When the steps run out, the core
+    // stays larger.
     for constraint in core.clone() {
         if !core.contains(&constraint) {
             continue;

@@ -18,8 +18,8 @@ pub enum Bundle {
     Error(String),
 }
 
-/// Takes the steps of unpacked bundles into a resolution. `bundles` has one element for each lookup, and so has the result.
-/// A lookup without an image is gone afterwards where its bundle is here: its steps hold the objects.
+/// Takes the steps of unpacked bundles into a resolution. `bundles` has one element for each lookup, and so has the
+/// result. A lookup without an image is gone afterwards where its bundle is here: its steps hold the objects.
 pub fn take_bundles(resolution: &mut Resolution, bundles: Vec<Bundle>, namespace: &str) -> Vec<Unpacked> {
     let mut unpacked = Vec::new();
     let lookups = std::mem::take(&mut resolution.bundle_lookups);

@@ -8,7 +8,8 @@ use crate::cluster::{Cluster, text};
 /// Number of InstallPlans that a namespace keeps.
 const KEPT: usize = 5;
 
-/// The names of the plans of a namespace beyond those that are kept: the lowest generations, of these the oldest, by name.
+/// The names of the plans of a namespace beyond those that are kept: the lowest generations, of these the oldest, by
+/// name.
 pub(super) fn collected(cluster: &Cluster, namespace: &str) -> Vec<String> {
     let mut plans: Vec<&Value> = cluster.in_namespace(INSTALL_PLAN_KIND, namespace).collect();
     plans.sort_by_key(|plan| {

@@ -29,8 +29,8 @@ pub struct Entry {
     pub bundle_deprecation: Option<String>,
 }
 
-/// Sets the conditions about deprecations of the installed version; whether one changed. Where the catalog lacks it, they
-/// stay.
+/// Sets the conditions about deprecations of the installed version; whether one changed. Where the catalog lacks it,
+/// they stay.
 pub(super) fn settle(subscription: &mut Value, entries: &[Entry], now: &str) -> bool {
     let part = |pointer: &str| text(subscription, pointer).to_owned();
     let installed = part("/status/installedCSV");

@@ -20,8 +20,8 @@ pub struct Retried {
     pub plans: Vec<Value>,
 }
 
-/// The failed plans of a namespace that get another try: the spec of a Subscription changed, a kind that was missing is served,
-/// or the plan was edited.
+/// The failed plans of a namespace that get another try: the spec of a Subscription changed, a kind that was missing is
+/// served, or the plan was edited.
 pub fn retried(namespace: &str, cluster: &Cluster, now: Timestamp) -> Retried {
     let mut retried = Retried::default();
     for (plan, subscriptions) in failed(namespace, cluster) {
@@ -108,7 +108,8 @@ fn waiting<'a>(subscriptions: &[&'a Value], cluster: &Cluster) -> impl Iterator<
     })
 }
 
-/// Whether the spec of a Subscription is another than the plan was made for. A plan of another implementation does not say.
+/// Whether the spec of a Subscription is another than the plan was made for. A plan of another implementation does not
+/// say.
 fn is_planned_otherwise(plan: &Value, subscriptions: &[&Value]) -> bool {
     let planned: Value = serde_json::from_str(annotation(plan, PLANNED_FOR_ANNOTATION)).unwrap_or_default();
     subscriptions.iter().any(|subscription| {

@@ -148,7 +148,8 @@ fn unpack_times(group: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Points a Subscription that a plan has made to that plan; whether it had no reference. A plan that is gone counts as none.
+/// Points a Subscription that a plan has made to that plan; whether it had no reference. A plan that is gone counts as
+/// none.
 fn adopt_plan(subscription: &mut Value, cluster: &Cluster, fails_forward: bool) -> bool {
     let has_plan = ["installPlanRef", "installplan"].iter().any(|key| {
         subscription

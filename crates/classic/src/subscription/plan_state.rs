@@ -36,7 +36,8 @@ pub(super) fn settle(subscription: &mut Value, cluster: &Cluster, now: &str) -> 
     replace(subscription, wanted, now)
 }
 
-/// Puts a condition in place of those about the plan, at the end; whether the conditions are others, or in another order, now.
+/// Puts a condition in place of those about the plan, at the end; whether the conditions are others, or in another
+/// order, now.
 fn replace(subscription: &mut Value, wanted: Option<Value>, now: &str) -> bool {
     let before: Vec<Value> = items(subscription, "/status/conditions").cloned().collect();
     let is_about = |found: &Value| ABOUT_PLANS.contains(&text(found, "/type"));

@@ -8,8 +8,8 @@ use super::{stamp, unset};
 use crate::cluster::{Cluster, text};
 use crate::names::{self, INSTALL_PLAN_KIND};
 
-/// The Subscriptions of a namespace that forget their InstallPlan and version, so that the next resolution installs anew: the
-/// plan is gone before the version was there, or the version was there and is deleted. The annotation
+/// The Subscriptions of a namespace that forget their InstallPlan and version, so that the next resolution installs
+/// anew: the plan is gone before the version was there, or the version was there and is deleted. The annotation
 /// [`names::REINSTALL_ANNOTATION`] keeps a deleted version away.
 pub fn restarted(namespace: &str, cluster: &Cluster, now: Timestamp) -> Vec<Value> {
     let subscriptions = cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
@@ -18,7 +18,8 @@ pub fn restarted(namespace: &str, cluster: &Cluster, now: Timestamp) -> Vec<Valu
         .collect()
 }
 
-/// A Subscription without its plan and the version that the plan was to install: it is at the version that is there, if any.
+/// A Subscription without its plan and the version that the plan was to install: it is at the version that is there, if
+/// any.
 pub(super) fn without_plan(subscription: &Value, cluster: &Cluster, now: Timestamp) -> Value {
     let of = |pointer: &str| text(subscription, pointer).to_owned();
     let (namespace, installed) = (of("/metadata/namespace"), of("/status/installedCSV"));

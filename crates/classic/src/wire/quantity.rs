@@ -9,8 +9,9 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 /// Number of smallest quantities in one.
 const NANO: i128 = 1_000_000_000;
 
-/// The quantity in its canonical form: no fraction, the largest suffix that fits, and the kind of suffix (powers of 1,000 or
-/// of 1,024) that the text has. `None` where the text is no quantity, or one with more digits than can be counted.
+/// The quantity in its canonical form: no fraction, the largest suffix that fits, and the kind of suffix (powers of
+/// 1,000 or of 1,024) that the text has. `None` where the text is no quantity, or one with more digits than can be
+/// counted.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
     let (sign, rest) = match text.strip_prefix('-') {

@@ -1,8 +1,8 @@
 //! The update graph of a package as a picture.
 //!
-//! Each channel is a column with its newest bundle at the top. Updates run upwards: a `replaces` between neighbours is a
-//! straight line, everything else an arc on the left. The picture is a pure function of the graph, uses no style sheet,
-//! script, font or address, and takes its line colour from the text around it.
+//! Each channel is a column with its newest bundle at the top. Updates run upwards: a `replaces` between neighbours is
+//! a straight line, everything else an arc on the left. The picture is a pure function of the graph, uses no style
+//! sheet, script, font or address, and takes its line colour from the text around it.
 
 use std::fmt::Write as _;
 

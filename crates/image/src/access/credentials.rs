@@ -130,8 +130,8 @@ impl Credentials {
         }
     }
 
-    /// Reads the data of several pull secrets, each with its name for messages; a later one replaces an earlier one for the
-    /// same key.
+    /// Reads the data of several pull secrets, each with its name for messages; a later one replaces an earlier one for
+    /// the same key.
     pub fn from_secrets<'secrets>(
         secrets: impl IntoIterator<Item = (&'secrets str, &'secrets BTreeMap<String, Vec<u8>>)>,
     ) -> Result<Self, CredentialsError> {

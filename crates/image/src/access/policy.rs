@@ -1,7 +1,7 @@
 //! Signature policy of images: the format `policy.json`.
 //!
-//! A policy that cannot be read, or that asks for a check that is not made here, lets nothing through. Without any policy
-//! everything is accepted; the code that sets that up says so.
+//! A policy that cannot be read, or that asks for a check that is not made here, lets nothing through. Without any
+//! policy everything is accepted; the code that sets that up says so.
 
 mod parse;
 mod rule;
@@ -21,7 +21,7 @@ use crate::reference::Reference;
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
 
-/// Who set the policy of the files.
+/// The origin of the policy of the files.
 const FILES: &str = "the signature policy";
 /// The scope of the default.
 const DEFAULT: &str = "default";
@@ -29,9 +29,9 @@ const DEFAULT: &str = "default";
 /// Requirements for images, by the scope of their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Who set it, for messages.
+    /// Its origin, for messages.
     origin: String,
-    /// What the scope of the default is called; none for rules that hold for whatever they are set on.
+    /// The name of the default scope; `None` for the rules of one object.
     default_scope: Option<&'static str>,
     default: Vec<Requirement>,
     /// By scope; the empty text is what holds for every registry.
@@ -95,19 +95,19 @@ pub enum Refusal {
     /// The policy says so.
     #[error("{rule} rejects it")]
     Rejected {
-        /// Which rule.
+        /// The rule.
         rule: Rule,
     },
     /// The policy asks for a GPG signature.
     #[error("{rule} asks for `signedBy`, which is not supported; use `sigstoreSigned`")]
     SignedBy {
-        /// Which rule.
+        /// The rule.
         rule: Rule,
     },
     /// It is not signed.
     #[error("{rule} asks for a signature, and there is none at tag {tag} and among the referrers")]
     Unsigned {
-        /// Which rule.
+        /// The rule.
         rule: Rule,
         /// Where signatures are looked for.
         tag: String,
@@ -115,9 +115,9 @@ pub enum Refusal {
     /// There are signatures, and none of them will do.
     #[error("no signature satisfies {rule}: {}", .reasons.join("; "))]
     Signature {
-        /// Which rule.
+        /// The rule.
         rule: Rule,
-        /// What is wrong with each.
+        /// The fault of each.
         reasons: Vec<String>,
         /// The kind of fault of the signature that came closest, in one word.
         kind: &'static str,
@@ -145,7 +145,7 @@ impl Policy {
         self.admit(reference).map_or(true, |wanted| !wanted.is_empty())
     }
 
-    /// What an image must be signed with, as far as its name decides it.
+    /// The required signatures of an image, as far as its name decides them.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
         let (scope, requirements) = self.requirements(reference);
         let mut wanted = Vec::new();
@@ -165,8 +165,8 @@ impl Policy {
         Ok(wanted)
     }
 
-    /// The entry of the most particular scope: the reference, its repository, what is above it, the host, the domains above
-    /// the host, every registry, and the default.
+    /// The entry of the most particular scope: the reference, its repository, what is above it, the host, the domains
+    /// above the host, every registry, and the default.
     fn requirements(&self, reference: &Reference) -> (Option<String>, &[Requirement]) {
         for scope in scopes(reference) {
             if let Some(requirements) = self.registries.get(&scope) {

@@ -40,8 +40,8 @@ impl PresentPolicy {
         together(self.get().await.number, rules)
     }
 
-    /// The number of the policy together with these rules, and the answer about an image where that needs no signatures:
-    /// no rule asks for one, or the policy cannot be read.
+    /// The number of the policy together with these rules, and the answer about an image where that needs no
+    /// signatures: no rule asks for one, or the policy cannot be read.
     pub async fn first_look(&self, image: &Pinned, rules: &Rules) -> (u64, Option<Option<Standing>>) {
         let Known { number, policy } = self.get().await;
         let answer = match policy {
@@ -51,8 +51,8 @@ impl PresentPolicy {
         (together(number, rules), answer)
     }
 
-    /// Whether the policy or these rules ask for a signature of an image with this name; so does a policy that cannot be
-    /// read.
+    /// Whether the policy or these rules ask for a signature of an image with this name; so does a policy that cannot
+    /// be read.
     pub async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
         let policy = self.get().await.policy;
         policy.map_or(true, |policy| asks(&policy, rules, reference))

@@ -14,8 +14,8 @@ use conf::Rule;
 pub enum Security {
     /// HTTPS with a verified certificate.
     Verified,
-    /// HTTPS with any certificate, or plain HTTP where no TLS is spoken. Only for registries that were named as insecure, and
-    /// for no other host that they lead to.
+    /// HTTPS with any certificate, or plain HTTP where no TLS is spoken. Only for registries that were named as
+    /// insecure, and for no other host that they lead to.
     Insecure,
     /// Plain HTTP. Only for registries that were named so.
     PlainHttp,

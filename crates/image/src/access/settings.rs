@@ -34,7 +34,8 @@ pub enum SettingsError {
 /// Files of the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `registries.conf`; beside it the files `registries.conf.d/*.conf` are read. Empty: the system's, when it is there.
+    /// `registries.conf`; beside it the files `registries.conf.d/*.conf` are read. Empty: the system's, when it is
+    /// there.
     pub registries: Option<PathBuf>,
     /// `policy.json`. Empty: the system's, when it is there.
     pub policy: Option<PathBuf>,

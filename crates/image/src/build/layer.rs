@@ -92,8 +92,8 @@ impl LayerBuilder {
         )
     }
 
-    /// Adds everything below a directory of the disk. Files get mode 0644, or 0755 when their owner may run them. A link
-    /// stays a link.
+    /// Adds everything below a directory of the disk. Files get mode 0644, or 0755 when their owner may run them. A
+    /// link stays a link.
     pub fn tree(&mut self, path: &str, from: &Path) -> Result<(), BuildError> {
         let mut todo = vec![(path.to_owned(), from.to_owned(), 0_usize)];
         while let Some((path, from, depth)) = todo.pop() {
@@ -162,8 +162,8 @@ impl LayerBuilder {
         Ok(hashes.layer(Source::Memory(bytes.into())))
     }
 
-    /// Compresses the layer into an unnamed-for-others file of this directory, which goes away with the image. For layers
-    /// that may be large.
+    /// Compresses the layer into an unnamed-for-others file of this directory, which goes away with the image. For
+    /// layers that may be large.
     pub fn build_in(self, directory: &Path) -> Result<BuiltLayer, BuildError> {
         let wrong = |source| BuildError::Write {
             path: directory.to_owned(),

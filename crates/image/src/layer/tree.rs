@@ -1,8 +1,8 @@
 //! The merged file system of an image, or the wanted part.
 //!
 //! Names that come from an image never become names on disk: the tree lives in memory, and the bytes of its files lie
-//! one behind the other in a single unnamed file (or in memory, for small images). So no path, link or letter case in an
-//! image can reach anything outside, and nothing is left behind when the process dies.
+//! one behind the other in a single unnamed file (or in memory, for small images). So no path, link or letter case in
+//! an image can reach anything outside, and nothing is left behind when the process dies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

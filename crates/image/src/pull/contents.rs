@@ -22,8 +22,8 @@ pub struct Contents {
     pub labels: BTreeMap<String, String>,
     /// Artifact type in the manifest; `None` for a container image.
     pub artifact_type: Option<String>,
-    /// The files by their path in the image, without a leading slash. Links to files within the image are files here, links to
-    /// directories are left out.
+    /// The files by their path in the image, without a leading slash. Links to files within the image are files here,
+    /// links to directories are left out.
     pub files: BTreeMap<String, Bytes>,
     /// The directories by their path in the image.
     pub directories: BTreeSet<String>,
@@ -40,8 +40,8 @@ pub struct LostLink {
 }
 
 impl Contents {
-    /// Takes labels and files from an unpacked image that is held in memory. Unpacking has counted each link as the file
-    /// that it leads to.
+    /// Takes labels and files from an unpacked image that is held in memory. Unpacking has counted each link as the
+    /// file that it leads to.
     ///
     /// # Errors
     /// A link leads nowhere.

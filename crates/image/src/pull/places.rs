@@ -36,7 +36,8 @@ impl Places {
         }
     }
 
-    /// Waits for a place. A pull that waits for one registry takes no place from the others. There is always one in the end.
+    /// Waits for a place. A pull that waits for one registry takes no place from the others. There is always one in the
+    /// end.
     pub async fn take(&self, registry: &str) -> Option<Place> {
         let registry = {
             let mut registries = self.registries.lock();

@@ -39,7 +39,8 @@ impl Images {
         let Some(first) = wanted.first() else {
             return Ok(Vec::new());
         };
-        // By the tag, if the reference has one: an image signed for another tag, such as an older version, must not count.
+        // By the tag, if the reference has one: an image signed for another tag, such as an older version, must not
+        // count.
         let image = &pinned.requested();
         let now = Timestamp::now();
         let digests: BTreeSet<_> = digests.iter().collect();
@@ -110,8 +111,8 @@ impl Images {
         Ok(found)
     }
 
-    /// The bundles among the referrers: those that the registry lists, else those listed at the tag for registries that list
-    /// none.
+    /// The bundles among the referrers: those that the registry lists, else those listed at the tag for registries that
+    /// list none.
     async fn bundles(
         &self,
         pinned: &Pinned,

@@ -6,7 +6,7 @@ use crate::pull::{Images, PullError};
 use crate::reference::Pinned;
 
 impl Images {
-    /// What the policy says about an image; nothing where it asks for no signature.
+    /// The verdict of the policy about an image; `None` if it asks for no signature.
     pub async fn standing(&self, image: &Pinned, access: &Access) -> Option<Standing> {
         match self.approvals(image, access).await {
             Ok(approvals) => Standing::accepted(image, &approvals),

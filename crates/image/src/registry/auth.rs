@@ -111,8 +111,9 @@ impl Tokens {
         cache.remove(&(scope.clone(), credential.cloned()));
     }
 
-    /// The address of the token service. It must belong to the registry's own site, or be allowed: it is going to see the
-    /// password, and a registry could have us ask any host otherwise. The service of a registry with TLS must have TLS too.
+    /// The address of the token service. It must belong to the registry's own site, or be allowed: it is going to see
+    /// the password, and a registry could have us ask any host otherwise. The service of a registry with TLS must have
+    /// TLS too.
     fn trusted_realm(&self, base: &Url, registry: &str, realm: &str) -> Result<Url, RegistryError> {
         let protocol = |message: String| RegistryError::Protocol {
             registry: registry.to_owned(),
@@ -206,8 +207,8 @@ const SHARED: [&str; 16] = [
     "org",
 ];
 
-/// Whether two hosts belong together: they are the same, or one is the other's parent domain, or both have the same parent.
-/// A parent has at least two labels, and is not one of those below which everybody may have a name.
+/// Whether two hosts belong together: they are the same, or one is the other's parent domain, or both have the same
+/// parent. A parent has at least two labels, and is not one of those below which everybody may have a name.
 fn is_same_site(registry: &str, other: &str) -> bool {
     let (registry, other) = (registry.trim_end_matches('.'), other.trim_end_matches('.'));
     let is_address = |host: &str| host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
@@ -386,7 +387,8 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value
 }
 
-/// Reads `WWW-Authenticate` headers, of which each may hold several challenges. Schemes that are not known here are left out.
+/// Reads `WWW-Authenticate` headers, of which each may hold several challenges. Schemes that are not known here are
+/// left out.
 pub(crate) fn parse_challenges(headers: &GetAll<'_, HeaderValue>) -> Vec<Challenge> {
     headers
         .iter()
@@ -395,7 +397,8 @@ pub(crate) fn parse_challenges(headers: &GetAll<'_, HeaderValue>) -> Vec<Challen
         .collect()
 }
 
-/// `Scheme name=value, name="value", Scheme …`: a word that no `=` follows begins a challenge (RFC 9110, section 11.6.1).
+/// `Scheme name=value, name="value", Scheme …`: a word that no `=` follows begins a challenge (RFC 9110, section
+/// 11.6.1).
 fn parse_header(text: &str) -> Vec<Challenge> {
     let mut found: Vec<(&str, Option<String>, Option<String>)> = Vec::new();
     let mut rest = text;

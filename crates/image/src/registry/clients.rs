@@ -77,8 +77,8 @@ impl Clients {
         }
     }
 
-    /// The clients for a way of reaching a registry. Reads the directory of authorities on a thread where that may block;
-    /// nothing when the program ends meanwhile.
+    /// The clients for a way of reaching a registry. Reads the directory of authorities on a thread where that may
+    /// block; nothing when the program ends meanwhile.
     pub(crate) async fn pair(self: &Arc<Self>, security: Security) -> Option<Result<Pair, TrustError>> {
         let clients = Arc::clone(self);
         let made = tokio::task::spawn_blocking(move || clients.read_pair(security));

@@ -212,8 +212,8 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// From the client's error; `home` is where the registry is. Another host that it leads to is named, and nothing else
-    /// of an address, which may carry a signature.
+    /// From the client's error; `home` is where the registry is. Another host that it leads to is named, and nothing
+    /// else of an address, which may carry a signature.
     pub(crate) fn new(home: &Url, proxies: &Proxies, error: reqwest::Error) -> Self {
         let proxy = error.url().and_then(|url| proxies.name(url));
         let elsewhere = error

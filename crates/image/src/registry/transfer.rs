@@ -12,8 +12,8 @@ use super::session::{Session, jitter};
 use crate::digest::Hasher;
 use crate::manifest::Blob;
 
-/// Chunks that may wait for the reader: enough to keep both sides busy. When the registry is faster than the reader, each is as
-/// large as the HTTP client's buffer becomes, 408 KiB.
+/// Chunks that may wait for the reader: enough to keep both sides busy. When the registry is faster than the reader,
+/// each is as large as the HTTP client's buffer becomes, 408 KiB.
 const CHUNKS: usize = 2;
 
 /// A pipe from a transfer to a blocking reader.

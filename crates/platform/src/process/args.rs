@@ -37,12 +37,12 @@ pub struct CommonArgs {
     /// Hosts of token services that registries of another site may use, comma-separated.
     #[arg(long, env = "OLM_REGISTRY_TOKEN_SERVICES", value_delimiter = ',')]
     pub registry_token_services: Vec<String>,
-    /// Configuration of registries (mirrors, blocked and insecure ones), `registries.conf` version 2, with the folder `.d`
-    /// beside it; empty: `/etc/containers/registries.conf` when it is there. Read again for every pull.
+    /// Configuration of registries (mirrors, blocked and insecure ones), `registries.conf` version 2, with the folder
+    /// `.d` beside it; empty: `/etc/containers/registries.conf` when it is there. Read again for every pull.
     #[arg(long, env = "OLM_REGISTRIES_CONF", default_value = "")]
     pub registries_conf: String,
-    /// Signature policy, `policy.json`; empty: `/etc/containers/policy.json` when it is there, else every image is accepted.
-    /// Read again for every pull.
+    /// Signature policy, `policy.json`; empty: `/etc/containers/policy.json` when it is there, else every image is
+    /// accepted. Read again for every pull.
     #[arg(long, env = "OLM_SIGNATURE_POLICY", default_value = "")]
     pub signature_policy: String,
     /// Pull secret for all registries, `NAMESPACE/NAME`.

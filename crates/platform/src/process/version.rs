@@ -1,7 +1,7 @@
 //! The version of this binary.
 
-/// Facts about the sources, from the environment of the build: builds of the same sources stay the same, and a build without
-/// these facts is not repeated with each commit.
+/// Facts about the sources, from the environment of the build: builds of the same sources stay the same, and a build
+/// without these facts is not repeated with each commit.
 const OF_BUILD: [(&str, Option<&str>); 3] = [
     ("commit", option_env!("OLM_BUILD_COMMIT")),
     ("date", option_env!("OLM_BUILD_DATE")),

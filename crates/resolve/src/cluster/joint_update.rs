@@ -92,7 +92,8 @@ pub struct Participant<'a> {
     pub options: Vec<Resolution<'a>>,
 }
 
-/// The bundles that fit the request and the cluster itself, best first, without the installed one; requirements are ignored.
+/// The bundles that fit the request and the cluster itself, best first, without the installed one; requirements are
+/// ignored.
 ///
 /// # Errors
 /// When the request or a catalog cannot be read.

@@ -112,8 +112,8 @@ impl App {
     }
 }
 
-/// The response with a page. No template writes control, bidirectional or invisible characters itself: those in the text
-/// of the page come from a catalog or a request.
+/// The response with a page. No template writes control, bidirectional or invisible characters itself: those in the
+/// text of the page come from a catalog or a request.
 fn shown(media: &'static str, page: &str, request: &Parts) -> Response<Body> {
     let mut response = document::of(
         media,

@@ -1,5 +1,5 @@
-//! The update graph of a package as a picture for the page: a row for each version, the newest at the top, and a lane for each
-//! channel, labelled where its newest version is. It has links to the versions.
+//! The update graph of a package as a picture for the page: a row for each version, the newest at the top, and a lane
+//! for each channel, labelled where its newest version is. It has links to the versions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

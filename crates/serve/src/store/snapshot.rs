@@ -103,8 +103,8 @@ impl Snapshot {
         self.index().query(&filter.as_index_filter()).collect()
     }
 
-    /// At most `limit` of the blobs that the filter selects, from byte `from` of the content on, and the byte where the next
-    /// page begins, if there is one.
+    /// At most `limit` of the blobs that the filter selects, from byte `from` of the content on, and the byte where the
+    /// next page begins, if there is one.
     pub(crate) fn page(&self, filter: &Filter, from: u64, limit: usize) -> (Vec<Range<u64>>, Option<u64>) {
         let filter = filter.as_index_filter();
         let mut ranges = self.index().query(&filter).peekable();

@@ -211,7 +211,8 @@ pub(crate) async fn keep(
         .with_context(|| format!("cannot create ConfigMap {place}/{wanted}"))
 }
 
-/// Writes the digest of the record to the ClusterExtension: who may change ConfigMaps in the namespace may not change that.
+/// Writes the digest of the record to the ClusterExtension: who may change ConfigMaps in the namespace may not change
+/// that.
 async fn prove(client: &Client, packed: &[u8], extension: &ClusterExtension) -> anyhow::Result<()> {
     let digest = Digest::of(packed).to_string();
     if extension.annotation(migration::RECORD_DIGEST) == Some(digest.as_str()) {

@@ -155,8 +155,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// The image of the installed bundle, as the InstallPlan that installed it names it, or the Subscription that has come
-    /// back.
+    /// The image of the installed bundle, as the InstallPlan that installed it names it, or the Subscription that has
+    /// come back.
     pub(crate) fn bundle_image(&self) -> Option<&'a str> {
         let plans = within(&self.facts.plans, self.namespace());
         let planned = plans

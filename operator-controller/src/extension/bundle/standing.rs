@@ -14,8 +14,8 @@ use crate::extension::context::Context;
 pub(crate) struct Cache(Option<Answer>);
 
 impl Cache {
-    /// The verdict of the policy and the rules about the image of the installed revision. While these and the image stay
-    /// the same, no request is sent; a late answer of the registry starts another run.
+    /// The verdict of the policy and the rules about the image of the installed revision. While these and the image
+    /// stay the same, no request is sent; a late answer of the registry starts another run.
     pub(crate) async fn verify(
         &mut self,
         context: &Context,
@@ -53,8 +53,8 @@ fn reference(set: &ClusterObjectSet) -> Option<Reference> {
     Reference::parse(set.annotation(annotation::BUNDLE_REFERENCE)?).ok()
 }
 
-/// The image of a revision by digest, with its tag. If the reference has a tag alone, the digest is recorded only for an
-/// image that was verified.
+/// The image of a revision by digest, with its tag. If the reference has a tag alone, the digest is recorded only for
+/// an image that was verified.
 fn image(set: &ClusterObjectSet, reference: &Reference) -> Option<Pinned> {
     reference.pinned().or_else(|| {
         let verified = set.annotation(annotation::BUNDLE_VERIFIED)?;

@@ -22,7 +22,7 @@ pub struct Options {
     pub definitions: crd_upgrade::Policy,
     /// Whether workloads of the bundle may run under the installing account.
     pub installer_workloads: InstallerWorkloads,
-    /// What the images of bundles must satisfy beside the signature policy.
+    /// Rules for the images of bundles, beside the signature policy.
     pub signatures: Rules,
 }
 

@@ -1,5 +1,5 @@
-//! The programs that sign images and the services that they use, from two Go modules: cosign 2 goes with older versions of
-//! what the others have in common.
+//! The programs that sign images and the services that they use, from two Go modules: cosign 2 goes with older versions
+//! of what the others have in common.
 
 use super::modules::{Module, Needed, program};
 
@@ -12,8 +12,8 @@ pub enum Tool {
     Cosign2,
     /// cosign 3, `cosign3`.
     Cosign3,
-    /// The certificate authority for identities, the transparency log that stores in a folder, and the timestamp authority:
-    /// `fulcio`, `rekor`, `timestamp-server`.
+    /// The certificate authority for identities, the transparency log that stores in a folder, and the timestamp
+    /// authority: `fulcio`, `rekor`, `timestamp-server`.
     Services,
 }
 

@@ -1,5 +1,5 @@
-//! The certificate authorities of the images: those of Mozilla, in the version that `Cargo.lock` pins. Nothing that only this
-//! machine trusts gets into an image.
+//! The certificate authorities of the images: those of Mozilla, in the version that `Cargo.lock` pins. Nothing that
+//! only this machine trusts gets into an image.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What is in an image, read back from its archive.
+//! The content of an image, read back from its archive.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -2,7 +2,8 @@
 
 use olm_version::{Version, blang};
 
-/// A semantic version read with tolerance: blanks around it, a leading `v`, missing parts and leading zeros are accepted.
+/// A semantic version read with tolerance: blanks around it, a leading `v`, missing parts and leading zeros are
+/// accepted.
 pub(super) fn tolerant_version(text: &str) -> Option<Version> {
     blang::parse_tolerant(text).ok()
 }

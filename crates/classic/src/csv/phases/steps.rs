@@ -160,8 +160,8 @@ fn installing(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether the Deployments, webhooks and aggregated APIs are healthy. Nothing where the wanted Deployments cannot be computed:
-/// they are installed again.
+/// Whether the Deployments, webhooks and aggregated APIs are healthy. Nothing where the wanted Deployments cannot be
+/// computed: they are installed again.
 fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> Option<bool> {
     let Some(wanted) = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster) else {
         pass.set("Pending", "NeedsReinstall", BAD_INSTALL);

@@ -67,8 +67,8 @@ pub(super) fn is_true(object: &Value, condition: &str) -> bool {
         .any(|found| text(found, "/type") == condition && text(found, "/status") == "True")
 }
 
-/// The ClusterServiceVersions with which the definition came, sorted, if this one replaces them, at once or in a chain of
-/// such: the definition is then the one of an older version. None if it came with this one.
+/// The ClusterServiceVersions with which the definition came, sorted, if this one replaces them, at once or in a chain
+/// of such: the definition is then the one of an older version. None if it came with this one.
 fn others_alongside(definition: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Vec<String> {
     let own = &csv.metadata;
     let named = named_alongside(definition, &own.namespace);

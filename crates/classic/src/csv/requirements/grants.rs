@@ -149,8 +149,8 @@ fn has_path(granted: &PolicyRule, path: &str) -> bool {
     })
 }
 
-/// Whether a subject of a binding is the service account: by its kind, in its namespace or the binding's, or by its user
-/// name.
+/// Whether a subject of a binding is the service account: by its kind, in its namespace or the binding's, or by its
+/// user name.
 fn is_account(subject: &Value, binding_namespace: &str, namespace: &str, name: &str) -> bool {
     let named = text(subject, "/name");
     match text(subject, "/kind") {

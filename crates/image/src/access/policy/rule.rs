@@ -7,7 +7,7 @@ use olm_signature::Verified;
 /// A rule of a signature policy. Its text begins with who set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Who set it: the signature policy, or an annotation of an object.
+    /// Its origin: the signature policy, or an annotation of an object.
     pub origin: String,
     /// The scope in quotes, or `default`; none where the rule holds for all images of an object.
     pub scope: Option<String>,

@@ -13,8 +13,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads a JSON list of requirements in the form of `policy.json`. Keys and roots must be in it: a file would be one of
-    /// whoever reads the rules. `origin` says who set them, in messages.
+    /// Reads a JSON list of requirements in the form of `policy.json`. Keys and roots must be in it: a file would be
+    /// one of whoever reads the rules. `origin` says who set them, in messages.
     ///
     /// # Errors
     /// The fault of the text.

@@ -15,7 +15,8 @@ use serde_json::Value;
 /// The number of checked Pods of a workload.
 const MAX_PODS: u32 = 50;
 
-/// A sentence for each workload in the install namespace that belongs to the extension and whose Pods are not all available.
+/// A sentence for each workload in the install namespace that belongs to the extension and whose Pods are not all
+/// available.
 pub(super) async fn causes(
     client: &Client,
     extension: &ClusterExtension,
