@@ -465,6 +465,46 @@ proptest::proptest! {
 }
 
 #[test]
+fn the_policy_that_openshift_writes_for_image_policies_is_read() {
+    let certificate = STANDARD.encode(authority());
+    let public = STANDARD.encode(key().0);
+    let fulcio =
+        json!({ "caData": certificate, "oidcIssuer": "https://a.example", "subjectEmail": "a@a.example" });
+    let scopes = json!({
+        "a.example/keyed": [{
+            "type": "sigstoreSigned", "keyData": public, "signedIdentity": { "type": "matchRepoDigestOrExact" },
+        }],
+        "a.example/keyless": [{
+            "type": "sigstoreSigned", "fulcio": fulcio, "rekorPublicKeyData": public,
+            "signedIdentity": {
+                "type": "remapIdentity", "prefix": "a.example/keyless", "signedPrefix": "b.example/keyless",
+            },
+        }],
+        "a.example/pki": [{
+            "type": "sigstoreSigned", "pki": { "caRootsData": certificate, "subjectEmail": "a@a.example" },
+            "signedIdentity": { "type": "matchRepository" },
+        }],
+    });
+    let anything = json!([{ "type": "insecureAcceptAnything" }]);
+    let policy = parse(&json!({
+        "default": anything,
+        "transports": { "atomic": scopes, "docker": scopes, "docker-daemon": { "": anything } },
+    }))
+    .unwrap();
+    for scope in ["a.example/keyed", "a.example/keyless", "a.example/pki"] {
+        let image = Reference::parse(&format!("{scope}/x:v1")).unwrap();
+        let wanted = policy.admit(&image).unwrap();
+        let rules: Vec<_> = wanted.iter().map(|wanted| wanted.rule.to_string()).collect();
+        assert_eq!(
+            rules,
+            [format!("the signature policy (scope {scope:?}, requirement 1)")]
+        );
+    }
+    let other = Reference::parse("a.example/x:v1").unwrap();
+    assert!(policy.admit(&other).unwrap().is_empty());
+}
+
+#[test]
 fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
     let (public, _) = key();
     let signed = json!([{ "type": "sigstoreSigned", "keyData": STANDARD.encode(&public) }]);
