@@ -43,7 +43,7 @@ impl Context {
         let mut memory = self.memories.lock().remove(&name).unwrap_or_default();
         let kinds = self.kinds.load(Ordering::SeqCst);
         let outcome = reconcile(self, &set, &mut memory).await;
-        let misses_kinds = memory.misses_kinds;
+        let misses_kinds = memory.rollout.misses_kinds;
         self.memories.lock().insert(name.clone(), memory);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
             // The kinds came before the watch began.
@@ -103,7 +103,7 @@ impl Context {
                 let memories = self.memories.lock();
                 memories
                     .iter()
-                    .filter(|(_, memory)| memory.misses_kinds)
+                    .filter(|(_, memory)| memory.rollout.misses_kinds)
                     .map(|(name, _)| name.clone())
                     .collect()
             };

@@ -105,7 +105,7 @@ impl Executor<'_> {
                         if matches!(request, Request::Observe(_))
                             && is_gone(answer)
                             && !kept.contains(&place)
-                            && self.memory.swept.insert(place)
+                            && self.memory.teardown.swept.insert(place)
                         {
                             self.delete_remains_of(&self.outline.id(place)).await;
                         }
@@ -148,11 +148,12 @@ impl Executor<'_> {
                 doubted.remove(&place);
                 let at = self
                     .memory
+                    .objects
                     .known
                     .get(&place)
                     .filter(|known| known.seen == **seen)
                     .map(|known| known.at);
-                self.memory.known.insert(
+                self.memory.objects.known.insert(
                     place,
                     SeenObject {
                         seen: (**seen).clone(),
@@ -162,13 +163,13 @@ impl Executor<'_> {
                 );
             }
             (_, Answer::Absent) => {
-                self.memory.known.remove(&place);
+                self.memory.objects.known.remove(&place);
                 if goal == Goal::Remove {
-                    self.memory.gone.insert(place);
+                    self.memory.teardown.gone.insert(place);
                 }
             }
             (_, Answer::Failed(_) | Answer::Obstructed(_)) => {
-                self.memory.known.remove(&place);
+                self.memory.objects.known.remove(&place);
                 doubted.insert(place);
             }
         }
@@ -190,7 +191,7 @@ impl Executor<'_> {
         is_remembered: &mut bool,
     ) -> Answer {
         let place = request.place();
-        if goal == Goal::Remove && self.memory.gone.contains(&place) {
+        if goal == Goal::Remove && self.memory.teardown.gone.contains(&place) {
             return Answer::Absent;
         }
         let id = self.outline.id(place);
@@ -312,7 +313,7 @@ impl Executor<'_> {
         if doubted {
             return None;
         }
-        let known = self.memory.known.get(&place);
+        let known = self.memory.objects.known.get(&place);
         let current = match (look, known) {
             // Objects without a watch are read within a rate limit.
             (Look::Unwatched, Some(known)) if goal == Goal::Keep && self.freshness == Freshness::Recent => {
@@ -338,7 +339,12 @@ impl Executor<'_> {
             (Look::Absent { .. }, None) if goal == Goal::Keep => return Some(Answer::Absent),
             (Look::Unwatched, _) | (Look::There { .. } | Look::Absent { .. }, None) => false,
         };
-        let holds = || self.memory.certificates.is_current(self.layout(), place, today());
+        let holds = || {
+            self.memory
+                .objects
+                .certificates
+                .is_current(self.layout(), place, today())
+        };
         known
             .filter(|_| current && (goal == Goal::Remove || holds()))
             .map(|known| Answer::Live(Box::new(known.seen.clone())))

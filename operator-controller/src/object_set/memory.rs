@@ -19,43 +19,78 @@ const CALM: Duration = Duration::from_mins(1);
 /// The first delay for a stale cache, and how often it doubles: to 160 ms.
 const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 
-/// The state of one ClusterObjectSet.
+/// The state of one ClusterObjectSet, a part for each stage.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// The UID. A set with another UID starts with empty state.
     pub uid: String,
     /// A hash of its probes, on which the state of objects depends.
     pub probes: u64,
+    /// Our own writes, and how far the watch is behind them.
+    pub cache: CacheState,
+    /// The content of the set.
+    pub loaded: Loaded,
+    /// The objects as the executor last saw them.
+    pub objects: Objects,
+    /// The course of the rollout.
+    pub rollout: Course,
+    /// The course of the teardown.
+    pub teardown: Teardown,
+}
+
+/// The cache of the set beside our own writes.
+#[derive(Debug, Default)]
+pub struct CacheState {
     /// The newest resourceVersion of our own writes.
     pub written: u64,
     /// The number of consecutive runs in which the cache was older than that.
     pub behind: u32,
+}
+
+/// The content of a set.
+#[derive(Debug, Default)]
+pub struct Loaded {
     /// The bodies, only while they are needed.
     pub content: Option<Arc<Content>>,
     /// The phases without bodies.
     pub phases: Option<Arc<Phases>>,
     /// The Secrets from which the phases were read.
     pub sources: Sources,
+}
+
+/// The objects of a set on the cluster.
+#[derive(Debug, Default)]
+pub struct Objects {
     /// The objects as they were last seen.
     pub known: HashMap<Place, SeenObject>,
     /// The state of certificates.
     pub certificates: certificates::memory::CertificateMemory,
     /// The fingerprints of differences that the server left.
     pub accepted: BTreeMap<Place, u64>,
-    /// Objects of a teardown that are gone.
-    pub gone: BTreeSet<Place>,
-    /// Certificates of a teardown whose Secrets were deleted although the Certificates were already gone.
-    pub swept: BTreeSet<Place>,
-    /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes its objects.
-    pub in_foreground: bool,
+}
+
+/// The course of a rollout.
+#[derive(Debug, Default)]
+pub struct Course {
     /// The times of repairs of objects of a complete set.
-    pub repairs: Vec<Instant>,
+    repairs: Vec<Instant>,
     /// Whether the kind of an object is missing, so that new kinds start a run.
     pub misses_kinds: bool,
     /// Whether no watch covers one of the objects.
     pub unwatched: bool,
     /// The last known causes of unready workloads, and when they were read.
     pub causes: Option<(Instant, Vec<String>)>,
+}
+
+/// The course of a teardown.
+#[derive(Debug, Default)]
+pub struct Teardown {
+    /// Objects that are gone.
+    pub gone: BTreeSet<Place>,
+    /// Certificates whose Secrets were deleted although the Certificates were already gone.
+    pub swept: BTreeSet<Place>,
+    /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes its objects.
+    pub in_foreground: bool,
     /// Whether our finalizer was removed from a set that is being deleted.
     pub ended: bool,
 }
@@ -81,19 +116,13 @@ impl Memory {
             };
         }
         if self.probes != probes {
-            self.known.clear();
+            self.objects.known.clear();
             self.probes = probes;
         }
     }
+}
 
-    /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
-    /// them.
-    pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
-        self.repairs.retain(|at| now.duration_since(*at) < CALM);
-        self.repairs.push(now);
-        (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
-    }
-
+impl CacheState {
     /// The delay for a cache that is older than our own last write, increasing each time. The cache usually catches up
     /// within milliseconds, and the rollout may wait for that event.
     pub fn lag(&mut self) -> Duration {
@@ -101,6 +130,16 @@ impl Memory {
         let wait = first * 2u32.pow(self.behind.min(doublings));
         self.behind = self.behind.saturating_add(1);
         wait
+    }
+}
+
+impl Course {
+    /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
+    /// them.
+    pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
+        self.repairs.retain(|at| now.duration_since(*at) < CALM);
+        self.repairs.push(now);
+        (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
     }
 
     /// The remaining delay of repairs, if they must wait.
@@ -123,14 +162,14 @@ mod tests {
 
     #[test]
     fn a_cache_that_lags_is_asked_less_and_less_often() {
-        let mut memory = Memory::default();
+        let mut memory = CacheState::default();
         let waits: Vec<u128> = (0..6).map(|_| memory.lag().as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
     }
 
     #[test]
     fn frequent_repairs_are_spaced() {
-        let mut memory = Memory::default();
+        let mut memory = Course::default();
         let now = Instant::now();
         for _ in 0..MAX_REPAIRS {
             assert_eq!(memory.repaired(now), None);
@@ -144,10 +183,10 @@ mod tests {
     fn another_set_of_the_same_name_is_not_remembered() {
         let mut memory = Memory::default();
         memory.renew("a", 1);
-        memory.gone.insert(Place::default());
+        memory.teardown.gone.insert(Place::default());
         memory.renew("a", 2);
-        assert_eq!(memory.gone.len(), 1);
+        assert_eq!(memory.teardown.gone.len(), 1);
         memory.renew("b", 2);
-        assert_eq!(memory.gone.len(), 0);
+        assert_eq!(memory.teardown.gone.len(), 0);
     }
 }

@@ -48,12 +48,12 @@ const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(11
 pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Outcome {
     let mut set = set.clone();
     memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
-    if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.written {
+    if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.cache.written {
         // The cache does not contain our own last write yet.
-        return Outcome::After(memory.lag());
+        return Outcome::After(memory.cache.lag());
     }
-    memory.behind = 0;
-    if memory.ended {
+    memory.cache.behind = 0;
+    if memory.teardown.ended {
         // The cache is stale.
         return Outcome::Done;
     }
@@ -76,7 +76,7 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
         },
         Err(error) => own_error(&set, &error),
     };
-    memory.written = memory.written.max(number(
+    memory.cache.written = memory.cache.written.max(number(
         set.metadata.resource_version.as_deref().unwrap_or_default(),
     ));
     outcome
@@ -132,7 +132,7 @@ async fn write_status(
         .as_ref()
         .map(|status| status.observed_phases.clone())
         .unwrap_or_default();
-    let observed: Vec<ObservedPhase> = match &memory.phases {
+    let observed: Vec<ObservedPhase> = match &memory.loaded.phases {
         Some(phases) if before.is_empty() => phases.observed.clone(),
         _ => before,
     };
@@ -200,6 +200,7 @@ async fn keep(
     }
     let outline = outline(context, set, &phases);
     let faults = memory
+        .loaded
         .content
         .as_ref()
         .and_then(|c| validate::faults(set.name(), set.spec.revision, c));
@@ -219,7 +220,7 @@ async fn keep(
     if records::has_finalizer(set, names::finalizer::TEARDOWN) {
         records::finalizers(&context.own, set, add, remove).await?;
     }
-    let rights = rights::missing(context, &actor, &outline, memory.content.as_deref()).await;
+    let rights = rights::missing(context, &actor, &outline, memory.loaded.content.as_deref()).await;
     match rights {
         Ok(None) => {}
         Ok(Some(missing)) => return Ok(Conclusion::waiting(missing, Outcome::After(RIGHTS))),
@@ -258,14 +259,14 @@ async fn roll_out(
     coverage: &Coverage,
 ) -> Result<Report, Conclusion> {
     let succeeded = conditions::is_true(set.conditions(), conditions::SUCCEEDED);
-    if succeeded && let Some(wait) = memory.calming(Instant::now()) {
+    if succeeded && let Some(wait) = memory.rollout.calming(Instant::now()) {
         return Err(Conclusion::silent(Outcome::After(wait)));
     }
     let mut settings = Settings {
         mode: if succeeded { Mode::KeepUp } else { Mode::RollOut },
         writes: policy.writes,
         missing_kinds: policy.missing_kinds,
-        accepted: memory.accepted.clone(),
+        accepted: memory.objects.accepted.clone(),
         reclaims: Reclaims::Nothing,
     };
     let may_reclaim = if succeeded {
@@ -275,7 +276,7 @@ async fn roll_out(
     } else {
         Reclaims::Nothing
     };
-    let mut at_hand = memory.content.clone();
+    let mut at_hand = memory.loaded.content.clone();
     let report = loop {
         let mut executor = Executor {
             client,
@@ -295,7 +296,7 @@ async fn roll_out(
         };
         let report = executor.roll_out(settings.clone()).await;
         let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
-        memory.unwatched = unwatched;
+        memory.rollout.unwatched = unwatched;
         // Orphaning a revision removes these references, too, and the cache may not show that yet.
         if settings.reclaims != may_reclaim
             && is_stripped(&report, outline)
@@ -312,14 +313,14 @@ async fn roll_out(
     };
     if succeeded && report.written > 0 {
         tracing::info!(set = set.name(), objects = report.written, "repaired");
-        memory.repaired(Instant::now());
+        memory.rollout.repaired(Instant::now());
         let owner = set.label(names::label::OWNER_NAME);
         if let (Some(extension), Some(_)) = (owner, extension_uid(set)) {
             let objects = u64::try_from(report.written).unwrap_or(u64::MAX);
             context.options.counters.repaired(extension, objects);
         }
     }
-    memory.accepted.clone_from(&report.accepted);
+    memory.objects.accepted.clone_from(&report.accepted);
     Ok(report)
 }
 
@@ -367,20 +368,20 @@ async fn conclude(
     outline: &Outline,
     report: Report,
 ) -> Result<Conclusion, kube::Error> {
-    memory.misses_kinds = !report.skipped.is_empty();
+    memory.rollout.misses_kinds = !report.skipped.is_empty();
     let skipped = report::skipped(&report.skipped);
-    let [soon, later] = if memory.unwatched {
+    let [soon, later] = if memory.rollout.unwatched {
         UNWATCHED
     } else {
         [RESYNC, RESYNC]
     };
     Ok(match report.end {
         RolloutEnd::Complete if report.handed_over > 0 => {
-            memory.content = None;
+            memory.loaded.content = None;
             Conclusion::new(RevisionState::HandingOver, Outcome::After(later))
         }
         RolloutEnd::Complete => {
-            memory.content = None;
+            memory.loaded.content = None;
             let complete = RevisionState::Complete { skipped };
             let mut older = context.sets.siblings(set);
             older.retain(|sibling| {
@@ -432,7 +433,7 @@ async fn conclude(
             Conclusion::new(RevisionState::Paused(message), Outcome::After(RESYNC))
         }
         RolloutEnd::Failed { phase, failures } => {
-            memory.misses_kinds |= failures
+            memory.rollout.misses_kinds |= failures
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
             let message = report::failures(outline.phase(phase), &failures);

@@ -169,7 +169,7 @@ pub(super) async fn delete(
         context.watches.forget(set.name());
         return Ok(Conclusion::silent(Outcome::Done));
     }
-    memory.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
+    memory.teardown.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to tear down, or Kubernetes itself releases the objects.
     let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
     let mut collected = Vec::new();
@@ -206,7 +206,7 @@ pub(super) async fn delete(
         record_teardown(context, set, memory, collected);
     }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
-    memory.ended = true;
+    memory.teardown.ended = true;
     Ok(Conclusion::silent(Outcome::Done))
 }
 
@@ -217,14 +217,14 @@ fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, c
     } else {
         Policy::of(set).unwrap_or_default().uninstall
     };
-    if let (Some(extension), Some(phases)) = (extension_uid(set), &memory.phases) {
+    if let (Some(extension), Some(phases)) = (extension_uid(set), &memory.loaded.phases) {
         let outline = phases.outline(Owner::default(), Vec::new());
         let going = |place| {
-            let known = memory.known.get(&place);
+            let known = memory.objects.known.get(&place);
             known.is_some_and(|known| known.seen.ownership.deleting.is_some())
         };
-        let mut record = TeardownRecord::of(&outline, policy, &memory.gone, going);
-        record.in_foreground = memory.in_foreground;
+        let mut record = TeardownRecord::of(&outline, policy, &memory.teardown.gone, going);
+        record.in_foreground = memory.teardown.in_foreground;
         record.collect(collected);
         context.teardown_records.note(extension, set.name(), record);
     }
@@ -301,7 +301,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             let conclusion = Conclusion::failed(context, &actor.account, &failures, message);
             let left: Vec<ObjectId> = outline
                 .all_places()
-                .filter(|place| !memory.gone.contains(place))
+                .filter(|place| !memory.teardown.gone.contains(place))
                 .map(|place| outline.id(place))
                 .collect();
             let forbidden = failures
@@ -366,7 +366,7 @@ fn abandon(
     let gone = outline
         .all_places()
         .filter(|place| !left.contains(&outline.id(*place)));
-    memory.gone.extend(gone);
+    memory.teardown.gone.extend(gone);
     match uninstall {
         Uninstall::Delete => Removal::Collected(left),
         // Kubernetes would collect CRDs, too.

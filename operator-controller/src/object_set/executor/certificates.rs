@@ -28,6 +28,7 @@ impl Executor<'_> {
     pub(super) fn layout(&self) -> &Layout {
         static NONE: Layout = Layout::NONE;
         self.memory
+            .loaded
             .phases
             .as_ref()
             .map_or(&NONE, |phases| &phases.certificates)
@@ -66,7 +67,7 @@ impl Executor<'_> {
     /// Writes the object after making fields of the reference implementation ours. Otherwise they would stay for ever,
     /// even if no later version wants them.
     async fn inherited(&self, target: &Target<'_>, place: Place, write: &Write) -> Result<Write, Failure> {
-        let known = self.memory.known.get(&place);
+        let known = self.memory.objects.known.get(&place);
         let taken = match known.filter(|known| known.seen.ownership.inheritable) {
             Some(_) => inherit(target, &write.guard).await?,
             None => None,
@@ -147,7 +148,10 @@ impl Executor<'_> {
 
     /// The authorities that the object at a place must trust, if known.
     pub(super) fn authority(&self, place: Place) -> Option<String> {
-        self.memory.certificates.trusted(self.layout().secret_of(place)?)
+        self.memory
+            .objects
+            .certificates
+            .trusted(self.layout().secret_of(place)?)
     }
 
     /// Removes the authorities that make the server refuse the wanted object. Returns the object afterwards; `None` if
@@ -195,13 +199,16 @@ impl Executor<'_> {
         if let Some(names) = self.layout().names(place) {
             let seen = secret::look(wanted, owner, names, live, today());
             if let Some(trusted) = seen.trusted {
-                self.memory.certificates.secret_seen(place, today(), trusted);
+                self.memory
+                    .objects
+                    .certificates
+                    .secret_seen(place, today(), trusted);
             }
             return Ok(seen.differences);
         }
         let mut found = differences(&desired::wanted(wanted, owner), live);
         if let Some(trusted) = self.authority(place) {
-            self.memory.certificates.caller_seen(place, &trusted);
+            self.memory.objects.certificates.caller_seen(place, &trusted);
             if !authority::is_trusting(wanted, live, &trusted) {
                 found.add("caBundle");
             }

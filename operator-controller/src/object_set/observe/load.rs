@@ -28,14 +28,14 @@ pub(in crate::object_set) async fn load(
     memory: &mut Memory,
     account: Option<&Client>,
 ) -> Result<Arc<Phases>, Conclusion> {
-    if let Some(phases) = &memory.phases {
+    if let Some(phases) = &memory.loaded.phases {
         return Ok(Arc::clone(phases));
     }
     let (all, sources) = read(context, set, account).await?;
     let phases = Arc::new(Phases::of(&all));
-    memory.phases = Some(Arc::clone(&phases));
-    memory.content = Some(Arc::new(all));
-    memory.sources = sources;
+    memory.loaded.phases = Some(Arc::clone(&phases));
+    memory.loaded.content = Some(Arc::new(all));
+    memory.loaded.sources = sources;
     Ok(phases)
 }
 
@@ -46,11 +46,11 @@ pub(in crate::object_set) async fn doubt(
     account: &Client,
 ) -> Result<(), Conclusion> {
     let system_namespace = &context.options.system_namespace;
-    let same = gather::are_same(&memory.sources, system_namespace, &context.own, account).await;
+    let same = gather::are_same(&memory.loaded.sources, system_namespace, &context.own, account).await;
     let same = same.map_err(|error| Conclusion::retrying(error.to_string(), Outcome::Failed))?;
     if !same {
-        memory.phases = None;
-        memory.content = None;
+        memory.loaded.phases = None;
+        memory.loaded.content = None;
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ async fn read(
 
 /// Checks that the phases are those that were first seen.
 pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
-    let Some(phases) = &memory.phases else {
+    let Some(phases) = &memory.loaded.phases else {
         return Ok(());
     };
     let observed = set
@@ -141,21 +141,22 @@ pub(in crate::object_set) async fn bodies(
     memory: &mut Memory,
     client: &Client,
 ) -> Result<Arc<Content>, Conclusion> {
-    if let Some(content) = &memory.content {
+    if let Some(content) = &memory.loaded.content {
         return Ok(Arc::clone(content));
     }
     let (all, sources) = read(context, set, Some(client)).await?;
     let all = Arc::new(all);
     let changed = memory
+        .loaded
         .phases
         .as_ref()
         .is_some_and(|phases| phases.observed != all.observed_phases());
     if changed {
         // The next run finds and reports the change.
-        memory.phases = None;
+        memory.loaded.phases = None;
         return Err(Conclusion::silent(Outcome::After(Duration::ZERO)));
     }
-    memory.content = Some(Arc::clone(&all));
-    memory.sources = sources;
+    memory.loaded.content = Some(Arc::clone(&all));
+    memory.loaded.sources = sources;
     Ok(all)
 }

@@ -47,7 +47,12 @@ pub(super) async fn causes(
     actor: &Actor,
     not_ready: &[NotReady],
 ) -> Vec<String> {
-    if let Some((at, lines)) = memory.causes.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+    if let Some((at, lines)) = memory
+        .rollout
+        .causes
+        .as_ref()
+        .filter(|(at, _)| at.elapsed() < FRESH)
+    {
         tracing::trace!(?at, "the causes are known");
         return lines.clone();
     }
@@ -55,7 +60,7 @@ pub(super) async fn causes(
     for object in workloads(not_ready).take(WORKLOADS) {
         lines.extend(cause(context, actor, object).await);
     }
-    memory.causes = Some((Instant::now(), lines.clone()));
+    memory.rollout.causes = Some((Instant::now(), lines.clone()));
     lines
 }
 

@@ -24,7 +24,10 @@ pub(super) async fn left(
     let asked = Instant::now();
     let mut namespaces = Namespaces::default();
     let mut left = Vec::new();
-    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+    for place in outline
+        .all_places()
+        .filter(|place| !memory.teardown.gone.contains(place))
+    {
         let id = outline.id(place);
         let found = context
             .discovery
@@ -57,7 +60,10 @@ pub(super) async fn needed(
     let account = account(context, set).ok()?;
     let mut namespaces = Namespaces::default();
     let mut ids = Vec::new();
-    for place in outline.all_places().filter(|place| !memory.gone.contains(place)) {
+    for place in outline
+        .all_places()
+        .filter(|place| !memory.teardown.gone.contains(place))
+    {
         let id = outline.id(place);
         if id.namespace.is_empty()
             || id.namespace == account.namespace
