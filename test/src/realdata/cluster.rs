@@ -1,4 +1,4 @@
-//! `olm-test real-bundles DIR`: real bundles are installed, upgraded and uninstalled on a cluster.
+//! `olm-test real-bundles DIR`: real bundles are installed, upgraded as planned and uninstalled on a cluster.
 //!
 //! Rules select the bundles ([`mod@choose`]), never names. Their images do not exist: the simulated node runs anything.
 //! Each package gets a separate namespace and account; each version replaces the one before.
@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::e2e::{everything, everything_before};
 use crate::extensions::{administrator, is_settled};
-use crate::world::{Options, World, eventually, kubectl};
+use crate::world::{Options, World, binary, eventually, kubectl};
 
 pub(super) mod choose;
 
@@ -146,13 +147,20 @@ impl Story {
                 })
                 .map(|at| (at, round))
                 .collect();
+            let mut planned = BTreeMap::new();
             for (at, round) in &steps {
+                planned.insert(*at, self.plan(*at, Some(*round))?);
                 self.ask_for(*at, *round).await?;
             }
             for (at, round) in &steps {
                 self.insist(*at, *round, report).await?;
             }
             let upgraded = self.await_versions(steps.clone(), report).await?;
+            for at in &upgraded {
+                let package = self.packages.get(*at).context("no such package")?;
+                let case = format!("{} is what the plan of round {round} says", package.name);
+                report.case(&case, self.is_as_planned(*at, planned.get(at)))?;
+            }
             there.retain(|at| upgraded.contains(at) || !steps.iter().any(|(step, _)| step == at));
         }
         self.uninstall(report).await
@@ -204,6 +212,42 @@ impl Story {
             json!({ "install": null, "source": { "catalog": { "version": version } } }),
         )
         .await
+    }
+
+    /// The plan of the change to a version, or to the installed one, as `olm plan` prints it.
+    fn plan(&self, at: usize, version: Option<usize>) -> Result<Value> {
+        let package = self.packages.get(at).context("no such package")?;
+        let version = version.and_then(|version| package.bundles.get(version));
+        let version = version.map(|bundle| bundle.version.to_string());
+        let run = Command::new(binary("olm")?)
+            .args(["plan", &package.name, "-o", "json"])
+            .args(version.iter().flat_map(|version| ["--version", version]))
+            .arg("--kubeconfig")
+            .arg(self.world.cluster.kubeconfig())
+            .arg("--ca-dir")
+            .arg(self.world.authorities())
+            .output()?;
+        if !run.status.success() {
+            bail!(
+                "olm plan {}: {}",
+                package.name,
+                String::from_utf8_lossy(&run.stderr)
+            );
+        }
+        Ok(serde_json::from_slice(&run.stdout)?)
+    }
+
+    /// The cluster stores the objects that the plan said, by their digest, and nothing is left to change.
+    fn is_as_planned(&self, at: usize, planned: Option<&Value>) -> Result<()> {
+        let planned = &planned.context("there is no plan")?["content"]["after"];
+        let now = self.plan(at, None)?;
+        let stored = &now["content"]["before"];
+        let changes =
+            ["added", "changed", "removed"].map(|list| now["objects"][list].as_array().map_or(0, Vec::len));
+        if !planned.is_string() || planned != stored || changes != [0; 3] {
+            bail!("planned {planned}, stored {stored}, still to change {changes:?}");
+        }
+        Ok(())
     }
 
     /// Real operators change their definitions in ways that the check of CRD upgrades refuses. The condition reports
