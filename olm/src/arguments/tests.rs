@@ -9,6 +9,21 @@ fn the_command_line_is_consistent() {
     super::command().debug_assert();
 }
 
+#[test]
+fn the_words_of_kubectl_and_helm_lead_to_our_commands() {
+    let command = super::command();
+    for (word, expected) in [
+        ("delete", "uninstall"),
+        ("remove", "uninstall"),
+        ("list", "get"),
+        ("status", "get"),
+        ("describe", "explain"),
+    ] {
+        let found = command.find_subcommand(word).map(clap::Command::get_name);
+        assert_eq!(found, Some(expected), "{word}");
+    }
+}
+
 /// The commands without subcommands, by their words.
 fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
     for inner in command.get_subcommands().filter(|one| one.get_name() != "help") {
