@@ -247,7 +247,7 @@ mod tests {
             text(&explanation),
             "pot is not ready (Blocked)\npackage    pots\ninstalled  1.0.0\nwanted     1.x\nnamespace  kitchen\n\n\
              Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\n\
-             Signatures: Verified=True since 2026-01-01T00:00:00Z\n  it is signed\n\nHeld back: 1.1.0 (Rights)\n  no rights\n\n\
+             Held back: 1.1.0 (Rights)\n  no rights\n\nSignatures: Verified=True since 2026-01-01T00:00:00Z\n  it is signed\n\n\
              Choice: pot.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
              VERSION  BUNDLE      CATALOG  RESULT\n\
              2.0.0    pot.v2.0.0  one      it is outside\n\
