@@ -83,6 +83,18 @@ pub async fn becomes(
     })
 }
 
+/// Waits until an object is gone.
+///
+/// # Errors
+/// When `limit` passes first.
+pub async fn goes(client: &Client, limit: Duration, object: &Value) -> Result<()> {
+    let what = format!("{} {} is gone", object["kind"], object["metadata"]["name"]);
+    eventually(&what, limit, async || {
+        Ok(objects::find(client, object).await?.is_none().then_some(()))
+    })
+    .await
+}
+
 /// The account of packageserver: the rights that it needs and no more. On a cluster of Pods its ClusterServiceVersion
 /// brings it.
 pub fn packageserver_rights() -> Vec<Value> {

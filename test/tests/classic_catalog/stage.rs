@@ -96,10 +96,20 @@ impl Stage {
     ) -> Result<Value> {
         classic::becomes(&self.lab.client, what, SOON, object, is_meant)
             .await
-            .with_context(|| {
-                let (catalog, operator) = (self.catalog.log_end(), self.operator.log_end());
-                format!("--- catalog-operator\n{catalog}\n--- olm-operator\n{operator}")
-            })
+            .with_context(|| self.logs())
+    }
+
+    /// Waits until an object is gone.
+    pub(crate) async fn goes(&self, object: &Value) -> Result<()> {
+        classic::goes(&self.lab.client, SOON, object)
+            .await
+            .with_context(|| self.logs())
+    }
+
+    /// The ends of the logs of both programs.
+    fn logs(&self) -> String {
+        let (catalog, operator) = (self.catalog.log_end(), self.operator.log_end());
+        format!("--- catalog-operator\n{catalog}\n--- olm-operator\n{operator}")
     }
 
     /// Waits until a Subscription has installed this version, and returns it.

@@ -99,12 +99,9 @@ impl Stage {
 
     /// Waits until an object is gone.
     pub(crate) async fn goes(&self, object: &Value) -> Result<()> {
-        let what = format!("{} {} is gone", object["kind"], object["metadata"]["name"]);
-        let gone = eventually(&what, SOON, async || {
-            Ok(self.get(object).await?.is_none().then_some(()))
-        })
-        .await;
-        gone.with_context(|| self.operator.log_end())
+        classic::goes(&self.lab.client, SOON, object)
+            .await
+            .with_context(|| self.operator.log_end())
     }
 
     /// Deletes an object.

@@ -9,7 +9,7 @@ use classic::registry::trust::Trust;
 use olm_test::classic as prepared;
 use olm_test::objects;
 use olm_test::shared::Shared;
-use olm_test::world::{Lab, Manager, eventually};
+use olm_test::world::{Lab, Manager};
 use serde_json::{Value, json};
 
 /// The cluster with the running program.
@@ -84,12 +84,9 @@ impl Stage {
 
     /// Waits until an object is gone.
     pub(crate) async fn goes(&self, object: &Value) -> Result<()> {
-        let what = format!("{} {} is gone", object["kind"], object["metadata"]["name"]);
-        let gone = eventually(&what, SOON, async || {
-            Ok(self.get(object).await?.is_none().then_some(()))
-        })
-        .await;
-        gone.with_context(|| self.program.log_end())
+        prepared::goes(&self.lab.client, SOON, object)
+            .await
+            .with_context(|| self.program.log_end())
     }
 
     /// Deletes an object.
