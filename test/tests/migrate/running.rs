@@ -18,6 +18,7 @@ use super::olm;
 static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 const PACKAGE: &str = "greeter";
+/// The namespace with an OperatorGroup for all namespaces, which the manifests of OLM classic bring.
 const NAMESPACE: &str = "operators";
 /// Time limit for steps that take a second.
 const SOON: Duration = Duration::from_secs(180);
@@ -141,7 +142,6 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         let [report, manifests, there, back] = blocks.map_err(|found| anyhow!("the page has {found:?}"))?;
         let image = world.publish(PACKAGE, &["1.0.0"], "sample-operator:v1").await?;
         world.apply(&[
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
             catalog("greeter-catalog", &image),
         ])?;
         world.kubectl(&[
@@ -159,9 +159,6 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
             },
         });
         world.apply(&[
-            json!({
-                "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
-            }),
             json!({
                 "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
                 "spec": {"sourceType": "grpc", "image": image},

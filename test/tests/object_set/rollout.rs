@@ -186,8 +186,8 @@ fn missing_kinds_are_waited_for_or_left_out_as_the_user_says() {
         ];
         let name = place.create(&place.set(1, &phases)).await;
         let message = format!(
-            "the cluster has no kind Foo in version v1 of group {}.example.com; the rollout waits until the cluster serves what \
-             is missing: install what provides it, or set the annotation {}",
+            "the cluster has no kind Foo in version v1 of group {}.example.com; the rollout waits until the cluster serves the \
+             missing kinds: install their provider, or set the annotation {}",
             place.name,
             names::user::MISSING_KINDS
         );
