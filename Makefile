@@ -124,7 +124,7 @@ faults: ## a crash or another fault at every call of every workload; FAULTS_FROM
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
 	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test classic_faults -- --nocapture
 
-signatures: ## what cosign 2 and 3 sign, with keys and with identities of services on this machine, and everything that may be wrong with it
+signatures: ## signatures of cosign 2 and 3, with keys and with identities of services on this machine, valid and damaged
 	SIGNATURES=all $(CARGO) test $(RELEASE) --workspace --test signatures -- --nocapture
 
 lint: ## format, clippy with warnings denied, dependency rules where cargo-deny is installed

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_image::{
-    Access, Answer, Credentials, CredentialsError, Pinned, PresentPolicy, PullError, Reference,
-    ReferenceError, Rules, Settings, SettingsError, Standing,
+    Access, Answer, Credentials, CredentialsError, CurrentPolicy, Pinned, PullError, Reference,
+    ReferenceError, Rules, Settings, SettingsError, SignatureStatus,
 };
 use olm_platform::log::chain;
 use olm_platform::pull_secrets::{PullSecrets, ReadError};
@@ -128,13 +128,13 @@ pub(crate) struct Contents {
     images: CatalogImages,
     secrets: PullSecrets,
     settings: Settings,
-    policy: PresentPolicy,
+    policy: CurrentPolicy,
 }
 
 impl Contents {
     pub(crate) fn new(images: CatalogImages, secrets: PullSecrets, settings: Settings) -> Self {
         Self {
-            policy: PresentPolicy::new(settings.clone()),
+            policy: CurrentPolicy::new(settings.clone()),
             images,
             secrets,
             settings,
@@ -169,17 +169,17 @@ impl Contents {
     }
 
     /// The verdict of the signature policy and these rules about a served image.
-    pub(crate) async fn standing(&self, image: &Pinned, rules: Rules) -> Answer {
+    pub(crate) async fn signature_status(&self, image: &Pinned, rules: Rules) -> Answer {
         let asked = Instant::now();
-        let (number, known) = self.policy.first_look(image, &rules).await;
-        let standing = match known {
+        let (number, known) = self.policy.without_signatures(image, &rules).await;
+        let status = match known {
             Some(known) => known,
             None => match self.access(rules).await {
-                Ok(access) => self.images.images().standing(image, &access).await,
-                Err(error) => Some(Standing::unknown(image, &chain(&error))),
+                Ok(access) => self.images.images().signature_status(image, &access).await,
+                Err(error) => Some(SignatureStatus::unknown(image, &chain(&error))),
             },
         };
-        Answer::new(number, image.clone(), standing, asked)
+        Answer::new(number, image.clone(), status, asked)
     }
 
     /// The digest of a reference now, if it satisfies the policy and these rules.

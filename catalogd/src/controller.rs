@@ -8,7 +8,7 @@ mod message;
 mod observe;
 mod plan;
 mod report;
-mod standing;
+mod signatures;
 mod template;
 mod verify;
 mod watch;
@@ -31,7 +31,7 @@ use observe::Memory;
 use plan::ContentAction;
 
 pub(crate) use observe::StartupReadiness;
-pub(crate) use standing::check;
+pub(crate) use signatures::check;
 pub(crate) use template::Versions;
 pub(crate) use verify::verify;
 pub(crate) use watch::{collect_garbage, follow_leadership, watch};
@@ -84,7 +84,7 @@ async fn pass(context: &Context, observed: observe::Observed) -> Result<Outcome,
     let mut observed = act::prepare(context, observed, &plan).await?;
     report_readiness(context, observed.catalog.name(), &plan);
     let done = act::content(context, &mut observed, &plan.content).await;
-    let verification = standing::verification(context, &observed, &done).await;
+    let verification = signatures::verification(context, &observed, &done).await;
     let status = report::status(&observed, &plan, &done, &context.origin);
     let status = report::verified(&observed, status, &verification);
     let next = report::next(&plan, &observed, &done, verification.again());

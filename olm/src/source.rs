@@ -14,7 +14,8 @@ use olm_fbc::catalog::{Effect, Fault};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
 use olm_image::{
-    Approval, Contents, Limits, LocalImage, Pinned, Platform, Reference, Selection, Standing, Storage, Tree,
+    Approval, Contents, Limits, LocalImage, Pinned, Platform, Reference, Selection, SignatureStatus, Storage,
+    Tree,
 };
 use tempfile::TempDir;
 
@@ -389,7 +390,7 @@ pub(crate) fn bundle_of(
     verified: Option<(&Pinned, &[Approval])>,
 ) -> Source {
     let pinned = verified.map(|(pinned, _)| pinned);
-    let verified = verified.and_then(|(pinned, approvals)| Standing::accepted(pinned, approvals));
+    let verified = verified.and_then(|(pinned, approvals)| SignatureStatus::accepted(pinned, approvals));
     Source::Bundle(BundleSource {
         files: bundle
             .files
@@ -399,7 +400,7 @@ pub(crate) fn bundle_of(
         labels: bundle.labels.clone(),
         image,
         pinned: pinned.map(ToString::to_string),
-        verified: verified.map(|standing| standing.said),
+        verified: verified.map(|status| status.said),
     })
 }
 

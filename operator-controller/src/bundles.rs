@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_image::{
-    Access, Answer, Approval, Bounds, Digest, Images, Limits, Options, Pinned, Places, PresentPolicy,
-    PullError, Reference, ReferenceError, Rules, Selection, SettingsError, Standing,
+    Access, Answer, Approval, Bounds, CurrentPolicy, Digest, Images, Limits, Options, Pinned, Places,
+    PullError, Reference, ReferenceError, Rules, Selection, SettingsError, SignatureStatus,
 };
 use parking_lot::Mutex;
 
@@ -74,8 +74,8 @@ pub struct Bundles {
     registries: Arc<Registries>,
     pins: Pulls<Result<Pinned, FetchError>>,
     pulls: Pulls<Result<Verified, FetchError>>,
-    policy: PresentPolicy,
-    checks: Pulls<Result<Option<Standing>, FetchError>>,
+    policy: CurrentPolicy,
+    checks: Pulls<Result<Option<SignatureStatus>, FetchError>>,
 }
 
 /// The clients of registries.
@@ -120,7 +120,7 @@ impl Bundles {
         settings.places.announce();
         let places = Arc::new(Places::new(settings.bounds));
         Self {
-            policy: PresentPolicy::new(settings.places.clone()),
+            policy: CurrentPolicy::new(settings.places.clone()),
             registries: Arc::new(Registries {
                 images: Images::new(options),
                 places: settings.places,
@@ -197,20 +197,20 @@ impl Bundles {
     }
 
     /// The verdict of the signature policy and these rules about the image of an extension's installed bundle.
-    pub async fn standing(&self, extension: &str, image: &Pinned, rules: &Rules) -> Pulled<Answer> {
+    pub async fn signature_status(&self, extension: &str, image: &Pinned, rules: &Rules) -> Pulled<Answer> {
         let asked = Instant::now();
-        let (number, known) = self.policy.first_look(image, rules).await;
-        let answer = |standing| Pulled::Done(Answer::new(number, image.clone(), standing, asked));
+        let (number, known) = self.policy.without_signatures(image, rules).await;
+        let answer = |status| Pulled::Done(Answer::new(number, image.clone(), status, asked));
         if let Some(known) = known {
             return answer(known);
         }
         let registry = image.reference().registry().to_owned();
         let (registries, pinned, rules) = (Arc::clone(&self.registries), image.clone(), rules.clone());
-        let work = async move { registries.standing(&pinned, rules).await };
+        let work = async move { registries.signature_status(&pinned, rules).await };
         let what = format!("{image} {number}");
         match self.checks.ask(extension, &what, Some(&registry), work).await {
-            Pulled::Done(Ok(standing)) => answer(standing),
-            Pulled::Done(Err(error)) => answer(Some(Standing::unknown(image, &chain(&error)))),
+            Pulled::Done(Ok(status)) => answer(status),
+            Pulled::Done(Err(error)) => answer(Some(SignatureStatus::unknown(image, &chain(&error)))),
             Pulled::Pending(state) => Pulled::Pending(state),
         }
     }
@@ -263,16 +263,20 @@ impl Registries {
         pulled.map_err(FetchError::Pull)
     }
 
-    async fn standing(&self, image: &Pinned, rules: Rules) -> Result<Option<Standing>, FetchError> {
-        let standing = self.images.standing(image, &self.access(rules).await?).await;
-        if standing
-            .as_ref()
-            .is_some_and(|standing| standing.accepted.is_none())
-        {
+    async fn signature_status(
+        &self,
+        image: &Pinned,
+        rules: Rules,
+    ) -> Result<Option<SignatureStatus>, FetchError> {
+        let status = self
+            .images
+            .signature_status(image, &self.access(rules).await?)
+            .await;
+        if status.as_ref().is_some_and(|status| status.accepted.is_none()) {
             // The registry may have refused old credentials.
             self.secrets.forget().await;
         }
-        Ok(standing)
+        Ok(status)
     }
 
     /// Drops the cached credentials after a refusal, because the pull secrets may have changed.

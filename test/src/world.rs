@@ -106,11 +106,19 @@ impl World {
             operator_controller,
             catalogs: format!("https://{content}"),
         };
-        world.start_catalogd()?;
-        world.start_operator_controller()?;
-        world.catalogd.ready().await?;
-        world.operator_controller.ready().await?;
+        world.start_managers().await?;
         Ok(world)
+    }
+
+    /// Starts both managers, and waits until they are ready.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub async fn start_managers(&mut self) -> Result<()> {
+        self.start_catalogd()?;
+        self.start_operator_controller()?;
+        self.catalogd.ready().await?;
+        self.operator_controller.ready().await
     }
 
     /// Starts catalogd when it does not run.

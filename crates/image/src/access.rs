@@ -1,12 +1,12 @@
 //! Access to images: credentials, registries and the signature policy.
 
 pub(crate) mod credentials;
+pub(crate) mod current;
 pub(crate) mod policy;
-pub(crate) mod present;
 pub(crate) mod registries;
 pub(crate) mod settings;
-pub(crate) mod standing;
 pub(crate) mod tally;
+pub(crate) mod verification;
 
 use std::sync::Arc;
 

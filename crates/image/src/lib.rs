@@ -28,11 +28,11 @@ mod registry;
 
 pub use access::Access;
 pub use access::credentials::{Credential, Credentials, CredentialsError};
+pub use access::current::CurrentPolicy;
 pub use access::policy::{Approval, Policy, PolicyError, Refusal, Rule, Rules};
-pub use access::present::PresentPolicy;
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};
-pub use access::standing::{Answer, Standing, Verification};
+pub use access::verification::{Answer, SignatureStatus, Verification};
 pub use build::{BuildError, BuiltImage, BuiltLayer, ImageBuilder, LayerBuilder};
 pub use digest::{Digest, DigestError};
 pub use layer::tree::{Astray, Content, ContentReader, Node, Resolved, Storage, Tree};

@@ -5,7 +5,7 @@ mod error;
 mod flight;
 pub(crate) mod places;
 mod signatures;
-mod standing;
+mod verification;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -189,23 +189,8 @@ impl Images {
     /// policy rejects is not fetched.
     pub async fn image(&self, pinned: &Pinned, access: &Access, limits: &Limits) -> Result<Image, PullError> {
         let signed = self.admitted(access, &pinned.requested())?;
-        self.signed_image(pinned, access, limits, &signed).await
-    }
-
-    async fn signed_image(
-        &self,
-        pinned: &Pinned,
-        access: &Access,
-        limits: &Limits,
-        signed: &[policy::Wanted<'_>],
-    ) -> Result<Image, PullError> {
-        let late = |_| PullError::Time {
-            reference: pinned.to_string(),
-            seconds: limits.time.as_secs(),
-        };
-        tokio::time::timeout(limits.time, self.fetch_image(pinned, access, limits, signed))
-            .await
-            .map_err(late)?
+        let fetching = Box::pin(self.fetch_image(pinned, access, limits, &signed));
+        in_time(pinned, limits, fetching).await
     }
 
     async fn fetch_image(
@@ -555,8 +540,9 @@ impl Images {
         {
             return Ok(contents);
         }
-        // Whoever waits for the contents has verified the image.
-        let image = self.signed_image(pinned, access, limits, &[]).await?;
+        // Every caller that waits for the contents has verified the image already.
+        let fetching = Box::pin(self.fetch_image(pinned, access, limits, &[]));
+        let image = in_time(pinned, limits, fetching).await?;
         let tree = self
             .unpack(&image, &self.inner.selection, &Storage::Memory, access, limits)
             .await?;
@@ -658,6 +644,19 @@ impl Images {
             source: last,
         })
     }
+}
+
+/// The result of work on an image, or an error when its time is over.
+async fn in_time<T>(
+    pinned: &Pinned,
+    limits: &Limits,
+    work: impl Future<Output = Result<T, PullError>>,
+) -> Result<T, PullError> {
+    let late = |_| PullError::Time {
+        reference: pinned.to_string(),
+        seconds: limits.time.as_secs(),
+    };
+    tokio::time::timeout(limits.time, work).await.map_err(late)?
 }
 
 fn refused(reference: &Reference, source: Refusal) -> PullError {

@@ -198,7 +198,7 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// `bundle` is what was verified.
+    /// `bundle` is the verified bundle.
     fn new(result: VerificationResult, bundle: &Bundle) -> Self {
         let entry = bundle
             .verification_material

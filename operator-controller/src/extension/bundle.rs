@@ -5,14 +5,14 @@ pub mod fetch;
 pub mod render;
 pub mod requirements;
 pub mod settled;
-pub mod standing;
+pub mod verification;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use olm_bundle::CertificateProvider;
-use olm_image::{Standing, Verification};
+use olm_image::{SignatureStatus, Verification};
 
 use self::settled::{Inputs, Settled};
 use super::context::Context;
@@ -34,7 +34,7 @@ const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 pub struct Cache {
     settled: Settled,
     compatibility: compatibility::Cache,
-    standing: standing::Cache,
+    verification: verification::Cache,
     /// The OperatorCondition that the API server refused, and when.
     refused_condition: Option<(String, Instant)>,
 }
@@ -125,7 +125,7 @@ pub(crate) async fn render<'a>(
     let Some((image, approvals)) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
-    let verified = Standing::accepted(&pinned, &approvals).map(|standing| standing.said);
+    let verified = SignatureStatus::accepted(&pinned, &approvals).map(|status| status.said);
     let named = operator_condition(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);
@@ -201,9 +201,13 @@ impl Cache {
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
         let (extension, installed) = (observed.extension.name(), observed.revisions.installed());
         match signatures(&observed.extension) {
-            Ok(rules) => self.standing.verify(context, extension, installed, &rules).await,
+            Ok(rules) => {
+                self.verification
+                    .verify(context, extension, installed, &rules)
+                    .await
+            }
             Err(_) if installed.is_none() => Verification::NotAsked,
-            Err(error) => Verification::Known(Standing::unreadable(&error.to_string())),
+            Err(error) => Verification::Known(SignatureStatus::unreadable(&error.to_string())),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Software bills of materials in the format CycloneDX 1.6: what is in a program or an image, and where it comes from.
+//! Software bills of materials in the format CycloneDX 1.6: the parts of a program or an image, and their origin.
 //!
 //! The same content gives the same bytes: there is no time but that of `SOURCE_DATE_EPOCH`, and the serial number comes
 //! from the content.

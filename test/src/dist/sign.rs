@@ -30,7 +30,7 @@ const ROOT: &str = "trusted_root.json";
 /// No services: the key alone says who signed, and nothing leaves this machine.
 const NO_SERVICES: &str = r#"{"mediaType":"application/vnd.dev.sigstore.signingconfig.v0.2+json","rekorTlogConfig":{},"tsaConfig":{}}"#;
 
-/// Nobody to trust: otherwise cosign asks the internet.
+/// A trusted root without entries: without the file, cosign asks the internet.
 const NO_ROOT: &str = r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}"#;
 
 /// The arguments of `dist sign`.

@@ -64,13 +64,6 @@ async fn stop(world: &mut World) -> Result<()> {
     Ok(())
 }
 
-async fn start(world: &mut World) -> Result<()> {
-    world.start_catalogd()?;
-    world.start_operator_controller()?;
-    world.catalogd.ready().await?;
-    world.operator_controller.ready().await
-}
-
 /// Objects by kind and name.
 type Objects = BTreeMap<String, Value>;
 
@@ -200,7 +193,7 @@ async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()
     stop(&mut world).await?;
     define(&world, PRESENT)?;
     unchanged(&own_before, &own(&world)?)?;
-    start(&mut world).await?;
+    world.start_managers().await?;
     world
         .eventually("the status has the fields of today", SOON, async || {
             let status = status(&world)?;
@@ -225,7 +218,7 @@ async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()
     unchanged(&own_before, &own(&world)?)?;
     let extension = extensions(&world).get(NAME).await?;
     ensure!(is_settled(&extension), "{:?}", extension.status);
-    start(&mut world).await?;
+    world.start_managers().await?;
     reconciled(&world, ">=1.0.0 <1.0.2").await?;
     unchanged(&content_before, &content(&world)?)?;
     at_rest(&world).await

@@ -75,9 +75,9 @@ fn an_image_holds_its_program_and_what_is_the_same_on_every_machine() -> Result<
         let found: BTreeSet<String> = image.entries.iter().map(|entry| entry.path.clone()).collect();
         ensure!(found == expected, "{name}: {found:?}, not {expected:?}");
         for entry in &image.entries {
-            let nobody = (0, 0, String::new(), String::new());
+            let root = (0, 0, String::new(), String::new());
             ensure!(
-                entry.owner == nobody && entry.time == 0,
+                entry.owner == root && entry.time == 0,
                 "{name}: {}: {:?}",
                 entry.path,
                 entry.owner
@@ -90,7 +90,10 @@ fn an_image_holds_its_program_and_what_is_the_same_on_every_machine() -> Result<
             ensure!(entry.mode == mode, "{name}: {}: {:o}", entry.path, entry.mode);
         }
         let authorities = image.file("etc/ssl/certs/ca-certificates.crt")?;
-        ensure!(holds(authorities, "BEGIN CERTIFICATE"), "{name} trusts nobody");
+        ensure!(
+            holds(authorities, "BEGIN CERTIFICATE"),
+            "{name} has no authorities"
+        );
         let fields: Vec<&String> = image
             .config
             .as_object()

@@ -101,10 +101,7 @@ fn idle_connections_beyond_the_descriptors_stop_no_probe_no_catalog_and_no_insta
         world.operator_controller.stop().await?;
         world.catalogd.limit_descriptors(DESCRIPTORS);
         world.operator_controller.limit_descriptors(DESCRIPTORS);
-        world.start_catalogd()?;
-        world.start_operator_controller()?;
-        world.catalogd.ready().await?;
-        world.operator_controller.ready().await?;
+        world.start_managers().await?;
         let content = world
             .catalogs
             .strip_prefix("https://")

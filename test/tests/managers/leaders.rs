@@ -83,10 +83,7 @@ fn another_replica_takes_over_when_the_leader_ends_or_dies() -> Result<()> {
             .await?;
         other.stop().await?;
         catalogd.stop().await?;
-        world.start_catalogd()?;
-        world.start_operator_controller()?;
-        world.catalogd.ready().await?;
-        world.operator_controller.ready().await
+        world.start_managers().await
     })
 }
 

@@ -1,4 +1,4 @@
-//! `olm verify` on images that the real cosign signed: what it prints, and how it exits.
+//! `olm verify` on images that the real cosign signed: its output and its exit status.
 
 use std::process::Command;
 

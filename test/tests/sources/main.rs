@@ -65,7 +65,7 @@ impl Stage {
             policy,
         };
         stage.write_policy(json!({}))?;
-        start(&mut stage.world).await?;
+        stage.world.start_managers().await?;
         Ok(stage)
     }
 
@@ -289,7 +289,7 @@ fn a_feature_is_refused_while_its_gate_is_off() -> Result<()> {
         world.catalogd.stop().await?;
         world.operator_controller.add_argument(gates.to_owned());
         world.catalogd.add_argument(endpoints.to_owned());
-        start(world).await?;
+        world.start_managers().await?;
 
         apply_narrow(world, "narrow", json!({ "watchNamespace": "narrow" })).await?;
         let refused = "bundle does not support AllNamespaces install mode";
@@ -317,7 +317,7 @@ fn a_feature_is_refused_while_its_gate_is_off() -> Result<()> {
         world.catalogd.stop().await?;
         world.operator_controller.remove_argument(gates);
         world.catalogd.remove_argument(endpoints);
-        start(world).await?;
+        world.start_managers().await?;
         for package in ["narrow", "configured"] {
             await_version(world, package, "1.0.0").await?;
         }
@@ -336,13 +336,6 @@ fn a_feature_is_refused_while_its_gate_is_off() -> Result<()> {
         ensure!(status(world, "metas").await? == 200);
         Ok(())
     })
-}
-
-async fn start(world: &mut World) -> Result<()> {
-    world.start_catalogd()?;
-    world.start_operator_controller()?;
-    world.catalogd.ready().await?;
-    world.operator_controller.ready().await
 }
 
 /// Waits until `Ready` says so, whatever its reason.

@@ -64,7 +64,7 @@ async fn catalog_becomes(world: &World, name: &str, expected: Option<&str>) -> R
     .await
 }
 
-/// Runs `olm VERB verified` and returns what it prints.
+/// Runs `olm VERB verified` and returns its output.
 fn olm(world: &World, arguments: &[&str]) -> Result<String> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
@@ -215,7 +215,7 @@ fn an_annotation_asks_for_more_than_the_policy_and_the_refusal_says_so() -> Resu
             "{message}"
         );
 
-        // Stricter: what is installed stays, and no other bundle comes.
+        // Stricter: the installed bundle stays, and no other bundle comes.
         annotate(world, "clusterextension", Some(&stranger))?;
         let message = extension_becomes(world, RULED, Some(reason::POLICY_REFUSES)).await?;
         ensure!(message.contains(&rule("ClusterExtension")), "{message}");

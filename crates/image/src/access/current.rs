@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 
 use crate::access::policy::{Policy, Rules};
 use crate::access::settings::{Settings, SettingsError};
-use crate::access::standing::Standing;
+use crate::access::verification::SignatureStatus;
 use crate::reference::{Pinned, Reference};
 
 /// The time between two reads of the files.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The current signature policy.
-pub struct PresentPolicy {
+pub struct CurrentPolicy {
     settings: Settings,
     known: Mutex<Option<Known>>,
 }
@@ -26,7 +26,7 @@ struct Known {
     policy: Result<Arc<Policy>, String>,
 }
 
-impl PresentPolicy {
+impl CurrentPolicy {
     /// The policy of these files. Nothing is read yet.
     pub const fn new(settings: Settings) -> Self {
         Self {
@@ -42,10 +42,14 @@ impl PresentPolicy {
 
     /// The number of the policy together with these rules, and the answer about an image where that needs no
     /// signatures: no rule asks for one, or the policy cannot be read.
-    pub async fn first_look(&self, image: &Pinned, rules: &Rules) -> (u64, Option<Option<Standing>>) {
+    pub async fn without_signatures(
+        &self,
+        image: &Pinned,
+        rules: &Rules,
+    ) -> (u64, Option<Option<SignatureStatus>>) {
         let Known { number, policy } = self.get().await;
         let answer = match policy {
-            Err(why) => Some(Some(Standing::unknown(image, &why))),
+            Err(why) => Some(Some(SignatureStatus::unknown(image, &why))),
             Ok(policy) => (!asks(&policy, rules, &image.requested())).then_some(None),
         };
         (together(number, rules), answer)
@@ -120,14 +124,14 @@ mod tests {
     async fn another_policy_gets_another_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.json");
-        let present = PresentPolicy::new(Settings {
+        let present = CurrentPolicy::new(Settings {
             policy: Some(path.clone()),
             ..Settings::default()
         });
         let none = Rules::default();
         let first = present.number(&none).await;
         let image = Pinned::parse(&format!("a.example/x@sha256:{}", "a".repeat(64))).unwrap();
-        let (_, unreadable) = present.first_look(&image, &none).await;
+        let (_, unreadable) = present.without_signatures(&image, &none).await;
         let unreadable = unreadable.flatten().unwrap();
         assert_eq!(unreadable.accepted, None);
         assert!(unreadable.said.contains("policy.json"), "{}", unreadable.said);
@@ -142,16 +146,16 @@ mod tests {
         assert!(!is_new && third.number == second.number);
         assert!(Arc::ptr_eq(&third.policy.unwrap(), &second.policy.unwrap()));
         assert_eq!(
-            present.first_look(&image, &none).await,
+            present.without_signatures(&image, &none).await,
             (present.number(&none).await, None)
         );
         std::fs::write(&path, r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).unwrap();
         present.take(present.read().await);
-        let (accepting, answer) = present.first_look(&image, &none).await;
+        let (accepting, answer) = present.without_signatures(&image, &none).await;
         assert_eq!(answer, Some(None));
         // Rules of an object ask beside the policy.
         let rules = Rules::parse("us", r#"[{"type":"reject"}]"#).unwrap();
-        let (stricter, answer) = present.first_look(&image, &rules).await;
+        let (stricter, answer) = present.without_signatures(&image, &rules).await;
         assert_eq!(answer, None);
         assert_ne!(stricter, accepting);
     }

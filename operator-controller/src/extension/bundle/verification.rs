@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use olm_api::ClusterObjectSet;
 use olm_api::names::annotation;
-use olm_image::{Answer, Pinned, Reference, Rules, Standing, Verification};
+use olm_image::{Answer, Pinned, Reference, Rules, SignatureStatus, Verification};
 
 use crate::bundles::pulls::Pulled;
 use crate::extension::context::Context;
@@ -34,14 +34,14 @@ impl Cache {
                 return Verification::NotAsked;
             }
             let why = format!("the digest of {reference} at the installation is not recorded");
-            return Verification::Known(Standing::unreadable(&why));
+            return Verification::Known(SignatureStatus::unreadable(&why));
         };
         let policy = context.bundles.policy_number(rules).await;
         let known = self.0.as_ref();
         if let Some(known) = known.and_then(|known| known.about(policy, &image, Instant::now())) {
             return known;
         }
-        let Pulled::Done(answer) = context.bundles.standing(extension, &image, rules).await else {
+        let Pulled::Done(answer) = context.bundles.signature_status(extension, &image, rules).await else {
             return Verification::Pending;
         };
         self.0.insert(answer).verification()

@@ -1,20 +1,20 @@
 //! Asks the signature policy about an image that is in use.
 
 use crate::access::Access;
-use crate::access::standing::Standing;
+use crate::access::verification::SignatureStatus;
 use crate::pull::{Images, PullError};
 use crate::reference::Pinned;
 
 impl Images {
     /// The verdict of the policy about an image; `None` if it asks for no signature.
-    pub async fn standing(&self, image: &Pinned, access: &Access) -> Option<Standing> {
+    pub async fn signature_status(&self, image: &Pinned, access: &Access) -> Option<SignatureStatus> {
         match self.approvals(image, access).await {
-            Ok(approvals) => Standing::accepted(image, &approvals),
-            Err(PullError::Policy { source, .. }) => Some(Standing {
+            Ok(approvals) => SignatureStatus::accepted(image, &approvals),
+            Err(PullError::Policy { source, .. }) => Some(SignatureStatus {
                 accepted: Some(false),
                 said: format!("{image} stays in use, but {source}. Sign the image, or change the policy"),
             }),
-            Err(error) => Some(Standing::unknown(image, &olm_transport::chain(&error))),
+            Err(error) => Some(SignatureStatus::unknown(image, &olm_transport::chain(&error))),
         }
     }
 }

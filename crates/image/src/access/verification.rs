@@ -13,14 +13,14 @@ const LOST: Duration = Duration::from_secs(30);
 
 /// The verdict of the current signature policy about an image in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct SignatureStatus {
     /// Whether the policy accepts it; none when that is not known.
     pub accepted: Option<bool>,
     /// The signer and the rule that asks for it, or the reason why the image is not accepted, or why that is unknown.
     pub said: String,
 }
 
-impl Standing {
+impl SignatureStatus {
     /// An image whose signatures could not be read.
     pub fn unknown(image: &Pinned, why: &str) -> Self {
         Self {
@@ -54,7 +54,7 @@ pub enum Verification {
     /// No rule asks for a signature, or there is no image.
     NotAsked,
     /// The policy was asked.
-    Known(Standing),
+    Known(SignatureStatus),
     /// The registry has not answered yet.
     Pending,
 }
@@ -65,7 +65,7 @@ impl Verification {
     pub fn verdict(&self) -> Option<Option<(Option<bool>, &str)>> {
         match self {
             Self::NotAsked => Some(None),
-            Self::Known(standing) => Some(Some((standing.accepted, &standing.said))),
+            Self::Known(status) => Some(Some((status.accepted, &status.said))),
             Self::Pending => None,
         }
     }
@@ -73,7 +73,7 @@ impl Verification {
     /// The time until the next verification: no event announces a new signature, or that a request failed.
     pub fn again(&self) -> Option<Duration> {
         match self {
-            Self::Known(standing) if standing.accepted != Some(true) => Some(FRESH),
+            Self::Known(status) if status.accepted != Some(true) => Some(FRESH),
             Self::Pending => Some(LOST),
             Self::Known(_) | Self::NotAsked => None,
         }
@@ -85,25 +85,25 @@ impl Verification {
 pub struct Answer {
     policy: u64,
     image: Pinned,
-    standing: Option<Standing>,
+    status: Option<SignatureStatus>,
     asked: Instant,
 }
 
 impl Answer {
     /// The answer of the policy with this number; none where it asks for no signature.
-    pub const fn new(policy: u64, image: Pinned, standing: Option<Standing>, asked: Instant) -> Self {
+    pub const fn new(policy: u64, image: Pinned, status: Option<SignatureStatus>, asked: Instant) -> Self {
         Self {
             policy,
             image,
-            standing,
+            status,
             asked,
         }
     }
 
     /// The answer, if it is about this policy and this image. One that is not good stands for some minutes.
     pub fn about(&self, policy: u64, image: &Pinned, now: Instant) -> Option<Verification> {
-        let standing = self.standing.as_ref();
-        let is_good = standing.is_none_or(|standing| standing.accepted == Some(true));
+        let status = self.status.as_ref();
+        let is_good = status.is_none_or(|status| status.accepted == Some(true));
         let stands = self.policy == policy
             && self.image == *image
             && (is_good || now.saturating_duration_since(self.asked) < FRESH);
@@ -112,7 +112,7 @@ impl Answer {
 
     /// The answer.
     pub fn verification(&self) -> Verification {
-        self.standing
+        self.status
             .clone()
             .map_or(Verification::NotAsked, Verification::Known)
     }
@@ -135,15 +135,15 @@ mod tests {
             (Some(false), FRESH, false),
             (None, FRESH, false),
         ] {
-            let standing = Standing {
+            let status = SignatureStatus {
                 accepted,
                 said: "said".to_owned(),
             };
-            let answer = Answer::new(1, pinned('a'), Some(standing.clone()), asked);
+            let answer = Answer::new(1, pinned('a'), Some(status.clone()), asked);
             let found = answer.about(1, &pinned('a'), asked + age);
             assert_eq!(
                 found,
-                expected.then_some(Verification::Known(standing)),
+                expected.then_some(Verification::Known(status)),
                 "{accepted:?}"
             );
             assert_eq!(answer.about(2, &pinned('a'), asked), None);
@@ -152,6 +152,6 @@ mod tests {
         }
         let answer = Answer::new(1, pinned('a'), None, asked);
         assert_eq!(answer.verification().verdict(), Some(None));
-        assert_eq!(Standing::accepted(&pinned('a'), &[]), None);
+        assert_eq!(SignatureStatus::accepted(&pinned('a'), &[]), None);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
-use olm_image::{Pinned, Reference, Standing, Verification};
+use olm_image::{Pinned, Reference, SignatureStatus, Verification};
 use olm_platform::queue::Outcome;
 
 use super::Context;
@@ -35,7 +35,7 @@ pub(super) async fn verification(
     };
     let rules = match rules(&observed.catalog) {
         Ok(rules) => rules,
-        Err(fault) => return Verification::Known(Standing::unreadable(&fault)),
+        Err(fault) => return Verification::Known(SignatureStatus::unreadable(&fault)),
     };
     let policy = context.contents.policy_number(&rules).await;
     let name = observed.catalog.name();
@@ -96,7 +96,7 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         if known.is_some_and(|known| known.about(policy, &image, Instant::now()).is_some()) {
             return Outcome::Done;
         }
-        let answer = context.contents.standing(&image, rules).await;
+        let answer = context.contents.signature_status(&image, rules).await;
         context
             .memories
             .change(name, |memory| memory.verified = Some(answer));
