@@ -13,7 +13,9 @@ mod rights;
 mod tables;
 mod valid;
 
-use anyhow::{Context as _, Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::Status;
@@ -22,6 +24,9 @@ use olm_test::objects::api;
 use olm_test::shared::Shared;
 use olm_test::world::{kubectl, repository};
 use serde_json::{Value, json};
+
+/// Time limit for a policy to be in force.
+const LIMIT: Duration = Duration::from_secs(60);
 
 static SERVER: Shared<Server> = Shared::new(|| Box::pin(Server::start()));
 
@@ -51,7 +56,47 @@ impl Server {
             kubectl(&cluster, &arguments, None)?;
         }
         let client = cluster.client().await?;
-        Ok(Self { cluster, client })
+        let server = Self { cluster, client };
+        server.policies_in_force().await?;
+        Ok(server)
+    }
+
+    /// Waits until the policies of the manifests are in force. The API server reads policies and bindings in the order
+    /// in which they were made, so they are once it refuses what a later policy forbids.
+    async fn policies_in_force(&self) -> Result<()> {
+        const API: &str = "admissionregistration.k8s.io/v1";
+        const NAME: &str = "last-policy";
+        let create = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+        });
+        self.create(&json!({
+            "apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": NAME},
+            "spec": {
+                "matchConstraints": {"resourceRules": [create]},
+                "validations": [{
+                    "expression": format!("object.metadata.name != '{NAME}'"), "message": "the last policy is in force",
+                }],
+            },
+        }))
+        .await?;
+        self.create(&json!({
+            "apiVersion": API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": NAME},
+            "spec": {"policyName": NAME, "validationActions": ["Deny"]},
+        }))
+        .await?;
+        let forbidden = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": "default"},
+        });
+        let end = Instant::now() + LIMIT;
+        loop {
+            match self.dry_run(&forbidden).await {
+                Err(kube::Error::Api(status)) if status.message.contains("the last policy is in force") => {
+                    return Ok(());
+                }
+                Ok(_) if Instant::now() < end => tokio::time::sleep(Duration::from_millis(500)).await,
+                answer => bail!("the policies are not in force after {LIMIT:?}: {answer:?}"),
+            }
+        }
     }
 
     /// The object as the server would store it.
