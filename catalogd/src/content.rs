@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_image::{
-    Access, Answer, Credentials, CredentialsError, CurrentPolicy, Pinned, PullError, Reference,
+    Access, CachedVerification, Credentials, CredentialsError, CurrentPolicy, Pinned, PullError, Reference,
     ReferenceError, Rules, Settings, SettingsError, SignatureStatus,
 };
 use olm_platform::log::chain;
@@ -169,7 +169,7 @@ impl Contents {
     }
 
     /// The verdict of the signature policy and these rules about a served image.
-    pub(crate) async fn signature_status(&self, image: &Pinned, rules: Rules) -> Answer {
+    pub(crate) async fn signature_status(&self, image: &Pinned, rules: Rules) -> CachedVerification {
         let asked = Instant::now();
         let (number, known) = self.policy.without_signatures(image, &rules).await;
         let status = match known {
@@ -179,7 +179,7 @@ impl Contents {
                 Err(error) => Some(SignatureStatus::unknown(image, &chain(&error))),
             },
         };
-        Answer::new(number, image.clone(), status, asked)
+        CachedVerification::new(number, image.clone(), status, asked)
     }
 
     /// The digest of a reference now, if it satisfies the policy and these rules.

@@ -7,7 +7,7 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use olm_api::names;
-use olm_platform::gate::{Asked, Gate};
+use olm_platform::gate::{Gate, ProtectedResource};
 use olm_serve::{App, ResponseBody};
 
 /// Answers an authorised request; without a gate every request is.
@@ -35,7 +35,7 @@ where
 }
 
 /// The catalog of a path; a request for more than one needs access to all of them.
-fn asked(path: &str) -> Asked {
+fn asked(path: &str) -> ProtectedResource {
     let name = path
         .strip_prefix("/catalogs/")
         .and_then(|rest| rest.split_once('/'))
@@ -45,7 +45,7 @@ fn asked(path: &str) -> Asked {
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
             !name.is_empty() && *name != "." && *name != ".." && name.bytes().all(plain)
         });
-    Asked::Part {
+    ProtectedResource::Part {
         group: names::GROUP,
         resource: names::CLUSTER_CATALOGS,
         subresource: names::CONTENT,
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn a_path_is_about_one_catalog_or_about_all() {
         let check = |path: &str, expected: &str| match asked(path) {
-            Asked::Part { name, .. } => assert_eq!(name, expected, "{path}"),
-            Asked::Path(_) => panic!("{path}"),
+            ProtectedResource::Part { name, .. } => assert_eq!(name, expected, "{path}"),
+            ProtectedResource::Path(_) => panic!("{path}"),
         };
         check("/catalogs/cat/api/v1/all", "cat");
         check("/catalogs/my.cat-2/api/v1/metas", "my.cat-2");

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use olm_classic::cluster::Cluster;
 use olm_classic::csv::cluster_operator::{API_VERSION, KIND, Report, Reporter, reported};
 use olm_classic::names;
-use olm_rollout::failure::Failure;
+use olm_rollout::failure::RequestFailure;
 
 use crate::args::ClassicArgs;
 use crate::base::Base;
@@ -76,7 +76,7 @@ async fn follow(base: &Base, reporter: &Reporter, report: impl Fn(&Reporter, &Cl
 }
 
 /// Writes a report where the cluster has ClusterOperators.
-async fn write(base: &Base, name: &str, report: &Report) -> Result<(), Failure> {
+async fn write(base: &Base, name: &str, report: &Report) -> Result<(), RequestFailure> {
     let (group, version) = API_VERSION.split_once('/').unwrap_or_default();
     let found = base.discovery.find(group, version, KIND).await;
     if found

@@ -18,8 +18,9 @@ use olm_api::text::escape;
 use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::{
-    Availability, BlockedBundle, Candidate, Catalog, Content, DeclaredRequirement, Edge, Installed, Package,
-    PackageBuilder, ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, deprecation,
+    Availability, BlockedBundle, Candidate, Catalog, DeclaredRequirement, Edge, Installed, Package,
+    PackageAnswer, PackageBuilder, ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy,
+    deprecation,
 };
 use serde_json::{Value, json};
 
@@ -132,7 +133,10 @@ impl Source {
             priority: self.priority,
             labels: &self.labels,
             availability: Availability::Available,
-            content: self.package.as_ref().map_or(Content::Absent, Content::Package),
+            answer: self
+                .package
+                .as_ref()
+                .map_or(PackageAnswer::Absent, PackageAnswer::Package),
         }
     }
 }

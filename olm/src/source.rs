@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow, bail};
 use olm_author::catalog_entry::{Entry, entry};
 use olm_bundle::media_type::{Format, labels_of};
 use olm_bundle::{BundleFiles, ParseError, annotation_keys};
-use olm_fbc::catalog::{Effect, Fault};
+use olm_fbc::catalog::{BlobFault, Effect};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Catalog, LoadError, MetaError};
 use olm_image::{
@@ -277,7 +277,7 @@ fn load_files(
 }
 
 /// The fault of an object that is served nevertheless, in one line.
-fn warning(reference: &str, file: &str, fault: &Fault) -> String {
+fn warning(reference: &str, file: &str, fault: &BlobFault) -> String {
     let object = fault.object.to_string();
     let object = if object.is_empty() {
         object

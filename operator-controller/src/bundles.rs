@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use olm_image::{
-    Access, Answer, Approval, Bounds, CurrentPolicy, Digest, Images, Limits, Options, Pinned, Places,
-    PullError, Reference, ReferenceError, Rules, Selection, SettingsError, SignatureStatus,
+    Access, Approval, Bounds, CachedVerification, CurrentPolicy, Digest, Images, Limits, Options, Pinned,
+    PullError, Reference, ReferenceError, RequestPermits, Rules, Selection, SettingsError, SignatureStatus,
 };
 use parking_lot::Mutex;
 
@@ -118,7 +118,7 @@ impl Bundles {
         options.selection = Selection::Below(olm_bundle::DIRECTORIES.map(str::to_owned).to_vec());
         options.cache = Some(settings.cache);
         settings.places.announce();
-        let places = Arc::new(Places::new(settings.bounds));
+        let permits = Arc::new(RequestPermits::new(settings.bounds));
         Self {
             policy: CurrentPolicy::new(settings.places.clone()),
             registries: Arc::new(Registries {
@@ -128,9 +128,9 @@ impl Bundles {
                 secrets: settings.secrets,
                 recent: Mutex::default(),
             }),
-            pins: Pulls::new(Arc::clone(&places), settings.wake.clone()),
-            checks: Pulls::new(Arc::clone(&places), settings.wake.clone()),
-            pulls: Pulls::new(places, settings.wake),
+            pins: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
+            checks: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
+            pulls: Pulls::new(permits, settings.wake),
         }
     }
 
@@ -176,8 +176,8 @@ impl Bundles {
         let what = format!("{pinned} {}", rules.mark());
         let rules = rules.clone();
         let work = async move { registries.fetch(&image, rules).await };
-        let place = Some(registry.as_str()).filter(|_| !is_kept);
-        let answer = self.pulls.ask(extension, &what, place, work).await;
+        let contacted = Some(registry.as_str()).filter(|_| !is_kept);
+        let answer = self.pulls.ask(extension, &what, contacted, work).await;
         unless_pending(answer, &pinned.to_string(), registry)
     }
 
@@ -197,10 +197,15 @@ impl Bundles {
     }
 
     /// The verdict of the signature policy and these rules about the image of an extension's installed bundle.
-    pub async fn signature_status(&self, extension: &str, image: &Pinned, rules: &Rules) -> Pulled<Answer> {
+    pub async fn signature_status(
+        &self,
+        extension: &str,
+        image: &Pinned,
+        rules: &Rules,
+    ) -> Pulled<CachedVerification> {
         let asked = Instant::now();
         let (number, known) = self.policy.without_signatures(image, rules).await;
-        let answer = |status| Pulled::Done(Answer::new(number, image.clone(), status, asked));
+        let answer = |status| Pulled::Done(CachedVerification::new(number, image.clone(), status, asked));
         if let Some(known) = known {
             return answer(known);
         }

@@ -8,4 +8,4 @@ pub mod content;
 pub mod search;
 pub mod trust;
 
-pub use client::{Catalogs, CatalogsError, Place, Token};
+pub use client::{CatalogAddress, Catalogs, CatalogsError, Token};

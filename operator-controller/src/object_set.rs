@@ -28,7 +28,7 @@ pub use records::teardown_records;
 /// The types of the engine.
 pub mod engine {
     pub use olm_rollout::engine::rollout;
-    pub use olm_rollout::failure::{Failure, FailureKind};
+    pub use olm_rollout::failure::{FailureKind, RequestFailure};
     pub use olm_rollout::object::ObjectId;
     pub use olm_rollout::{ownership, report};
 }

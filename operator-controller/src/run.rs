@@ -35,7 +35,7 @@ use crate::extension::act::orphaned_secrets;
 use crate::extension::context::claims::Claims;
 use crate::extension::context::cluster_info::ClusterInfo;
 use crate::extension::context::helm::Releases;
-use crate::extension::context::moves::Moves;
+use crate::extension::context::joint_updates::JointUpdates;
 use crate::extension::context::providers::CertificateProviders;
 use crate::extension::context::{Context, Gates};
 use crate::extension::reconcile::{Controller, reconcile};
@@ -129,7 +129,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         cluster: ClusterInfo::new(own.clone()),
         teardown_records: Arc::clone(&teardown_records),
         deletions: Arc::default(),
-        moves: Moves::default(),
+        joint_updates: JointUpdates::default(),
         claims: Claims::default(),
         counters: Counters::default(),
     });

@@ -439,11 +439,11 @@ fn definitions(bytes: &[u8]) {
         let policy = crd_upgrade::Policy::everything();
         for (old, new) in [(&old, &new), (&new, &old)] {
             drop(crd_upgrade::compare(old, new, &policy));
-            let mut asked = crd_upgrade::existing::questions(old, new);
+            let mut asked = crd_upgrade::existing::schema_checks(old, new);
             for version in asked.versions() {
-                asked.look(&version, &object);
+                asked.check(&version, &object);
             }
-            drop((asked.findings(), asked.unlooked()));
+            drop((asked.findings(), asked.unchecked()));
         }
     }
 }

@@ -19,10 +19,10 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::observe::{
-    BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, Stored, WrittenObject,
+    BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, ServedContent, WrittenObject,
 };
 use super::plan::{ContentAction, Plan, ReportedContent, rules};
-use super::report::{self, ContentOutcome, Failure};
+use super::report::{self, ContentFailure, ContentOutcome};
 use crate::content::{CatalogImage, ContentError};
 use crate::hint::hint;
 
@@ -200,14 +200,14 @@ pub(super) async fn content(
             return ContentOutcome::Removed(*why);
         }
         ContentAction::Block(message) => {
-            return ContentOutcome::Failed(Failure {
+            return ContentOutcome::Failed(ContentFailure {
                 message: message.clone(),
                 hint: None,
                 severity: Severity::Terminal,
             });
         }
         ContentAction::Retry(message) => {
-            return ContentOutcome::Failed(Failure {
+            return ContentOutcome::Failed(ContentFailure {
                 message: message.clone(),
                 hint: None,
                 severity: Severity::Transient,
@@ -274,7 +274,7 @@ async fn follow(
     context: &Context,
     observed: &Observed,
     reference: &str,
-) -> Result<ContentOutcome, (Failure, ContentError)> {
+) -> Result<ContentOutcome, (ContentFailure, ContentError)> {
     let name = observed.catalog.name();
     let written = observed.catalog.spec.source.image.as_ref();
     let field = if written.is_some_and(|image| image.reference == reference) {
@@ -286,7 +286,7 @@ async fn follow(
         let hint = hint(&error, &format!("{field} ({})", escape(reference)));
         let message = message(&error);
         (
-            Failure {
+            ContentFailure {
                 message,
                 hint,
                 severity,
@@ -327,7 +327,7 @@ async fn follow(
         .as_ref()
         .filter(|refused| refused.resolved == text)
     {
-        return Ok(ContentOutcome::Failed(Failure {
+        return Ok(ContentOutcome::Failed(ContentFailure {
             message: refused.message.clone(),
             hint: None,
             severity,
@@ -349,7 +349,7 @@ async fn copy(
     context: &Context,
     observed: &Observed,
     claimed: &ReportedContent,
-) -> Result<Stored, ContentError> {
+) -> Result<ServedContent, ContentError> {
     let mut pinned = Pinned::parse(&claimed.resolved).map_err(|source| ContentError::Reference {
         reference: claimed.resolved.clone(),
         source,
@@ -377,7 +377,7 @@ async fn fetch(
     (origin, modified): (Origin, Option<Timestamp>),
     rules: Rules,
     stop: &tokio_util::sync::CancellationToken,
-) -> Result<Stored, ContentError> {
+) -> Result<ServedContent, ContentError> {
     let began = Instant::now();
     let resolved = origin.resolved.clone();
     let destination = Destination {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
-use olm_image::Answer;
+use olm_image::CachedVerification;
 use olm_serve::{Findings, Lookup, Record};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::template::{self, KubernetesVersion};
 pub(super) struct Observed {
     pub(super) catalog: Arc<ClusterCatalog>,
     /// The content that this process serves.
-    pub(super) stored: Option<Stored>,
+    pub(super) stored: Option<ServedContent>,
     /// Whether requests for it return another status than 404.
     pub(super) known: bool,
     pub(super) memory: Memory,
@@ -41,7 +41,7 @@ pub(super) enum Role {
 
 /// Content that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct ServedContent {
     /// The requested reference; empty when only its digest was known.
     pub(super) requested: String,
     /// The reference by digest.
@@ -50,7 +50,7 @@ pub(super) struct Stored {
     pub(super) findings: Findings,
 }
 
-impl From<&Record> for Stored {
+impl From<&Record> for ServedContent {
     fn from(record: &Record) -> Self {
         Self {
             requested: record.origin.requested.clone(),
@@ -77,7 +77,7 @@ pub(super) struct Memory {
     /// The object as last written, until the watch has seen it.
     pub(super) written: Option<WrittenObject>,
     /// The verdict of the signature policy about the served image.
-    pub(super) verified: Option<Answer>,
+    pub(super) verified: Option<CachedVerification>,
     /// The running fetch.
     pub(super) running: Option<RunningFetch>,
 }

@@ -18,7 +18,7 @@ use olm_platform::events::Notice;
 use olm_platform::queue::{Outcome, Severity};
 
 use super::message::{SERVING, UNPACKED, ready, with_note};
-use super::observe::{Observed, Role, Stored};
+use super::observe::{Observed, Role, ServedContent};
 use super::plan::{ContentAction, Plan, RemovalReason};
 use crate::hint::RETRY;
 
@@ -34,13 +34,13 @@ pub(super) enum ContentOutcome {
     /// No action.
     Nothing,
     /// The content of the reference is served, new or not.
-    Served(Stored),
+    Served(ServedContent),
     /// The reported content is stored here again.
-    Restored(Stored),
+    Restored(ServedContent),
     /// The reported content is not stored here, and the fetch failed with this message.
     Lost(String),
     /// The wanted content is not served; the old content still is.
-    Failed(Failure),
+    Failed(ContentFailure),
     /// The content is removed.
     Removed(RemovalReason),
     /// A newer generation of the object took over.
@@ -49,7 +49,7 @@ pub(super) enum ContentOutcome {
 
 /// A failure to serve the wanted content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct ContentFailure {
     pub(super) message: String,
     /// A hint for the user, if known.
     pub(super) hint: Option<String>,
@@ -263,7 +263,7 @@ enum Generation {
 fn serve(
     status: &mut ClusterCatalogStatus,
     observed: &Observed,
-    stored: &Stored,
+    stored: &ServedContent,
     origin: &str,
     generation: Generation,
 ) {
@@ -324,7 +324,7 @@ fn resolved(status: &ClusterCatalogStatus) -> Option<&str> {
     )
 }
 
-fn findings(stored: &Stored) -> String {
+fn findings(stored: &ServedContent) -> String {
     let total = stored.findings.total;
     if total == 0 {
         return "The catalog check has no findings".to_owned();
@@ -360,7 +360,7 @@ pub(super) fn next(
         soonest.map_or(Outcome::Done, Outcome::After)
     };
     match done {
-        ContentOutcome::Failed(Failure {
+        ContentOutcome::Failed(ContentFailure {
             severity: Severity::Transient,
             ..
         })

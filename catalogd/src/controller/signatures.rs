@@ -10,7 +10,7 @@ use olm_image::{Pinned, Reference, SignatureStatus, Verification};
 use olm_platform::queue::Outcome;
 
 use super::Context;
-use super::observe::{Observed, Role, Stored};
+use super::observe::{Observed, Role, ServedContent};
 use super::plan::rules;
 use super::report::ContentOutcome;
 
@@ -48,7 +48,7 @@ pub(super) async fn verification(
 }
 
 /// The image of served content, with the tag that it was asked for by: a signature is about the tag.
-fn image(catalog: &ClusterCatalog, stored: &Stored) -> Option<Pinned> {
+fn image(catalog: &ClusterCatalog, stored: &ServedContent) -> Option<Pinned> {
     let pinned = Pinned::parse(&stored.resolved).ok()?;
     let source = catalog.spec.source.image.as_ref();
     let requested = if stored.requested.is_empty() {

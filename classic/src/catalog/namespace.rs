@@ -18,7 +18,7 @@ use olm_classic::subscription::{
     prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
 };
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::context::{Context, holding, operator_group};
@@ -55,13 +55,13 @@ pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("cannot write a Subscription or an InstallPlan: {}", .0.message)]
-    Write(Failure),
+    Write(RequestFailure),
     #[error("{0}")]
     Other(String),
 }
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for Problem {
+    fn from(failure: RequestFailure) -> Self {
         Self::Write(failure)
     }
 }

@@ -15,7 +15,7 @@ use olm_classic::install_plan::{
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use self::gather::gather;
@@ -59,7 +59,7 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
     }
 }
 
-async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result<Outcome, Failure> {
+async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result<Outcome, RequestFailure> {
     let now = Timestamp::now();
     let namespace = text(read, "/metadata/namespace");
     let groups: Vec<&Value> = cluster
@@ -126,7 +126,7 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
 }
 
 /// Binds the approval of a plan to its UID and to its content as it was read.
-async fn bind(context: &Context, plan: &Value) -> Result<(), Failure> {
+async fn bind(context: &Context, plan: &Value) -> Result<(), RequestFailure> {
     let approval = approval(plan);
     if annotation(plan, names::APPROVED_PLAN_ANNOTATION) == approval {
         return Ok(());
@@ -135,7 +135,7 @@ async fn bind(context: &Context, plan: &Value) -> Result<(), Failure> {
 }
 
 /// Sets an annotation of a plan that is still as it was read.
-async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result<(), Failure> {
+async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result<(), RequestFailure> {
     let version = text(plan, "/metadata/resourceVersion");
     let patch = json!({"metadata": {"resourceVersion": version, "annotations": {key: value}}});
     context.base.writer.merge(&Actor::Own, plan, &patch).await?;
@@ -214,7 +214,7 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
 }
 
 /// Time limit of retries: failures that others can fix are retried until they end.
-fn patience(failure: &Failure) -> Patience {
+fn patience(failure: &RequestFailure) -> Patience {
     match failure.kind {
         FailureKind::Forbidden | FailureKind::Transient | FailureKind::Conflict => Patience::Endless,
         _ => Patience::Limited,

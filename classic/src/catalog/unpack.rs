@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::names;
-use olm_image::{Bounds, Places, Reference};
+use olm_image::{Bounds, Reference, RequestPermits};
 use olm_platform::log;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -59,7 +59,7 @@ pub fn catalog_missing() -> Value {
 /// Unpacks bundles.
 pub struct Unpacker {
     images: Arc<BundleImages>,
-    places: Arc<Places>,
+    permits: Arc<RequestPermits>,
     jobs: Arc<Mutex<BTreeMap<Key, Job>>>,
     wake: Queue<String>,
 }
@@ -95,7 +95,7 @@ impl Unpacker {
     pub fn new(images: BundleImages, bounds: Bounds, wake: Queue<String>) -> Self {
         Self {
             images: Arc::new(images),
-            places: Arc::new(Places::new(bounds)),
+            permits: Arc::new(RequestPermits::new(bounds)),
             jobs: Arc::default(),
             wake,
         }
@@ -149,7 +149,7 @@ impl Unpacker {
         if let Some(bundle) = self.jobs.lock().iter().find_map(held) {
             return Ok(bundle);
         }
-        let _place = self.places.take(&registry(image)).await;
+        let _permit = self.permits.take(&registry(image)).await;
         let bundle = self.images.unpack(image, puller).await;
         bundle.map(Arc::new).map_err(Arc::new)
     }
@@ -178,21 +178,21 @@ impl Unpacker {
 
     /// Begins an attempt.
     fn start(&self, key: &Key, puller: &Puller) {
-        let (images, places, jobs) = (
+        let (images, permits, jobs) = (
             Arc::clone(&self.images),
-            Arc::clone(&self.places),
+            Arc::clone(&self.permits),
             Arc::clone(&self.jobs),
         );
         let (key, puller, wake) = (key.clone(), puller.clone(), self.wake.clone());
         tokio::spawn(async move {
-            let place = places.take(&registry(&key.1)).await;
+            let permit = permits.take(&registry(&key.1)).await;
             // A panic must not leave the bundle in work for ever.
             let work = tokio::spawn(async move {
                 let image = key.1.clone();
                 (images.unpack(&image, &puller).await, key)
             });
             let Ok((outcome, key)) = work.await else { return };
-            drop(place);
+            drop(permit);
             let mut jobs = jobs.lock();
             if let Some(job) = jobs.get_mut(&key) {
                 job.finish(outcome, &key.1);

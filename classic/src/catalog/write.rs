@@ -1,7 +1,7 @@
 //! Writes statuses that others than this program never write.
 
 use olm_classic::cluster::text;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use crate::base::Base;
@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 5;
 /// # Errors
 /// The status was not written, or it is not known whether it was. [`FailureKind::MissingNamespace`] is none: the object
 /// is gone.
-pub async fn write_status(base: &Base, object: &Value) -> Result<(), Failure> {
+pub async fn write_status(base: &Base, object: &Value) -> Result<(), RequestFailure> {
     let mut wanted = object.clone();
     for _ in 0..ATTEMPTS {
         match base.writer.write_status(&wanted).await {
@@ -38,7 +38,7 @@ pub async fn write_status(base: &Base, object: &Value) -> Result<(), Failure> {
         }
         wanted = live;
     }
-    Err(Failure::new(
+    Err(RequestFailure::new(
         FailureKind::Conflict,
         format!("{} changes all the time", text(object, "/metadata/name")),
     ))

@@ -13,7 +13,7 @@ use olm_classic::names;
 use olm_cluster::apply::{Commit, Target, classify};
 use olm_cluster::discover::{Discovery, Resource};
 use olm_cluster::identity::{AccountName, Accounts, IdentityError};
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::ownership::Guard;
 use serde_json::{Map, Value};
 
@@ -89,7 +89,7 @@ impl Writer {
     /// # Errors
     /// When the account has no token: [`FailureKind::Forbidden`] where it does not exist or the program may not have
     /// one.
-    pub async fn client(&self, actor: &Actor) -> Result<Client, Failure> {
+    pub async fn client(&self, actor: &Actor) -> Result<Client, RequestFailure> {
         match actor {
             Actor::Own => Ok(self.own.clone()),
             Actor::Account(account) => {
@@ -100,7 +100,7 @@ impl Writer {
                         // An account that does not exist has no rights.
                         _ => FailureKind::Forbidden,
                     };
-                    Failure::new(kind, error.to_string())
+                    RequestFailure::new(kind, error.to_string())
                 })
             }
         }
@@ -110,10 +110,10 @@ impl Writer {
     ///
     /// # Errors
     /// When the cluster does not serve it, or could not be asked.
-    pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Failure> {
+    pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, RequestFailure> {
         let unknown = || {
             let message = format!("no matches for kind \"{kind}\" in version \"{api_version}\"");
-            Failure::new(FailureKind::UnknownKind, message)
+            RequestFailure::new(FailureKind::UnknownKind, message)
         };
         let types = TypeMeta {
             api_version: api_version.to_owned(),
@@ -125,7 +125,7 @@ impl Writer {
     }
 
     /// The place of an object.
-    async fn place<'a>(&self, actor: &Actor, object: &'a Value) -> Result<Place<'a>, Failure> {
+    async fn place<'a>(&self, actor: &Actor, object: &'a Value) -> Result<Place<'a>, RequestFailure> {
         let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         Ok(Place {
             client: self.client(actor).await?,
@@ -145,7 +145,7 @@ impl Writer {
         (api_version, kind): (&str, &str),
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, RequestFailure> {
         let place = Place {
             client: self.client(actor).await?,
             resource: self.resource(api_version, kind).await?,
@@ -165,7 +165,7 @@ impl Writer {
         actor: &Actor,
         (api_version, kind): (&str, &str),
         selector: &str,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<Vec<Value>, RequestFailure> {
         let resource = match self.resource(api_version, kind).await {
             Err(failure) if failure.kind == FailureKind::UnknownKind => return Ok(Vec::new()),
             resource => resource?,
@@ -190,7 +190,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.
-    pub async fn write(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+    pub async fn write(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
         let place = self.place(actor, wanted).await?;
         let target = place.target();
         let read = self.known(&target).await?;
@@ -225,7 +225,7 @@ impl Writer {
     ///
     /// # Errors
     /// The object was not created, or it is not known whether it was.
-    pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+    pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
         let place = self.place(actor, wanted).await?;
         let target = place.target();
         let created = match target.create(&without_status(wanted)).await {
@@ -242,7 +242,7 @@ impl Writer {
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it, [`FailureKind::MissingNamespace`] when
     /// it is gone; others as the server says.
-    pub async fn write_status(&self, wanted: &Value) -> Result<(), Failure> {
+    pub async fn write_status(&self, wanted: &Value) -> Result<(), RequestFailure> {
         let snapshot = self.store.snapshot();
         let (kind, name) = (text(wanted, "/kind"), text(wanted, "/metadata/name"));
         let namespace = text(wanted, "/metadata/namespace");
@@ -260,7 +260,7 @@ impl Writer {
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
-    pub async fn apply(&self, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+    pub async fn apply(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
         self.apply_as(names::FIELD_MANAGER, actor, wanted).await
     }
 
@@ -272,7 +272,7 @@ impl Writer {
         &self,
         actor: &Actor,
         wanted: &Value,
-    ) -> Result<(Value, Vec<String>), Failure> {
+    ) -> Result<(Value, Vec<String>), RequestFailure> {
         let place = self.place(actor, wanted).await?;
         let target = place.target();
         let body = without_status(wanted);
@@ -285,7 +285,12 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Self::apply`].
-    pub async fn apply_as(&self, manager: &str, actor: &Actor, wanted: &Value) -> Result<Value, Failure> {
+    pub async fn apply_as(
+        &self,
+        manager: &str,
+        actor: &Actor,
+        wanted: &Value,
+    ) -> Result<Value, RequestFailure> {
         let place = self.place(actor, wanted).await?;
         let target = place.target();
         let applied = target
@@ -299,7 +304,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`FailureKind::MissingNamespace`] when it is gone; others as the server says.
-    pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, Failure> {
+    pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, RequestFailure> {
         let place = self.place(actor, object).await?;
         let target = place.target();
         let merged = target.merge(patch).await?;
@@ -311,7 +316,7 @@ impl Writer {
     ///
     /// # Errors
     /// The object was not deleted, or it is not known whether it was.
-    pub async fn delete(&self, actor: &Actor, object: &Value) -> Result<(), Failure> {
+    pub async fn delete(&self, actor: &Actor, object: &Value) -> Result<(), RequestFailure> {
         let place = self.place(actor, object).await?;
         let target = place.target();
         let guard = Guard::Seen {
@@ -331,7 +336,7 @@ impl Writer {
     }
 
     /// The object as the store has it; one of a kind that is not followed, as the server has it.
-    async fn known(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
+    async fn known(&self, target: &Target<'_>) -> Result<Option<Value>, RequestFailure> {
         if target.name.is_empty() {
             return Ok(None);
         }

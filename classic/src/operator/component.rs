@@ -6,7 +6,7 @@ use olm_classic::csv::component::{self, Decision, Unlabelled};
 use olm_classic::names;
 use olm_classic::subscription::{is_paused, is_version_paused};
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Map, Value, json};
 
 use super::context::Context;
@@ -86,7 +86,7 @@ pub async fn label_owned(context: &Context, name: &Name) -> Outcome {
     Outcome::Done
 }
 
-async fn label(context: &Context, actor: &Actor, unlabelled: &Unlabelled<'_>) -> Result<(), Failure> {
+async fn label(context: &Context, actor: &Actor, unlabelled: &Unlabelled<'_>) -> Result<(), RequestFailure> {
     let labels: Map<String, Value> = unlabelled
         .keys
         .iter()

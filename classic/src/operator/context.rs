@@ -11,7 +11,7 @@ use olm_classic::csv::ClusterServiceVersion;
 use olm_cluster::apply::classify;
 use olm_platform::events::Notice;
 use olm_platform::queue::Queue;
-use olm_rollout::failure::Failure;
+use olm_rollout::failure::RequestFailure;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ impl Context {
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn discovery(&self, csv: &ClusterServiceVersion) -> Result<Discovery, Failure> {
+    pub async fn discovery(&self, csv: &ClusterServiceVersion) -> Result<Discovery, RequestFailure> {
         let services = &csv.spec.api_service_definitions;
         let apis = services
             .owned

@@ -13,7 +13,7 @@ use olm_classic::names;
 use olm_classic::operator_group::copies::{Copy, Places, Switch, copy_of, hashes, places};
 use olm_cluster::apply::Target;
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::ownership::Guard;
 use serde_json::{Value, json};
 
@@ -57,7 +57,8 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
             changes.push(remove(context, name, namespace, seen).boxed());
         }
     }
-    let results: Vec<Result<(), Failure>> = stream::iter(changes).buffer_unordered(AT_ONCE).collect().await;
+    let results: Vec<Result<(), RequestFailure>> =
+        stream::iter(changes).buffer_unordered(AT_ONCE).collect().await;
     if let Some((original, csv)) = &copied {
         super::config::tell(context, original, csv, &cluster);
     }
@@ -88,7 +89,7 @@ async fn write(
     copy: &Copy,
     namespace: &str,
     seen: Option<&Seen>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let resource = kinds::CSV.resource();
     let target = Target {
         client: context.writer().own(),
@@ -147,7 +148,7 @@ fn on_version(wanted: &Value, live: &Value) -> Value {
     body
 }
 
-async fn remove(context: &Context, name: &Name, namespace: &str, seen: &Seen) -> Result<(), Failure> {
+async fn remove(context: &Context, name: &Name, namespace: &str, seen: &Seen) -> Result<(), RequestFailure> {
     let resource = kinds::CSV.resource();
     let target = Target {
         client: context.writer().own(),

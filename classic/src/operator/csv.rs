@@ -22,7 +22,7 @@ use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::names;
 use olm_classic::subscription::is_version_paused;
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::certificates::Authority;
@@ -84,7 +84,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
 }
 
 /// Outcome of a failure that no status shows.
-fn after(name: &Name, failure: &Failure) -> Outcome {
+fn after(name: &Name, failure: &RequestFailure) -> Outcome {
     match failure.kind {
         FailureKind::Conflict => Outcome::After(STALE),
         // It is gone.
@@ -97,7 +97,11 @@ fn after(name: &Name, failure: &Failure) -> Outcome {
 }
 
 /// Says in the status that the spec cannot be read. A change of the spec wakes it.
-async fn refuse(context: &Context, object: &Value, error: &serde_json::Error) -> Result<Outcome, Failure> {
+async fn refuse(
+    context: &Context,
+    object: &Value,
+    error: &serde_json::Error,
+) -> Result<Outcome, RequestFailure> {
     let message = format!("install strategy invalid: cannot read the spec: {error}. Correct it");
     let mut current = object.clone();
     let now = written_time(Timestamp::now());
@@ -107,7 +111,7 @@ async fn refuse(context: &Context, object: &Value, error: &serde_json::Error) ->
 }
 
 /// Makes passes until nothing changes, then writes the status.
-async fn run(context: &Context, object: Value) -> Result<Outcome, Failure> {
+async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure> {
     let mut stored = with_finalizer(context, object).await?;
     let now = Timestamp::now();
     let issuer = Authority::new(now);
@@ -185,7 +189,7 @@ fn next(csv: &Value, end: End, is_unfinished: bool, now: Timestamp) -> Outcome {
 }
 
 /// The object with the finalizer of OLM.
-async fn with_finalizer(context: &Context, object: Value) -> Result<Value, Failure> {
+async fn with_finalizer(context: &Context, object: Value) -> Result<Value, RequestFailure> {
     if items(&object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
         return Ok(object);
     }
@@ -200,8 +204,8 @@ async fn with_finalizer(context: &Context, object: Value) -> Result<Value, Failu
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
-fn unreadable(error: serde_json::Error) -> Failure {
-    Failure::new(FailureKind::Invalid, format!("cannot read it: {error}"))
+fn unreadable(error: serde_json::Error) -> RequestFailure {
+    RequestFailure::new(FailureKind::Invalid, format!("cannot read it: {error}"))
 }
 
 #[cfg(test)]

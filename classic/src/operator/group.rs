@@ -8,7 +8,7 @@ use olm_classic::names;
 use olm_classic::operator_group::labels::labelled;
 use olm_classic::operator_group::pass::{PassError, pass};
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use super::context::Context;
@@ -35,7 +35,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
 }
 
 /// Outcome of a failure to write an object of OLM.
-pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
+pub fn after(kind: &str, name: &str, failure: &RequestFailure) -> Outcome {
     match failure.kind {
         FailureKind::Conflict => Outcome::After(STALE),
         // The namespace is gone, and its content goes with it.
@@ -51,7 +51,7 @@ pub fn after(kind: &str, name: &str, failure: &Failure) -> Outcome {
     }
 }
 
-async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), Failure> {
+async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), RequestFailure> {
     let outcome = pass(&name.namespace, &name.name, cluster, Timestamp::now());
     // No client reads the label on its service account, and the program writes no accounts.
     let is_ours = |object: &&Value| text(object, "/kind") != "ServiceAccount";
@@ -74,7 +74,7 @@ async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), 
     Ok(())
 }
 
-async fn remove_roles(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), Failure> {
+async fn remove_roles(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), RequestFailure> {
     let owner = [
         (names::OWNER_KIND_LABEL, names::OPERATOR_GROUP_KIND),
         (names::OWNER_LABEL, name.name.as_str()),

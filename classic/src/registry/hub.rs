@@ -13,7 +13,7 @@ use olm_classic::catalog_source::{MARKETPLACE, default_sources};
 use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_platform::events::Notice;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -152,7 +152,7 @@ fn is_of_marketplace(change: &Change) -> bool {
 
 /// Writes and deletes default catalogs, then the status of the OperatorHub. Where the marketplace operator runs, that
 /// is its work.
-async fn settle(context: &Context, hub: &Value) -> Result<(), Failure> {
+async fn settle(context: &Context, hub: &Value) -> Result<(), RequestFailure> {
     let writer = context.writer();
     let kind = ("apps/v1", names::DEPLOYMENT_KIND);
     let other = writer

@@ -10,8 +10,8 @@ mod finding;
 mod installation;
 mod layout;
 mod manifests;
-mod problem;
 mod publication;
+mod rule_finding;
 mod rules;
 
 pub use bundle::bundle;
@@ -20,5 +20,5 @@ pub use finding::Finding;
 pub use layout::layout;
 pub use manifests::{LoadFault, Manifests, Object, load, load_object};
 pub use olm_fbc::check::Severity;
-pub use problem::{Options, Problem};
+pub use rule_finding::{Options, RuleFinding};
 pub use rules::{RuleSet, images};

@@ -21,7 +21,7 @@ use olm_fbc::Bundle;
 use olm_fbc::catalog::{Catalog, LoadError};
 use olm_fbc::decode::{RawText, ShapeError, decode, members};
 use olm_fbc::meta::{json_text, limits, metas};
-use olm_yaml::Content;
+use olm_yaml::DocumentContent;
 
 pub use basic::Basic;
 pub use kind::Kind;
@@ -187,8 +187,8 @@ impl Template {
 fn first_document(text: &[u8]) -> Result<String, TemplateError> {
     for document in olm_yaml::documents(text, &limits()) {
         let json = match document.map_err(TemplateError::Syntax)?.content {
-            Content::Json(text) => text,
-            Content::Yaml(value) => json_text(&value),
+            DocumentContent::Json(text) => text,
+            DocumentContent::Yaml(value) => json_text(&value),
         };
         if json.trim() != "null" {
             return Ok(json);

@@ -35,6 +35,6 @@ pub use lint::support::{Dependencies, Scopes, Support, Unsupported, Webhooks};
 pub use lint::{Rule, RuleViolation};
 pub use metadata::{Annotations, Dependency, Property, REGISTRY_V1, annotation_keys, media_type};
 pub use parse::{ParseError, parse};
-pub use prepare::{Prepared, Refusal, Request, prepare};
+pub use prepare::{PrepareError, Prepared, Request, prepare};
 pub use render::certificates::UnknownProvider;
 pub use render::{CertificateProvider, DeploymentConfig, Options, RenderError, Rendered, render, render_for};

@@ -62,10 +62,10 @@ pub struct Prepared {
     pub ignored: Vec<String>,
 }
 
-/// The reason why a bundle is refused.
+/// The reason why a bundle cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum PrepareError {
     /// The bundle cannot be read.
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -90,7 +90,7 @@ fn lines(found: &[Unsupported]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-impl Refusal {
+impl PrepareError {
     /// The name of the reason in metrics. Of several, the first.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -111,7 +111,7 @@ pub fn prepare(
     files: &BundleFiles,
     labels: &BTreeMap<String, String>,
     request: &Request<'_>,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, PrepareError> {
     let bundle = parse(files, labels)?;
     let webhooks = if request.certificates.is_some() {
         Webhooks::Served
@@ -124,7 +124,7 @@ pub fn prepare(
         dependencies: request.dependencies,
     });
     if !unsupported.is_empty() {
-        return Err(Refusal::Unsupported(unsupported));
+        return Err(PrepareError::Unsupported(unsupported));
     }
     let modes = bundle.csv().install_modes();
     let config = if request.scopes == Scopes::Any || request.config.is_some() {
@@ -137,7 +137,7 @@ pub fn prepare(
             } else {
                 ". "
             };
-            Refusal::Config {
+            PrepareError::Config {
                 advice: advice.map_or_else(String::new, |advice| format!("{separator}{advice}")),
                 error,
             }

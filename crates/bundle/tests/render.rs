@@ -10,7 +10,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use olm_bundle::{BundleFiles, CertificateProvider, Prepared, Refusal, Request, prepare};
+use olm_bundle::{BundleFiles, CertificateProvider, PrepareError, Prepared, Request, prepare};
 use serde_json::{Value, json};
 use support::{fixture, with};
 
@@ -29,7 +29,7 @@ fn attempt(
     files: &BundleFiles,
     config: Option<&Value>,
     certificates: Option<CertificateProvider>,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, PrepareError> {
     prepare(
         files,
         &BTreeMap::new(),

@@ -11,7 +11,7 @@ use kube::{
 };
 use olm_api::names;
 use olm_preflight::dry_run;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::ownership::{Guard, finalizers};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Target<'_> {
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, RequestFailure> {
         let answer = in_time(self.client.request::<Value>(well_formed(request)?));
         answer.await
     }
@@ -59,7 +59,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The server did not answer.
-    pub async fn read(&self) -> Result<Option<Value>, Failure> {
+    pub async fn read(&self) -> Result<Option<Value>, RequestFailure> {
         match self
             .send(self.request().get(self.name, &GetParams::default()))
             .await
@@ -75,7 +75,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
-    pub async fn apply(&self, body: &Value, commit: Commit) -> Result<Value, Failure> {
+    pub async fn apply(&self, body: &Value, commit: Commit) -> Result<Value, RequestFailure> {
         self.apply_as(names::field_manager::OBJECTS, body, commit).await
     }
 
@@ -83,7 +83,12 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
-    pub async fn apply_as(&self, manager: &str, body: &Value, commit: Commit) -> Result<Value, Failure> {
+    pub async fn apply_as(
+        &self,
+        manager: &str,
+        body: &Value,
+        commit: Commit,
+    ) -> Result<Value, RequestFailure> {
         let params = PatchParams {
             dry_run: commit == Commit::DryRun,
             force: true,
@@ -98,7 +103,11 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
-    pub async fn apply_hearing(&self, manager: &str, body: &Value) -> Result<(Value, Vec<String>), Failure> {
+    pub async fn apply_hearing(
+        &self,
+        manager: &str,
+        body: &Value,
+    ) -> Result<(Value, Vec<String>), RequestFailure> {
         let params = PatchParams {
             force: true,
             field_manager: Some(manager.to_owned()),
@@ -126,7 +135,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not created, or it is not known whether it was. [`FailureKind::Conflict`] means that it exists.
-    pub async fn create(&self, body: &Value) -> Result<Value, Failure> {
+    pub async fn create(&self, body: &Value) -> Result<Value, RequestFailure> {
         let body = written(body)?;
         let created = self.send(self.request().create(&PostParams::default(), body));
         created.await.map_err(misfit)
@@ -136,7 +145,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not replaced, or it is not known whether it was.
-    pub async fn replace(&self, body: &Value) -> Result<Value, Failure> {
+    pub async fn replace(&self, body: &Value) -> Result<Value, RequestFailure> {
         let body = written(body)?;
         let replaced = self.send(self.request().replace(self.name, &PostParams::default(), body));
         replaced.await.map_err(misfit)
@@ -146,7 +155,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The status was not replaced, or it is not known whether it was.
-    pub async fn replace_status(&self, body: &Value) -> Result<Value, Failure> {
+    pub async fn replace_status(&self, body: &Value) -> Result<Value, RequestFailure> {
         let body = written(body)?;
         let params = PostParams::default();
         let request = self
@@ -159,7 +168,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not changed, or it is not known whether it was.
-    pub async fn merge(&self, patch: &Value) -> Result<Value, Failure> {
+    pub async fn merge(&self, patch: &Value) -> Result<Value, RequestFailure> {
         let params = PatchParams {
             field_manager: Some(names::field_manager::OBJECTS.to_owned()),
             ..PatchParams::default()
@@ -172,7 +181,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object does not match the guard, or was not deleted.
-    pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, Failure> {
+    pub async fn delete(&self, guard: &Guard) -> Result<Option<Value>, RequestFailure> {
         let Guard::Seen {
             uid,
             resource_version,
@@ -196,14 +205,14 @@ impl Target<'_> {
     }
 }
 
-fn well_formed<T>(request: Result<T, kube::core::request::Error>) -> Result<T, Failure> {
-    request.map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))
+fn well_formed<T>(request: Result<T, kube::core::request::Error>) -> Result<T, RequestFailure> {
+    request.map_err(|error| RequestFailure::new(FailureKind::Invalid, error.to_string()))
 }
 
-async fn in_time<T>(asking: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
+async fn in_time<T>(asking: impl Future<Output = Result<T, kube::Error>>) -> Result<T, RequestFailure> {
     match tokio::time::timeout(TIMEOUT, asking).await {
         Ok(answer) => answer.map_err(|error| classify(&error)),
-        Err(_) => Err(Failure::new(
+        Err(_) => Err(RequestFailure::new(
             FailureKind::Transient,
             format!("no answer within {} s", TIMEOUT.as_secs()),
         )),
@@ -221,8 +230,8 @@ fn warnings(headers: &http::HeaderMap) -> Vec<String> {
     texts.collect()
 }
 
-fn written(body: &Value) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(body).map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))
+fn written(body: &Value) -> Result<Vec<u8>, RequestFailure> {
+    serde_json::to_vec(body).map_err(|error| RequestFailure::new(FailureKind::Invalid, error.to_string()))
 }
 
 /// Whether the answer to a deletion is an object that still exists. For some kinds the server returns the object
@@ -236,11 +245,11 @@ fn still_there(answer: &Value) -> bool {
 
 /// The failure of an error of the client. An unknown kind must be confirmed: the server only said that the path does
 /// not exist, which may pass.
-pub fn classify(error: &kube::Error) -> Failure {
+pub fn classify(error: &kube::Error) -> RequestFailure {
     match error {
         kube::Error::Api(status) => {
             let causes = status.details.iter().flat_map(|details| &details.causes);
-            Failure {
+            RequestFailure {
                 kind: kind_of(status),
                 message: status.message.clone(),
                 code: status.code,
@@ -249,17 +258,17 @@ pub fn classify(error: &kube::Error) -> Failure {
             }
         }
         kube::Error::Service(error) => match error.downcast_ref::<IdentityError>() {
-            Some(identity) => Failure::new(FailureKind::Transient, identity.to_string()),
-            None => Failure::new(FailureKind::Transient, error.to_string()),
+            Some(identity) => RequestFailure::new(FailureKind::Transient, identity.to_string()),
+            None => RequestFailure::new(FailureKind::Transient, error.to_string()),
         },
-        other => Failure::new(FailureKind::Transient, other.to_string()),
+        other => RequestFailure::new(FailureKind::Transient, other.to_string()),
     }
 }
 
 /// The failure of an apply, which the server may also refuse because the object does not match its schema.
-fn misfit(failure: Failure) -> Failure {
+fn misfit(failure: RequestFailure) -> RequestFailure {
     if dry_run::does_not_fit(failure.code, &failure.reason) {
-        return Failure {
+        return RequestFailure {
             kind: FailureKind::Invalid,
             ..failure
         };
@@ -292,7 +301,7 @@ fn kind_of(status: &kube::core::Status) -> FailureKind {
 }
 
 /// Whether a refused dry run only means that a dry run was not possible.
-pub fn cannot_dry_run(failure: &Failure) -> bool {
+pub fn cannot_dry_run(failure: &RequestFailure) -> bool {
     failure.kind == FailureKind::Invalid
         && failure.fields.is_empty()
         && dry_run::cannot_be_made(&failure.reason)

@@ -7,7 +7,7 @@ use futures::AsyncReadExt as _;
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::Request;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub struct Collection<'a> {
     pub group: &'a str,
     /// The version.
     pub version: &'a str,
-    /// The resource's name, `kettles`.
+    /// The resource's name, `greetings`.
     pub plural: &'a str,
 }
 
@@ -58,7 +58,7 @@ pub enum End {
     /// The budget was used up.
     Spent(&'static str),
     /// The server did not answer.
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
 #[derive(Deserialize)]
@@ -102,11 +102,11 @@ impl Collection<'_> {
     ///
     /// # Errors
     /// The server did not report it.
-    pub async fn count(&self, client: &Client) -> Result<u64, Failure> {
+    pub async fn count(&self, client: &Client) -> Result<u64, RequestFailure> {
         let (page, _) = self
             .page(client, Detail::Metadata, 1, "")
             .await
-            .map_err(Refused::failure)?;
+            .map_err(PageError::failure)?;
         let here = page.items.map_or(0, |items| items.len());
         Ok(here as u64 + page.metadata.remaining_item_count)
     }
@@ -129,11 +129,11 @@ impl Collection<'_> {
         part: Detail,
         limit: u32,
         next: &str,
-    ) -> Result<(Page, u64), Refused> {
+    ) -> Result<(Page, u64), PageError> {
         /// The timeout of one page.
         const TIMEOUT: Duration = Duration::from_secs(30);
         if ![self.group, self.version, self.plural].into_iter().all(is_name) {
-            return Err(Refused::transient("not a resource".to_owned()));
+            return Err(PageError::transient("not a resource".to_owned()));
         }
         let mut parameters = ListParams::default().limit(limit);
         if !next.is_empty() {
@@ -144,28 +144,28 @@ impl Collection<'_> {
             Detail::Metadata => request.list_metadata(&parameters),
             Detail::Whole => request.list(&parameters),
         };
-        let request = request.map_err(|error| Refused::transient(error.to_string()))?;
+        let request = request.map_err(|error| PageError::transient(error.to_string()))?;
         let read = async {
             let answer = client.request_stream(request).await;
-            let answer = answer.map_err(|error| Refused::Failed(classify(&error)))?;
+            let answer = answer.map_err(|error| PageError::Failed(classify(&error)))?;
             let mut bytes = Vec::new();
             let length = pin!(answer).take(MAX_PAGE + 1).read_to_end(&mut bytes).await;
-            length.map_err(|error| Refused::transient(error.to_string()))?;
+            length.map_err(|error| PageError::transient(error.to_string()))?;
             Ok(bytes)
         };
         let bytes = tokio::time::timeout(TIMEOUT, read).await.unwrap_or_else(|_| {
-            Err(Refused::transient(format!(
+            Err(PageError::transient(format!(
                 "no answer within {} s",
                 TIMEOUT.as_secs()
             )))
         })?;
         let length = bytes.len() as u64;
         if length > MAX_PAGE {
-            return Err(Refused::TooLarge);
+            return Err(PageError::TooLarge);
         }
         let page = serde_json::from_slice(&bytes);
         page.map(|page| (page, length))
-            .map_err(|error| Refused::transient(error.to_string()))
+            .map_err(|error| PageError::transient(error.to_string()))
     }
 }
 
@@ -205,12 +205,12 @@ impl Pages<'_> {
             let answer = self.collection.page(self.client, self.part, limit, next).await;
             let (page, length) = match answer {
                 Ok(page) => page,
-                Err(Refused::TooLarge) if self.size > 1 => {
+                Err(PageError::TooLarge) if self.size > 1 => {
                     self.size = (self.size / 10).max(1);
                     continue;
                 }
-                Err(Refused::TooLarge) => return Err(End::Spent("size")),
-                Err(Refused::Failed(failure)) => return Err(End::Failed(failure)),
+                Err(PageError::TooLarge) => return Err(End::Spent("size")),
+                Err(PageError::Failed(failure)) => return Err(End::Failed(failure)),
             };
             let items = page.items.unwrap_or_default();
             self.budget.objects = self.budget.objects.saturating_sub(items.len());
@@ -221,20 +221,20 @@ impl Pages<'_> {
     }
 }
 
-enum Refused {
+enum PageError {
     TooLarge,
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
-impl Refused {
+impl PageError {
     fn transient(message: String) -> Self {
-        Self::Failed(Failure::new(FailureKind::Transient, message))
+        Self::Failed(RequestFailure::new(FailureKind::Transient, message))
     }
 
-    fn failure(self) -> Failure {
+    fn failure(self) -> RequestFailure {
         match self {
             Self::Failed(failure) => failure,
-            Self::TooLarge => Failure::new(
+            Self::TooLarge => RequestFailure::new(
                 FailureKind::Transient,
                 format!("an answer of more than {MAX_PAGE} bytes"),
             ),
@@ -249,10 +249,10 @@ mod tests {
     use super::*;
     use crate::fake;
 
-    const POTS: Collection<'_> = Collection {
+    const GREETINGS: Collection<'_> = Collection {
         group: "x.io",
         version: "v1",
-        plural: "pots",
+        plural: "greetings",
     };
 
     async fn read(answer: (u16, Value), objects: usize) -> (usize, End) {
@@ -262,7 +262,7 @@ mod tests {
             bytes: 1 << 20,
             until: Instant::now() + Duration::from_mins(1),
         };
-        let mut pages = POTS.read(&client, Detail::Whole, budget);
+        let mut pages = GREETINGS.read(&client, Detail::Whole, budget);
         let mut seen = 0;
         loop {
             match pages.page().await {
@@ -282,7 +282,7 @@ mod tests {
         let refused = json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
         let (seen, end) = read((403, refused), 5).await;
         assert_eq!(seen, 0);
-        assert!(matches!(end, End::Failed(Failure { message, .. }) if message == "no"));
+        assert!(matches!(end, End::Failed(RequestFailure { message, .. }) if message == "no"));
         let large = Value::String("x".repeat(usize::try_from(MAX_PAGE).unwrap() + 1));
         assert_eq!(read((200, large), 5).await, (0, End::Spent("size")));
         assert_eq!(
@@ -290,7 +290,7 @@ mod tests {
             (0, End::Complete)
         );
         let (client, asked) = fake::client(move |_, _| (200, page("x")));
-        assert_eq!(POTS.count(&client).await.unwrap(), 7);
-        assert_eq!(*asked.lock().unwrap(), ["GET /apis/x.io/v1/pots"]);
+        assert_eq!(GREETINGS.count(&client).await.unwrap(), 7);
+        assert_eq!(*asked.lock().unwrap(), ["GET /apis/x.io/v1/greetings"]);
     }
 }

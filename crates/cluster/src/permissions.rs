@@ -69,20 +69,20 @@ impl<T> Cached<T> {
     }
 }
 
-/// The rules of one place.
+/// The rules of one scope.
 #[derive(Debug)]
 struct Rules {
     rules: Vec<PolicyRule>,
     complete: Completeness,
 }
 
-/// A viewer and a namespace; `None` for the whole cluster.
-type Place = (Viewer, Option<String>);
+/// The scope of a review: a viewer and a namespace; `None` for the whole cluster.
+type ReviewScope = (Viewer, Option<String>);
 
 /// A cache of permission reviews.
 #[derive(Debug, Default)]
 pub struct Reviews {
-    rules: Mutex<HashMap<Place, Cached<Arc<Rules>>>>,
+    rules: Mutex<HashMap<ReviewScope, Cached<Arc<Rules>>>>,
     answers: Mutex<HashMap<Viewer, BTreeMap<Right, Cached<bool>>>>,
 }
 

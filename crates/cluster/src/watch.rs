@@ -2,7 +2,7 @@
 //!
 //! Where the controller may watch a kind, one watch serves every extension; it never covers Secrets. Otherwise the
 //! extension's account watches the namespaces of its objects, or lists them periodically if it may not watch. If
-//! neither is allowed, [`Look::Unwatched`] is returned and the object is read within the rate limit of [`Turns`].
+//! neither is allowed, [`WatchedState::Unwatched`] is returned, and the object is read within the limit of [`Turns`].
 
 pub mod poll;
 
@@ -51,9 +51,9 @@ pub enum Freshness {
     Recent,
 }
 
-/// The state of an object according to a watch.
+/// The state of an object, as a watch knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum WatchedState {
     /// No watch covers it, or the watch has just begun.
     Unwatched,
     /// The object does not exist.
@@ -85,8 +85,9 @@ struct Key {
 /// Namespace and name of an object.
 type ObjectName = (String, String);
 
+/// An object that a watch has brought.
 #[derive(Debug)]
-struct Seen {
+struct WatchedObject {
     uid: String,
     resource_version: String,
     owners: Vec<String>,
@@ -96,7 +97,7 @@ struct Seen {
 struct View {
     listed: Option<Instant>,
     newest: u64,
-    objects: HashMap<ObjectName, Seen>,
+    objects: HashMap<ObjectName, WatchedObject>,
     refused: Option<Instant>,
 }
 
@@ -141,28 +142,28 @@ pub struct Watches {
     turns: Arc<Turns>,
 }
 
-/// A kind in a namespace, or in all namespaces.
-type Place = (Arc<Resource>, Option<String>);
+/// The scope of a watch: a kind in a namespace, or in all namespaces.
+type WatchScope = (Arc<Resource>, Option<String>);
 
 /// The watches of a user.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
-    views: HashMap<Place, Arc<RwLock<View>>>,
+    views: HashMap<WatchScope, Arc<RwLock<View>>>,
     /// The account and rate limit for objects that no watch covers.
     reader: Option<(AccountName, Arc<Turns>)>,
 }
 
 impl Coverage {
     /// The known state of an object.
-    pub fn look(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> Look {
+    pub fn state(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> WatchedState {
         let seen = self.view(resource, namespace, name, |seen, listed, newest| match seen {
-            Some(seen) => Look::There {
+            Some(seen) => WatchedState::There {
                 uid: seen.uid.clone(),
                 resource_version: seen.resource_version.clone(),
             },
-            None => Look::Absent { listed, newest },
+            None => WatchedState::Absent { listed, newest },
         });
-        seen.unwrap_or(Look::Unwatched)
+        seen.unwrap_or(WatchedState::Unwatched)
     }
 
     /// Whether an object that no watch covers may be read now, after it was read `last`.
@@ -184,7 +185,7 @@ impl Coverage {
         resource: &Arc<Resource>,
         namespace: &str,
         name: &str,
-        answer: impl FnOnce(Option<&Seen>, Instant, u64) -> T,
+        answer: impl FnOnce(Option<&WatchedObject>, Instant, u64) -> T,
     ) -> Option<T> {
         let namespace = if resource.scope == Scope::Cluster {
             ""
@@ -483,7 +484,7 @@ impl Follow {
         self.wake_users();
     }
 
-    fn listed(&self, objects: HashMap<ObjectName, Seen>, began: Instant) {
+    fn listed(&self, objects: HashMap<ObjectName, WatchedObject>, began: Instant) {
         let mut view = self.view.write();
         view.newest = newest(&objects).max(view.newest);
         view.objects = objects;
@@ -533,7 +534,7 @@ impl Follow {
         }
     }
 
-    fn seen(&self, metadata: ObjectMeta) -> (ObjectName, Seen) {
+    fn seen(&self, metadata: ObjectMeta) -> (ObjectName, WatchedObject) {
         let owners = metadata
             .owner_references
             .into_iter()
@@ -545,7 +546,7 @@ impl Follow {
             metadata.namespace.unwrap_or_default(),
             metadata.name.unwrap_or_default(),
         );
-        let seen = Seen {
+        let seen = WatchedObject {
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
             owners,
@@ -555,7 +556,7 @@ impl Follow {
 }
 
 /// The newest resourceVersion.
-fn newest(objects: &HashMap<ObjectName, Seen>) -> u64 {
+fn newest(objects: &HashMap<ObjectName, WatchedObject>) -> u64 {
     let versions = objects.values().map(|seen| number(&seen.resource_version));
     versions.max().unwrap_or(0)
 }

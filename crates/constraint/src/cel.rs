@@ -51,14 +51,14 @@ pub enum CompileError {
     NotBool,
 }
 
-/// The fault of a rule, and its byte offset.
+/// An error in a rule, and its byte offset.
 #[derive(Clone, Debug)]
-struct Problem {
+struct PositionedError {
     at: usize,
     text: String,
 }
 
-impl Problem {
+impl PositionedError {
     fn new(at: usize, text: impl Into<String>) -> Self {
         Self {
             at,

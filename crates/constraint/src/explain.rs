@@ -1,7 +1,7 @@
 //! The explanation of an unmet requirement.
 
 use crate::present::{Present, Undecided};
-use crate::requirement::{Clause, Requirement, Term, Wanted, api_text};
+use crate::requirement::{Clause, Requirement, SimpleRequirement, Term, api_text};
 
 /// The number of parts of a compound that are named; the others are only counted.
 const SHOWN: usize = 4;
@@ -12,7 +12,7 @@ pub struct Explanation<'r> {
     /// The missing or conflicting bundles and APIs, with the author's messages; one line.
     pub text: String,
     /// The missing bundles and APIs that would meet it.
-    pub wanted: Vec<&'r Wanted>,
+    pub wanted: Vec<&'r SimpleRequirement>,
 }
 
 impl Requirement {
@@ -97,9 +97,9 @@ fn compound<'r>(
     Ok(Explanation { text, wanted })
 }
 
-fn missing(wanted: &Wanted, present: &Present<'_>) -> String {
+fn missing(wanted: &SimpleRequirement, present: &Present<'_>) -> String {
     let found = match wanted {
-        Wanted::Package { name, .. } => {
+        SimpleRequirement::Package { name, .. } => {
             let versions: Vec<String> = present
                 .of_package(name)
                 .map(|subject| match &subject.version {
@@ -113,8 +113,8 @@ fn missing(wanted: &Wanted, present: &Present<'_>) -> String {
                 format!("is not installed, but {}", listed(&versions, ", "))
             }
         }
-        Wanted::Api(_) => "is not provided".to_owned(),
-        Wanted::Cel { .. } => "is not installed".to_owned(),
+        SimpleRequirement::Api(_) => "is not provided".to_owned(),
+        SimpleRequirement::Cel { .. } => "is not installed".to_owned(),
     };
     format!("{wanted} {found}")
 }
@@ -125,7 +125,7 @@ fn in_the_way(rule: &Clause, present: &Present<'_>) -> Result<String, Undecided>
         Term::Simple(wanted) => {
             let by = match (present.provider(wanted)?, wanted) {
                 (Some(subject), _) => format!("{} {}", subject.package, subject.name),
-                (None, Wanted::Api(api)) => format!("the cluster, which serves {}", api_text(api)),
+                (None, SimpleRequirement::Api(api)) => format!("the cluster, which serves {}", api_text(api)),
                 (None, _) => String::new(),
             };
             format!("{wanted} must not be there, and is provided by {}", by.trim())

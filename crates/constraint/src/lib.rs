@@ -20,4 +20,4 @@ pub use constraint::{CelRule, Compound, Constraint, MAX_SIZE, PackageConstraint,
 pub use explain::Explanation;
 pub use olm_fbc::property::Gvk;
 pub use present::{Present, Subject, Undecided};
-pub use requirement::{ParseCache, Requirement, RequirementError, Wanted, api_text, fault};
+pub use requirement::{ParseCache, Requirement, RequirementError, SimpleRequirement, api_text, fault};

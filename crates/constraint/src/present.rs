@@ -8,7 +8,7 @@ use olm_fbc::property::{Gvk, Property, TYPE_GVK};
 use semver::Version;
 
 use crate::cel::{Budget, EvalError, Value};
-use crate::requirement::{Clause, Requirement, Term, Wanted};
+use crate::requirement::{Clause, Requirement, SimpleRequirement, Term};
 
 /// An existing or possible bundle.
 #[derive(Clone, Debug)]
@@ -148,9 +148,9 @@ impl<'a> Present<'a> {
     }
 
     /// The first bundle that provides the wanted package, API or property.
-    pub(crate) fn provider(&self, wanted: &Wanted) -> Result<Option<&'a Subject>, Undecided> {
+    pub(crate) fn provider(&self, wanted: &SimpleRequirement) -> Result<Option<&'a Subject>, Undecided> {
         match wanted {
-            Wanted::Package { name, range, .. } => {
+            SimpleRequirement::Package { name, range, .. } => {
                 let fits = |subject: &&Subject| {
                     subject
                         .version
@@ -159,7 +159,7 @@ impl<'a> Present<'a> {
                 };
                 Ok(self.of_package(name).find(fits))
             }
-            Wanted::Api(api) => {
+            SimpleRequirement::Api(api) => {
                 let candidate = self.candidate.filter(|candidate| candidate.apis.contains(api));
                 let others = self
                     .by_api
@@ -167,7 +167,7 @@ impl<'a> Present<'a> {
                     .and_then(|subjects| subjects.first().copied());
                 Ok(others.or(candidate))
             }
-            Wanted::Cel { text, .. } => {
+            SimpleRequirement::Cel { text, .. } => {
                 let known = self.by_rule.borrow().get(text).copied();
                 let found = if let Some(found) = known {
                     found
@@ -187,7 +187,7 @@ impl<'a> Present<'a> {
     fn first_of(
         &self,
         subjects: impl IntoIterator<Item = &'a Subject>,
-        wanted: &Wanted,
+        wanted: &SimpleRequirement,
     ) -> Result<Option<&'a Subject>, Undecided> {
         for subject in subjects {
             if self.satisfies(subject, wanted)? {
@@ -198,7 +198,7 @@ impl<'a> Present<'a> {
     }
 
     /// Whether a bundle satisfies the rule. A rule that cannot be evaluated over a bundle is not satisfied by it.
-    fn satisfies(&self, subject: &Subject, wanted: &Wanted) -> Result<bool, Undecided> {
+    fn satisfies(&self, subject: &Subject, wanted: &SimpleRequirement) -> Result<bool, Undecided> {
         let mut budget = self.budget.get();
         let outcome = wanted.is_provided_by(subject, &mut budget);
         self.budget.set(budget);
@@ -209,7 +209,7 @@ impl<'a> Present<'a> {
     pub(crate) fn holds(&self, rule: &Clause) -> Result<bool, Undecided> {
         match &rule.term {
             Term::Simple(wanted) => {
-                let is_served = matches!(wanted, Wanted::Api(api) if self.is_served(api));
+                let is_served = matches!(wanted, SimpleRequirement::Api(api) if self.is_served(api));
                 Ok(is_served || self.provider(wanted)?.is_some())
             }
             Term::All(rules) => {
@@ -235,7 +235,7 @@ impl<'a> Present<'a> {
     }
 }
 
-impl Wanted {
+impl SimpleRequirement {
     /// Whether a bundle provides it. A rule whose evaluation fails over a bundle is not satisfied by it.
     ///
     /// # Errors

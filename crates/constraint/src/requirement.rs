@@ -134,15 +134,15 @@ pub(crate) struct Clause {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
-    Simple(Wanted),
+    Simple(SimpleRequirement),
     All(Vec<Clause>),
     Any(Vec<Clause>),
     Not(Vec<Clause>),
 }
 
-/// A package, API or property that a single bundle, or the cluster, can provide.
+/// A requirement that a single bundle, or the cluster, can meet: a package, an API or a property.
 #[derive(Clone, Debug)]
-pub enum Wanted {
+pub enum SimpleRequirement {
     /// A package in a range of versions.
     Package {
         /// The package.
@@ -169,7 +169,7 @@ pub fn api_text(api: &Gvk) -> String {
     format!("{}{separator}{} {}", api.group, api.version, api.kind)
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for SimpleRequirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Package { name, text, .. } => write!(formatter, "package {name} ({text})"),
@@ -251,7 +251,7 @@ impl Requirement {
     /// The APIs in it, including excluded ones.
     pub fn apis(&self) -> impl Iterator<Item = &Gvk> {
         self.rules().filter_map(|rule| match &rule.term {
-            Term::Simple(Wanted::Api(api)) => Some(api),
+            Term::Simple(SimpleRequirement::Api(api)) => Some(api),
             _ => None,
         })
     }
@@ -259,7 +259,7 @@ impl Requirement {
     /// The packages in it, including excluded ones.
     pub fn packages(&self) -> impl Iterator<Item = &str> {
         self.rules().filter_map(|rule| match &rule.term {
-            Term::Simple(Wanted::Package { name, .. }) => Some(name.as_str()),
+            Term::Simple(SimpleRequirement::Package { name, .. }) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -267,7 +267,7 @@ impl Requirement {
     /// Whether a rule evaluates the properties of bundles, so that any bundle may affect it.
     pub fn has_rule(&self) -> bool {
         self.rules()
-            .any(|rule| matches!(rule.term, Term::Simple(Wanted::Cel { .. })))
+            .any(|rule| matches!(rule.term, Term::Simple(SimpleRequirement::Cel { .. })))
     }
 
     /// Whether more bundles can make it unmet.
@@ -297,7 +297,7 @@ pub fn fault(property: &Property) -> Option<String> {
 }
 
 impl Clause {
-    fn plain(wanted: Wanted) -> Self {
+    fn plain(wanted: SimpleRequirement) -> Self {
         Self {
             message: String::new(),
             term: Term::Simple(wanted),
@@ -305,7 +305,7 @@ impl Clause {
     }
 }
 
-fn package(constraint: PackageConstraint, known: &ParseCache) -> Result<Wanted, RequirementError> {
+fn package(constraint: PackageConstraint, known: &ParseCache) -> Result<SimpleRequirement, RequirementError> {
     let (name, text) = (constraint.package_name, constraint.version_range);
     if name.is_empty() {
         return Err(RequirementError::NoPackage);
@@ -314,22 +314,22 @@ fn package(constraint: PackageConstraint, known: &ParseCache) -> Result<Wanted, 
         return Err(RequirementError::NoVersion);
     }
     match known.ranges.read(&text, |text| Range::parse(text).map(Arc::new)) {
-        Ok(range) => Ok(Wanted::Package { name, range, text }),
+        Ok(range) => Ok(SimpleRequirement::Package { name, range, text }),
         Err(fault) => Err(RequirementError::Range { range: text, fault }),
     }
 }
 
-fn api(api: Gvk) -> Result<Wanted, RequirementError> {
+fn api(api: Gvk) -> Result<SimpleRequirement, RequirementError> {
     if api.version.is_empty() {
         Err(RequirementError::NoApiVersion)
     } else if api.kind.is_empty() {
         Err(RequirementError::NoApiKind)
     } else {
-        Ok(Wanted::Api(api))
+        Ok(SimpleRequirement::Api(api))
     }
 }
 
-fn label(value: &str) -> Result<Wanted, RequirementError> {
+fn label(value: &str) -> Result<SimpleRequirement, RequirementError> {
     let value: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
     let label = value.get("label").and_then(serde_json::Value::as_str);
     let label = label
@@ -339,7 +339,7 @@ fn label(value: &str) -> Result<Wanted, RequirementError> {
     let label = serde_json::Value::from(label);
     let text = format!("properties.exists(p, p.type == \"{LABEL}\" && p.value.label == {label})");
     let program = Program::compile(&text).map_err(RequirementError::Cel)?;
-    Ok(Wanted::Cel { program, text })
+    Ok(SimpleRequirement::Cel { program, text })
 }
 
 /// Converts a constraint. The recursion is as deep as the constraint, whose depth the parser limits.
@@ -368,7 +368,7 @@ fn rule(constraint: Constraint, known: &ParseCache) -> Result<Clause, Requiremen
         }
         let program = known.programs.read(&cel.rule, Program::compile);
         let program = program.map_err(RequirementError::Cel)?;
-        Term::Simple(Wanted::Cel {
+        Term::Simple(SimpleRequirement::Cel {
             program,
             text: cel.rule,
         })

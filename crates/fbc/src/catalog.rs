@@ -54,7 +54,7 @@ impl LoadError {
 /// A fault in a blob. A catalog server stores and serves the blob nevertheless, because it does not validate content.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Fault {
+pub struct BlobFault {
     /// The object of the blob, by its own names.
     pub object: Object,
     /// The fault.
@@ -101,10 +101,10 @@ impl Catalog {
     ///
     /// # Errors
     /// The fault of the blob. The catalog stays usable.
-    pub fn add_readable(&mut self, meta: Meta) -> Result<(), Box<Fault>> {
+    pub fn add_readable(&mut self, meta: Meta) -> Result<(), Box<BlobFault>> {
         let fault = |error, effect| {
             let line = meta.position;
-            Box::new(Fault {
+            Box::new(BlobFault {
                 object: Object::of(&meta),
                 error: LoadError::Blob { line, error },
                 effect,

@@ -39,7 +39,7 @@ pub struct CatalogFinding {
     /// The object with the fault.
     pub object: Object,
     /// The place in a file, if any.
-    pub place: Option<Place>,
+    pub place: Option<BlobLocation>,
     /// The fault, without the object and the place.
     pub message: String,
 }
@@ -104,16 +104,16 @@ impl fmt::Display for Object {
     }
 }
 
-/// The place of a blob.
+/// The location of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct BlobLocation {
     /// The file, relative to the root of the catalog.
     pub file: Arc<str>,
     /// The line at which the blob begins, counted from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BlobLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.file, self.line)
     }
@@ -204,13 +204,13 @@ const NAME_BYTES: usize = 56;
 #[derive(Debug)]
 struct PackageFacts {
     default_channel: String,
-    place: Place,
+    place: BlobLocation,
 }
 
 #[derive(Debug)]
 struct ChannelFacts {
     channel: Channel,
-    place: Place,
+    place: BlobLocation,
 }
 
 /// There are many of them, so that each byte counts.
@@ -220,13 +220,13 @@ struct BundleFacts {
     name: Box<str>,
     /// Version and release as one text, when they can be read.
     version: Option<Box<str>>,
-    place: Place,
+    place: BlobLocation,
 }
 
 #[derive(Debug)]
 struct DeprecationFacts {
     deprecations: Deprecations,
-    place: Place,
+    place: BlobLocation,
 }
 
 impl Checker {
@@ -299,12 +299,12 @@ impl Checker {
         self.limit.is_some_and(|limit| self.held > limit)
     }
 
-    fn place(&mut self, file: &str, line: usize) -> Place {
+    fn place(&mut self, file: &str, line: usize) -> BlobLocation {
         let file = shared(&mut self.file, file);
-        Place { file, line }
+        BlobLocation { file, line }
     }
 
-    fn find(&mut self, rule: Rule, object: Object, place: Option<Place>, message: impl Into<String>) {
+    fn find(&mut self, rule: Rule, object: Object, place: Option<BlobLocation>, message: impl Into<String>) {
         self.report.add(CatalogFinding {
             rule,
             object,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::BufRead;
 
-use olm_yaml::{Content, Documents};
+use olm_yaml::{DocumentContent, Documents};
 use serde_json::Value;
 
 use crate::canonical::{self, Member};
@@ -159,8 +159,8 @@ impl<R: BufRead> Iterator for Metas<R> {
             Ok(document) => {
                 let line = document.line;
                 let meta = match document.content {
-                    Content::Json(text) => meta(&text, Advice::None),
-                    Content::Yaml(value) => meta(&json_text(&value), Advice::Quote),
+                    DocumentContent::Json(text) => meta(&text, Advice::None),
+                    DocumentContent::Yaml(value) => meta(&json_text(&value), Advice::Quote),
                 };
                 meta.map(|meta| Meta {
                     position: line,

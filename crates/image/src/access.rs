@@ -11,7 +11,7 @@ pub(crate) mod verification;
 use std::sync::Arc;
 
 use credentials::Credentials;
-use policy::{Policy, Refusal, Rules, Wanted};
+use policy::{Policy, PolicyRejection, RequiredSignature, Rules};
 use registries::Registries;
 
 use crate::reference::Reference;
@@ -31,7 +31,7 @@ pub struct Access {
 
 impl Access {
     /// The required signatures of an image by the policy and by the rules, as far as its name decides them.
-    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
+    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<RequiredSignature<'_>>, PolicyRejection> {
         let mut wanted = self.policy.admit(reference)?;
         if let Some(rules) = self.rules.policy() {
             wanted.extend(rules.admit(reference)?);

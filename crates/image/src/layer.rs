@@ -275,7 +275,7 @@ impl Unpacker {
         &mut self,
         entry: &mut tar::Entry<'_, R>,
         key: &str,
-    ) -> Result<crate::layer::tree::Content, LayerError> {
+    ) -> Result<crate::layer::tree::FileContent, LayerError> {
         let size = entry.size();
         if size > self.limits.file_bytes {
             return Err(LayerError::FileBytes {

@@ -26,7 +26,7 @@ use crate::push::{BlobError, has_blob, push_blob, push_manifest};
 use crate::reference::{LATEST, Reference};
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
-use crate::registry::fetch::Wanted;
+use crate::registry::fetch::FetchTarget;
 use crate::registry::session::{Patience, Session};
 use crate::registry::transfer::{pipe, transfer};
 
@@ -581,7 +581,7 @@ impl Walk<'_> {
             Origin::Layout(layout) => Ok(read_blob(layout.root(), digest, limit)?.into()),
             Origin::Registry(access) => {
                 let pinned = self.reference.pin(digest.clone()).reference();
-                let wanted = Wanted::Manifest { digest, limit };
+                let wanted = FetchTarget::Manifest { digest, limit };
                 let found = self.images.fetch(&pinned, access, "a manifest", wanted).await;
                 Ok(found.map_err(Box::new)?.0)
             }
@@ -600,7 +600,7 @@ impl Walk<'_> {
                 None => Ok(None),
             },
             Origin::Registry(access) => {
-                let wanted = Wanted::TaggedManifest { tag, limit };
+                let wanted = FetchTarget::TaggedManifest { tag, limit };
                 optional(
                     self.images
                         .fetch(&reference, access, "what is attached", wanted)
@@ -615,7 +615,7 @@ impl Walk<'_> {
             return Ok(None);
         };
         let limit = Limits::catalog().manifest_bytes;
-        let wanted = Wanted::Referrers { digest, limit };
+        let wanted = FetchTarget::Referrers { digest, limit };
         let pinned = self.reference.pin(digest.clone()).reference();
         let found = optional(self.images.fetch(&pinned, access, "the referrers", wanted).await)?;
         // Some registries answer with a page for people. An empty list may lack those that were pushed before the

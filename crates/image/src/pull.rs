@@ -3,7 +3,7 @@
 pub(crate) mod contents;
 mod error;
 mod flight;
-pub(crate) mod places;
+pub(crate) mod permits;
 mod signatures;
 mod verification;
 
@@ -20,7 +20,7 @@ pub use error::PullError;
 use flight::Flights;
 
 use crate::access::Access;
-use crate::access::policy::{self, Approval, Refusal};
+use crate::access::policy::{self, Approval, PolicyRejection};
 use crate::access::registries::{Endpoint, PlaceError};
 use crate::access::tally::Tally;
 use crate::digest::Digest;
@@ -33,7 +33,7 @@ use crate::reference::{LATEST, Pinned, Reference};
 use crate::registry::auth::{Action, Tokens};
 use crate::registry::clients::Clients;
 use crate::registry::error::RegistryError;
-use crate::registry::fetch::Wanted;
+use crate::registry::fetch::FetchTarget;
 use crate::registry::session::{Patience, Session, Shared};
 use crate::registry::transfer::{pipe, transfer};
 
@@ -171,7 +171,7 @@ impl Images {
         let signed = self.admitted(access, reference)?;
         let tag = reference.tag().unwrap_or(LATEST);
         let asking = async {
-            let wanted = Wanted::Tag(tag);
+            let wanted = FetchTarget::Tag(tag);
             let (_, digest) = self.fetch(reference, access, "the digest", wanted).await?;
             let pinned = reference.pin(digest);
             self.check_signatures(&signed, &pinned, &[pinned.digest().clone()], access)
@@ -198,7 +198,7 @@ impl Images {
         pinned: &Pinned,
         access: &Access,
         limits: &Limits,
-        signed: &[policy::Wanted<'_>],
+        signed: &[policy::RequiredSignature<'_>],
     ) -> Result<Image, PullError> {
         let reference = pinned.reference();
         let unusable = |message: String| PullError::Manifest {
@@ -251,7 +251,7 @@ impl Images {
             reference: pinned.to_string(),
             message,
         };
-        let wanted = Wanted::Manifest {
+        let wanted = FetchTarget::Manifest {
             digest: pinned.digest(),
             limit: limits.manifest_bytes,
         };
@@ -293,7 +293,7 @@ impl Images {
         &self,
         access: &'a Access,
         reference: &Reference,
-    ) -> Result<Vec<policy::Wanted<'a>>, PullError> {
+    ) -> Result<Vec<policy::RequiredSignature<'a>>, PullError> {
         access.admit(reference).map_err(|source| {
             self.inner.checks.count(source.outcome());
             refused(reference, source)
@@ -313,7 +313,7 @@ impl Images {
             message,
         };
         let limit = limits.manifest_bytes;
-        let wanted = Wanted::Manifest {
+        let wanted = FetchTarget::Manifest {
             digest: pinned.digest(),
             limit,
         };
@@ -327,7 +327,7 @@ impl Images {
                 architecture: platform.architecture.clone(),
             })?;
             let chosen = Digest::parse(&entry.digest).map_err(|error| unusable(error.to_string()))?;
-            let wanted = Wanted::Manifest {
+            let wanted = FetchTarget::Manifest {
                 digest: &chosen,
                 limit,
             };
@@ -382,7 +382,7 @@ impl Images {
             message,
         };
         let config = blob(&manifest.config).map_err(unusable)?;
-        let wanted = Wanted::Blob {
+        let wanted = FetchTarget::Blob {
             blob: &config,
             limit: limits.config_bytes,
         };
@@ -619,7 +619,7 @@ impl Images {
         reference: &Reference,
         access: &Access,
         what: &'static str,
-        wanted: Wanted<'_>,
+        wanted: FetchTarget<'_>,
     ) -> Result<(Bytes, Digest), PullError> {
         let mut last = RegistryError::GivenUp;
         for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
@@ -659,7 +659,7 @@ async fn in_time<T>(
     tokio::time::timeout(limits.time, work).await.map_err(late)?
 }
 
-fn refused(reference: &Reference, source: Refusal) -> PullError {
+fn refused(reference: &Reference, source: PolicyRejection) -> PullError {
     PullError::Policy {
         reference: reference.to_string(),
         source,

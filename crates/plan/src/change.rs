@@ -15,7 +15,7 @@ use crate::content::{digest, digest_of, identified, shown, unmarked};
 use crate::definitions::{Class, DefinedKinds, DefinitionChange, definitions};
 use crate::fields::{FieldChange, apply, differences};
 use crate::images::{Images, images};
-use crate::rights::{Grant, RightsChange, given, needed};
+use crate::rights::{Grant, RightsChange, needed, rights_change};
 
 /// The input of a plan. The order of objects has no meaning.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ pub struct ChangePlan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<String>,
     /// The digests of all objects of the newest revision, and of those to install.
-    pub content: Content,
+    pub content: ContentDigests,
     /// The existing objects that the new revision may take over.
     pub adopt: CollisionProtection,
     /// The differences between the objects.
@@ -138,9 +138,9 @@ impl Bundle {
     }
 }
 
-/// Digests of objects, `sha256:` and hexadecimal digits.
+/// The digests of the content before and after, `sha256:` and hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Content {
+pub struct ContentDigests {
     /// The digest of the newest revision.
     pub before: String,
     /// The digest of the objects to install.
@@ -220,13 +220,13 @@ impl ChangePlan {
             wanted: Bundle::of(change.wanted),
             catalog: change.catalog.to_owned(),
             passed: change.passed.to_vec(),
-            content: Content {
+            content: ContentDigests {
                 before: digest(change.before.iter().copied()),
                 after: digest(change.after.iter().copied()),
             },
             adopt: change.adopt,
             objects: objects(change),
-            rights: given(change.before, change.after),
+            rights: rights_change(change.before, change.after),
             account_rights,
             definitions_class,
             definitions,

@@ -173,7 +173,7 @@ pub fn apply(mut object: Value, changes: &[FieldChange]) -> Value {
     for change in changes {
         if let Some((last, way)) = change.path.0.split_last() {
             if let Some(parent) = way.iter().try_fold(&mut object, |value, step| child(value, step)) {
-                put(parent, last, change.after.as_ref());
+                set_field(parent, last, change.after.as_ref());
             }
         } else if let Some(after) = &change.after {
             object = after.clone();
@@ -197,7 +197,7 @@ fn is_named(entry: &Value, name: &str) -> bool {
     entry.get("name").and_then(Value::as_str) == Some(name)
 }
 
-fn put(parent: &mut Value, step: &Step, after: Option<&Value>) {
+fn set_field(parent: &mut Value, step: &Step, after: Option<&Value>) {
     match (step, parent) {
         (Step::Key(key), Value::Object(fields)) => match after {
             Some(after) => drop(fields.insert(key.clone(), after.clone())),

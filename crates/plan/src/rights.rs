@@ -40,11 +40,11 @@ pub struct RightsChange {
 }
 
 /// Compares the rights that the roles and bindings of two revisions grant.
-pub fn given(before: &[&Value], after: &[&Value]) -> RightsChange {
+pub fn rights_change(before: &[&Value], after: &[&Value]) -> RightsChange {
     let (before, after) = (Holdings::of(before), Holdings::of(after));
     RightsChange {
-        gained: after.beyond(&before),
-        lost: before.beyond(&after),
+        gained: after.not_covered_by(&before),
+        lost: before.not_covered_by(&after),
     }
 }
 
@@ -55,28 +55,28 @@ pub fn needed(account: &str, before: &Missing, after: &Missing) -> RightsChange 
         Holdings::needed(account, after),
     );
     RightsChange {
-        gained: after.beyond(&before),
-        lost: before.beyond(&after),
+        gained: after.not_covered_by(&before),
+        lost: before.not_covered_by(&after),
     }
 }
 
 /// The rights that an account lacks, as grants.
 pub fn lacking(account: &str, missing: &Missing) -> Vec<Grant> {
-    Holdings::needed(account, missing).beyond(&Holdings::default())
+    Holdings::needed(account, missing).not_covered_by(&Holdings::default())
 }
 
-/// A subject and a namespace.
-type Holder = (String, Option<String>);
+/// A subject, and the namespace in which it has rights; `None` for the whole cluster.
+type SubjectScope = (String, Option<String>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldRights {
     rules: Vec<PolicyRule>,
     roles: BTreeSet<String>,
 }
 
 /// The rights of all subjects.
 #[derive(Debug, Default)]
-struct Holdings(BTreeMap<Holder, Held>);
+struct Holdings(BTreeMap<SubjectScope, HeldRights>);
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
@@ -151,7 +151,7 @@ impl Holdings {
     fn needed(account: &str, missing: &Missing) -> Self {
         let holder =
             |namespace: Option<&str>| (format!("ServiceAccount {account}"), namespace.map(str::to_owned));
-        let held = |rules| Held {
+        let held = |rules| HeldRights {
             rules,
             roles: BTreeSet::new(),
         };
@@ -164,7 +164,7 @@ impl Holdings {
     }
 
     /// The rights of all subjects that they do not have in `other`.
-    fn beyond(&self, other: &Self) -> Vec<Grant> {
+    fn not_covered_by(&self, other: &Self) -> Vec<Grant> {
         let mut budget = Budget {
             accesses: MAX_ACCESSES,
             checks: MAX_CHECKS,
@@ -173,7 +173,7 @@ impl Holdings {
         for ((subject, namespace), held) in &self.0 {
             // A right in the whole cluster includes the namespace.
             let places = [namespace.clone(), None];
-            let known: Vec<&Held> = places
+            let known: Vec<&HeldRights> = places
                 .iter()
                 .filter_map(|place| other.0.get(&(subject.clone(), place.clone())))
                 .collect();
@@ -185,7 +185,7 @@ impl Holdings {
                 .cloned()
                 .collect();
             let known: Vec<&PolicyRule> = known.iter().flat_map(|held| &held.rules).collect();
-            let new = beyond(&held.rules, &known, namespace.as_deref(), &mut budget);
+            let new = uncovered_rules(&held.rules, &known, namespace.as_deref(), &mut budget);
             let grant = Grant {
                 subject: subject.clone(),
                 namespace: namespace.clone(),
@@ -217,7 +217,7 @@ impl Budget {
 }
 
 /// The rules that `known` does not cover, compacted.
-fn beyond(
+fn uncovered_rules(
     rules: &[PolicyRule],
     known: &[&PolicyRule],
     namespace: Option<&str>,
@@ -278,7 +278,7 @@ mod tests {
     #[track_caller]
     fn check(before: &[Value], after: &[Value], gained: &Value, lost: &Value) {
         let (before, after): (Vec<&Value>, Vec<&Value>) = (before.iter().collect(), after.iter().collect());
-        let found = given(&before, &after);
+        let found = rights_change(&before, &after);
         assert_eq!(json!(found.gained), *gained);
         assert_eq!(json!(found.lost), *lost);
     }
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn roles_of_others_and_their_additions_count() {
-        let mut aggregated = role("ClusterRole", "x", &json!([rule(&["pots"], &["*"])]));
+        let mut aggregated = role("ClusterRole", "x", &json!([rule(&["greetings"], &["*"])]));
         aggregated["metadata"]["labels"] =
             json!({format!("{AGGREGATE}edit"): "true", format!("{AGGREGATE}view"): "false"});
         let admin = binding("ClusterRoleBinding", "ClusterRole", "cluster-admin");
@@ -328,7 +328,7 @@ mod tests {
             &[aggregated, admin.clone()],
             &json!([
                 {"subject": "ServiceAccount n/op", "roles": ["ClusterRole cluster-admin"]},
-                {"subject": "everyone with ClusterRole edit", "rules": [rule(&["pots"], &["*"])]},
+                {"subject": "everyone with ClusterRole edit", "rules": [rule(&["greetings"], &["*"])]},
             ]),
             &json!([]),
         );
@@ -347,8 +347,8 @@ mod tests {
             json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": names, "verbs": ["get"]}]);
         let new = [role("Role", "a", &wide), binding("RoleBinding", "Role", "a")];
         let new: Vec<&Value> = new.iter().collect();
-        let found = given(&[], &new);
+        let found = rights_change(&[], &new);
         assert_eq!(json!(found.gained[0].rules), wide);
-        assert_eq!(given(&new, &new), RightsChange::default());
+        assert_eq!(rights_change(&new, &new), RightsChange::default());
     }
 }

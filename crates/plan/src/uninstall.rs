@@ -75,13 +75,13 @@ pub struct Dependent {
 
 /// The stored objects of a kind, counted one by one.
 #[derive(Debug, Default)]
-pub struct Stored {
+pub struct StoredObjects {
     finalizers: BTreeMap<String, (u64, Vec<String>)>,
 }
 
-impl Stored {
+impl StoredObjects {
     /// Counts an object. Its metadata is enough.
-    pub fn see(&mut self, object: &Value) {
+    pub fn count(&mut self, object: &Value) {
         let text = |pointer: &str| {
             object
                 .pointer(pointer)
@@ -163,26 +163,30 @@ mod tests {
 
     fn objects() -> Vec<Value> {
         let object = |version: &str, kind: &str, name: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
-        let mut definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pots.x.io");
-        definition["spec"] = json!({"group": "x.io", "names": {"kind": "Pot", "plural": "pots"}});
+        let mut definition = object(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "greetings.x.io",
+        );
+        definition["spec"] = json!({"group": "x.io", "names": {"kind": "Greeting", "plural": "greetings"}});
         Vec::from([
             definition,
             object("v1", "ConfigMap", "map"),
-            object("x.io/v1", "Pot", "default"),
+            object("x.io/v1", "Greeting", "default"),
         ])
     }
 
     #[test]
     fn the_policy_decides_which_objects_stay_and_only_removed_ones_wait_for_finalizers() {
-        let mut seen = Stored::default();
+        let mut seen = StoredObjects::default();
         for (name, finalizers) in [
             ("a", json!(["x.io/clean", "foregroundDeletion"])),
             ("b", json!(["x.io/clean", "kubernetes.io/pvc-protection"])),
             ("c", json!(null)),
         ] {
-            seen.see(&json!({"metadata": {"name": name, "namespace": "n", "finalizers": finalizers}}));
+            seen.count(&json!({"metadata": {"name": name, "namespace": "n", "finalizers": finalizers}}));
         }
-        let pots = CustomResources {
+        let greetings = CustomResources {
             objects: Some(3),
             finalizers: seen.finalizers(),
             ..CustomResources::default()
@@ -192,19 +196,19 @@ mod tests {
             objects: 2,
             examples: Vec::from(["n/a".to_owned(), "n/b".to_owned()]),
         };
-        assert_eq!(pots.finalizers, std::slice::from_ref(&clean));
-        let stored = BTreeMap::from([("pots.x.io".to_owned(), pots)]);
+        assert_eq!(greetings.finalizers, std::slice::from_ref(&clean));
+        let stored = BTreeMap::from([("greetings.x.io".to_owned(), greetings)]);
         let objects = objects();
         let objects: Vec<&Value> = objects.iter().collect();
         for (policy, removed, left, held) in [
             (
                 Uninstall::Delete,
-                &["map", "pots.x.io", "default"][..],
+                &["map", "greetings.x.io", "default"][..],
                 &[][..],
                 1,
             ),
-            (Uninstall::KeepCrds, &["map"], &["pots.x.io", "default"], 0),
-            (Uninstall::Orphan, &[], &["map", "pots.x.io", "default"], 0),
+            (Uninstall::KeepCrds, &["map"], &["greetings.x.io", "default"], 0),
+            (Uninstall::Orphan, &[], &["map", "greetings.x.io", "default"], 0),
         ] {
             let plan = uninstall("ext", policy, &objects, &stored, Vec::new());
             let names =
@@ -216,9 +220,9 @@ mod tests {
                     left.iter().map(ToString::to_string).collect()
                 )
             );
-            let pots = &plan.custom_resources[0];
+            let greetings = &plan.custom_resources[0];
             assert_eq!(
-                (pots.objects, pots.left, pots.finalizers.len()),
+                (greetings.objects, greetings.left, greetings.finalizers.len()),
                 (Some(3), !left.is_empty(), held)
             );
         }
@@ -231,7 +235,7 @@ mod tests {
         let plan = uninstall("ext", Uninstall::Delete, &objects, &BTreeMap::new(), Vec::new());
         assert_eq!(
             serde_json::to_value(&plan.custom_resources).unwrap(),
-            json!([{"definition": "pots.x.io", "left": false}])
+            json!([{"definition": "greetings.x.io", "left": false}])
         );
     }
 }

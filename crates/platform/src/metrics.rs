@@ -202,8 +202,9 @@ impl Collector for Expiry {
     }
 }
 
+/// The labels of a count by outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabels {
     outcome: &'static str,
 }
 
@@ -226,7 +227,7 @@ impl Collector for Outcomes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut descriptor = encoder.encode_descriptor(self.name, self.help, None, MetricType::Counter)?;
         for (outcome, count) in (self.read)() {
-            ConstCounter::new(count).encode(descriptor.encode_family(&Outcome { outcome })?)?;
+            ConstCounter::new(count).encode(descriptor.encode_family(&OutcomeLabels { outcome })?)?;
         }
         Ok(())
     }

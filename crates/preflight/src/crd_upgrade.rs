@@ -133,9 +133,9 @@ pub enum Change {
     Other,
 }
 
-/// The place of a finding in a definition.
+/// The location of a finding in a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum FindingLocation {
     /// The definition as a whole.
     Definition,
     /// A property in the schema of a version, or between two versions (`v1alpha1 -> v1`).
@@ -150,8 +150,8 @@ pub enum Place {
 /// One unsafe change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The place in the definition.
-    pub place: Place,
+    /// The location in the definition.
+    pub location: FindingLocation,
     /// The check that found it.
     pub check: Check,
     /// The message for users.
@@ -160,9 +160,9 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Definition => write!(formatter, "{}: {}", self.check, self.message),
-            Place::Property { version, path } => {
+        match &self.location {
+            FindingLocation::Definition => write!(formatter, "{}: {}", self.check, self.message),
+            FindingLocation::Property { version, path } => {
                 write!(formatter, "{version}: {path}: {}: {}", self.check, self.message)
             }
         }
@@ -178,7 +178,7 @@ pub fn compare(old: &Value, new: &Value, policy: &Policy) -> Vec<Finding> {
         .all(|definition| is_comparable(schemas(definition)))
     {
         let too_large = Finding {
-            place: Place::Definition,
+            location: FindingLocation::Definition,
             check: Check::Unhandled,
             message: "the schemas are too large to be compared".to_owned(),
         };
@@ -215,12 +215,12 @@ fn schema_findings(version: &str, old: &Value, new: &Value, policy: &Policy) -> 
     for (location, Node { path, schema }) in flatten(old) {
         let replacement = replacements.get(&location).map_or(&nothing, |node| node.schema);
         for (check, message) in compare_node(schema, replacement, policy) {
-            let place = Place::Property {
+            let location = FindingLocation::Property {
                 version: version.to_owned(),
                 path: path.clone(),
             };
             findings.push(Finding {
-                place,
+                location,
                 check,
                 message,
             });

@@ -1,6 +1,6 @@
 //! Safe and unsafe changes of custom resource definitions.
 
-use olm_preflight::crd_upgrade::existing::questions;
+use olm_preflight::crd_upgrade::existing::schema_checks;
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
 use olm_preflight::crd_upgrade::{Change, Check, Policy, add, check_all, compare, settle, summary, weigh};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn definition(versions: &[(&str, bool, bool, Value)], stored: &[&str]) -> Value 
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "kettles.example.com"},
+        "metadata": {"name": "greetings.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "versions": versions},
         "status": {"storedVersions": stored},
     })
@@ -86,15 +86,15 @@ fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
     check(&definition(&versions, &["v1beta1"]), &new, &[]);
 }
 
-/// Passes objects, by the version that lists them, to the questions; returns the findings.
+/// Passes objects, by the version that lists them, to the checks; returns the findings.
 fn looked(old: &Value, new: &Value, objects: &[(&str, Value)]) -> Vec<String> {
-    let mut asked = questions(old, new);
-    for version in asked.versions() {
+    let mut checks = schema_checks(old, new);
+    for version in checks.versions() {
         for (_, object) in objects.iter().filter(|(listed_by, _)| *listed_by == version) {
-            asked.look(&version, object);
+            checks.check(&version, object);
         }
     }
-    asked.findings().iter().map(ToString::to_string).collect()
+    checks.findings().iter().map(ToString::to_string).collect()
 }
 
 fn object(name: &str, spec: &Value) -> Value {
@@ -121,14 +121,14 @@ fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
     ] {
         let policy = Policy::parse(policy).unwrap();
         let mut found = check_all([&new], &policy, |_| Ok(Some(&old)));
-        let mut asked = questions(&old, &new);
+        let mut checks = schema_checks(&old, &new);
         for (_, object) in &objects {
-            asked.look("v1", object);
+            checks.check("v1", object);
         }
-        add(&mut found, "kettles.example.com", asked.findings(), &policy);
+        add(&mut found, "greetings.example.com", checks.findings(), &policy);
         let (errors, _) = weigh(found, &policy);
         let expected = expected
-            .map(|expected| format!("validating upgrade for CRD \"kettles.example.com\": {expected}"));
+            .map(|expected| format!("validating upgrade for CRD \"greetings.example.com\": {expected}"));
         assert_eq!(summary(&errors, 1000), expected.unwrap_or_default());
     }
 }
@@ -146,7 +146,7 @@ fn objects_are_read_only_where_a_schema_changes_and_old_refusals_are_not_reporte
         1
     );
     assert_eq!(
-        questions(&one_version(short(3)), &one_version(short(3))).versions(),
+        schema_checks(&one_version(short(3)), &one_version(short(3))).versions(),
         [""; 0]
     );
     // A new version shows the same objects, unless a webhook converts them.
@@ -161,7 +161,7 @@ fn objects_are_read_only_where_a_schema_changes_and_old_refusals_are_not_reporte
         "{found:?}"
     );
     new["spec"]["conversion"] = json!({"strategy": "Webhook"});
-    assert_eq!(questions(&old, &new).versions(), [""; 0]);
+    assert_eq!(schema_checks(&old, &new).versions(), [""; 0]);
 }
 
 #[test]
@@ -176,10 +176,10 @@ fn findings_in_many_objects_are_counted_and_skipped_rules_are_named() {
     };
     let old = schema(json!({}));
     let new = schema(json!({"enum": ["b"], "format": "date"}));
-    let mut asked = questions(&old, &new);
-    assert_eq!(asked.unlooked(), [""; 0]);
-    (0..5).for_each(|number| asked.look("v1", &object(&format!("o{number}"), &json!({"x": "a"}))));
-    let texts: Vec<String> = asked
+    let mut checks = schema_checks(&old, &new);
+    assert_eq!(checks.unchecked(), [""; 0]);
+    (0..5).for_each(|number| checks.check("v1", &object(&format!("o{number}"), &json!({"x": "a"}))));
+    let texts: Vec<String> = checks
         .findings()
         .iter()
         .map(|finding| finding.message.clone())
@@ -192,7 +192,7 @@ fn findings_in_many_objects_are_counted_and_skipped_rules_are_named() {
         ]
     );
     assert_eq!(
-        asked.unlooked(),
+        checks.unchecked(),
         ["v1: new formats and rules were not evaluated on existing objects: ^.spec.x"]
     );
 }
@@ -205,13 +205,13 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
     let item = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let mut filled = item.clone();
     filled["properties"]["a"]["default"] = json!("x".repeat(100_000));
-    let mut asked = questions(&list(item), &list(filled));
+    let mut checks = schema_checks(&list(item), &list(filled));
     for (name, length) in [("small", 1), ("large", 100_000)] {
-        asked.look("v1", &object(name, &json!({"list": vec![json!({}); length]})));
+        checks.check("v1", &object(name, &json!({"list": vec![json!({}); length]})));
     }
-    assert_eq!(asked.findings(), []);
+    assert_eq!(checks.findings(), []);
     assert_eq!(
-        asked.unlooked(),
+        checks.unchecked(),
         ["v1: objects that exceed the limits were not validated against the schema: n/large"]
     );
 }
@@ -238,7 +238,7 @@ fn t_5c_06_a_version_retires_in_steps() {
     );
     let mut found = check_all([&third], &Policy::default(), |_| Ok(Some(&second)));
     assert_eq!(found.len(), 1);
-    settle(&mut found, "kettles.example.com", Check::StoredVersionRemoval);
+    settle(&mut found, "greetings.example.com", Check::StoredVersionRemoval);
     assert_eq!(found, []);
     let migrated = definition(
         &[
@@ -427,16 +427,17 @@ fn every_definition_among_the_objects_is_checked() {
     let old = one_version(json!({"type": "string"}));
     let new = one_version(json!({"type": "integer"}));
     let mut unknown = new.clone();
-    unknown["metadata"]["name"] = json!("cups.example.com");
+    unknown["metadata"]["name"] = json!("backups.example.com");
     let mut fresh = new.clone();
-    fresh["metadata"]["name"] = json!("pots.example.com");
-    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kettles.example.com"}});
+    fresh["metadata"]["name"] = json!("memcacheds.example.com");
+    let other =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greetings.example.com"}});
     let found = check_all(
         &[other, new, unknown, fresh],
         &Policy::default(),
         |name| match name {
-            "kettles.example.com" => Ok(Some(&old)),
-            "cups.example.com" => Err("forbidden".to_owned()),
+            "greetings.example.com" => Ok(Some(&old)),
+            "backups.example.com" => Err("forbidden".to_owned()),
             _ => Ok(None),
         },
     );
@@ -444,9 +445,9 @@ fn every_definition_among_the_objects_is_checked() {
     assert_eq!(
         texts,
         [
-            "validating upgrade for CRD \"kettles.example.com\": v1: ^.spec: type: type changed : \"string\" -> \
+            "validating upgrade for CRD \"greetings.example.com\": v1: ^.spec: type: type changed : \"string\" -> \
              \"integer\"",
-            "getting existing resource for CRD \"cups.example.com\": forbidden",
+            "getting existing resource for CRD \"backups.example.com\": forbidden",
         ]
     );
 }
@@ -460,8 +461,8 @@ fn a_warning_does_not_stop_a_change_and_a_long_report_is_counted() {
     let whole = summary(&found, 1000);
     assert_eq!(
         whole,
-        "validating upgrade for CRD \"kettles.example.com\": v1: ^.spec: pattern: pattern changed : \"a\" -> \"b\"\nv1: \
-         ^.spec: nullable: nullable removed : true -> false"
+        "validating upgrade for CRD \"greetings.example.com\": v1: ^.spec: pattern: pattern changed : \"a\" -> \"b\"\n\
+         v1: ^.spec: nullable: nullable removed : true -> false"
     );
     let short = summary(&found, 100);
     assert_eq!(short.lines().last(), Some("and 1 more"), "{short}");

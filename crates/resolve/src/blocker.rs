@@ -2,7 +2,7 @@
 
 use olm_api::text::escape;
 use olm_api::updates::held_back;
-use olm_constraint::{RequirementError, Wanted};
+use olm_constraint::{RequirementError, SimpleRequirement};
 use olm_version::quoted;
 
 /// One reason against a bundle on this cluster; its text names the missing requirement.
@@ -44,7 +44,7 @@ pub enum Blocker {
         /// The missing or conflicting requirement.
         text: String,
         /// The packages or APIs that would meet it.
-        wanted: Vec<Wanted>,
+        wanted: Vec<SimpleRequirement>,
     },
     /// A requirement of another extension would no longer be met.
     #[error("ClusterExtension {extension} would be broken: {text}")]
@@ -83,7 +83,7 @@ impl Blocker {
     }
 
     /// The packages or APIs that would remove it.
-    pub fn wanted(&self) -> &[Wanted] {
+    pub fn wanted(&self) -> &[SimpleRequirement] {
         match self {
             Self::Missing { wanted, .. } => wanted,
             _ => &[],

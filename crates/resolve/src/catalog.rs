@@ -19,18 +19,17 @@ pub enum Availability {
     Unavailable,
 }
 
-/// The answer of a catalog about the package.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Content<'a> {
+/// The answer of a catalog about a package: `P` is the package, `E` the error, each borrowed or owned.
+#[derive(Clone, Copy, Debug)]
+pub enum PackageAnswer<P, E> {
     /// There is no answer because the catalog is not selected or is switched off.
-    #[default]
     NotAsked,
     /// The catalog does not have the package.
     Absent,
     /// The content of the package.
-    Package(&'a Package),
+    Package(P),
     /// The catalog did not answer, with the error.
-    Failed(&'a str),
+    Failed(E),
 }
 
 /// A catalog of the cluster.
@@ -45,7 +44,7 @@ pub struct Catalog<'a> {
     /// Whether the catalog supplies bundles.
     pub availability: Availability,
     /// The answer.
-    pub content: Content<'a>,
+    pub answer: PackageAnswer<&'a Package, &'a str>,
 }
 
 /// A catalog that supplies bundles.
@@ -95,17 +94,17 @@ pub(crate) fn select<'a>(
         if !is_asked(catalog.labels, catalog.availability, request)? {
             continue;
         }
-        match catalog.content {
-            Content::Package(package) => {
+        match catalog.answer {
+            PackageAnswer::Package(package) => {
                 selected.push(Selected {
                     name: catalog.name,
                     priority: catalog.priority,
                     package,
                 });
             }
-            Content::Absent => {}
-            Content::Failed(fault) => silent.push((catalog.name, fault)),
-            Content::NotAsked => silent.push((catalog.name, "the catalog was not asked")),
+            PackageAnswer::Absent => {}
+            PackageAnswer::Failed(fault) => silent.push((catalog.name, fault)),
+            PackageAnswer::NotAsked => silent.push((catalog.name, "the catalog was not asked")),
         }
     }
     silent.sort_unstable();

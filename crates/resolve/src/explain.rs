@@ -8,7 +8,7 @@ use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
 use crate::blocker::{Blocker, listed};
-use crate::catalog::{Availability, Catalog, Content, Selected};
+use crate::catalog::{Availability, Catalog, PackageAnswer, Selected};
 use crate::channels;
 use crate::choose::{BlockedBundle, Choice, Context, rank};
 use crate::package::{Candidate, Package};
@@ -165,8 +165,8 @@ fn nothing(
             .request
             .selector
             .is_none_or(|selector| selector.matches(catalog.labels));
-        match (is_selected, catalog.availability, catalog.content) {
-            (true, Availability::Available, Content::Absent) => {
+        match (is_selected, catalog.availability, catalog.answer) {
+            (true, Availability::Available, PackageAnswer::Absent) => {
                 absent = true;
                 refusal.add(format!(
                     "catalog {} does not have the package",

@@ -2,7 +2,7 @@
 
 use olm_version::masterminds::Constraint;
 
-use crate::catalog::{Catalog, Content, is_asked};
+use crate::catalog::{Catalog, PackageAnswer, is_asked};
 use crate::request::{Installed, Request};
 
 /// The treatment of the installed bundle while resolution fails.
@@ -28,7 +28,7 @@ pub fn without_catalogs(
 ) -> Fallback {
     let answers = catalogs.iter().any(|catalog| {
         is_asked(catalog.labels, catalog.availability, request).unwrap_or(true)
-            && matches!(catalog.content, Content::Absent | Content::Package(_))
+            && matches!(catalog.answer, PackageAnswer::Absent | PackageAnswer::Package(_))
     });
     if answers {
         return Fallback::CatalogsAnswer;

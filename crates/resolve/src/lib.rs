@@ -40,7 +40,7 @@ use olm_api::text::escape;
 use cluster::compatibility;
 
 pub use blocker::Blocker;
-pub use catalog::{Availability, Catalog, Content};
+pub use catalog::{Availability, Catalog, PackageAnswer};
 pub use choose::BlockedBundle;
 pub use cluster::compatibility::{
     ClusterState, Dependents, Neighbour, broken_by_removal, recorded_version, unmet,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use olm_api::text::escape;
-use olm_constraint::Wanted;
+use olm_constraint::SimpleRequirement;
 use olm_fbc::similar::distance;
 use olm_version::masterminds::ConstraintError;
 use olm_version::{VersionReleaseError, quoted};
@@ -143,7 +143,7 @@ pub struct Refusal {
     hints: Vec<Hint>,
     /// The index of the hint that no catalog has the package, if there is one.
     unknown: Option<usize>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<SimpleRequirement>,
     attachment: Option<String>,
 }
 
@@ -159,7 +159,7 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn wants(&mut self, wanted: &[Wanted]) {
+    pub(crate) fn wants(&mut self, wanted: &[SimpleRequirement]) {
         self.wanted.extend_from_slice(wanted);
     }
 
@@ -169,7 +169,7 @@ impl Refusal {
     }
 
     /// The packages or APIs that would solve it.
-    pub fn wanted(&self) -> &[Wanted] {
+    pub fn wanted(&self) -> &[SimpleRequirement] {
         &self.wanted
     }
 

@@ -47,9 +47,9 @@ pub struct SecretContent {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A whole revision with all objects.
+/// The content of a revision: all its objects.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Content {
+pub struct RevisionContent {
     /// The phases in order.
     pub phases: Vec<ContentPhase>,
 }
@@ -183,7 +183,7 @@ pub fn resolve(
     spec: &ClusterObjectSetSpec,
     secrets: &BTreeMap<SecretName, SecretContent>,
     system_namespace: &str,
-) -> Result<Content, ContentError> {
+) -> Result<RevisionContent, ContentError> {
     let mutable: Vec<_> = secrets
         .iter()
         .filter(|(_, s)| !s.immutable)
@@ -202,8 +202,8 @@ pub fn resolve(
                 (Some(object), _) => Value::Object(object.clone()),
                 (None, Some(reference)) => {
                     let secret = secret_of(reference, system_namespace);
-                    let place = (secret.clone(), reference.key.as_str());
-                    let referenced = match resolved.get(&place) {
+                    let key = (secret.clone(), reference.key.as_str());
+                    let referenced = match resolved.get(&key) {
                         Some(known) => known.clone(),
                         None => referenced(&phase.name, secrets.get(&secret), secret, &reference.key)?,
                     };
@@ -213,7 +213,7 @@ pub fn resolve(
                             phase: phase.name.clone(),
                         });
                     }
-                    resolved.entry(place).or_insert(referenced).object.clone()
+                    resolved.entry(key).or_insert(referenced).object.clone()
                 }
                 (None, None) => Value::Null,
             };
@@ -233,7 +233,7 @@ pub fn resolve(
             objects,
         });
     }
-    Ok(Content { phases })
+    Ok(RevisionContent { phases })
 }
 
 /// An object from a Secret.
@@ -295,7 +295,7 @@ fn parse(bytes: &[u8]) -> Result<Referenced, String> {
     Ok(Referenced { object, size })
 }
 
-impl Content {
+impl RevisionContent {
     /// The value of `status.observedPhases`.
     pub fn observed_phases(&self) -> Vec<ObservedPhase> {
         self.phases

@@ -12,7 +12,7 @@ use olm_api::text::escape;
 
 use crate::engine::request::Observation;
 use crate::engine::rollout::NotReady;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 use crate::outline::{Outline, Owner, PhaseName};
 use crate::ownership::{Ownership, RevisionMark};
@@ -48,7 +48,7 @@ fn take_over(outline: &Outline, objects: &[(ObjectId, Observation)]) -> Option<S
         .filter_map(|live| live.owner_name.as_deref().filter(|name| is_label(name)))
         .collect();
     // kubectl does nothing if the cluster does not serve one of the kinds.
-    let ids = outline.all_places().map(|place| outline.id(place));
+    let ids = outline.all_positions().map(|position| outline.id(position));
     let served = ids.filter(|id| SERVED.contains(&id.group.as_str()));
     let colliding = objects.iter().map(|(id, _)| id.clone());
     let kinds: BTreeSet<String> = served.chain(colliding).map(|id| resource(&id)).collect();
@@ -157,7 +157,7 @@ fn collision(owner: &Owner, id: &ObjectId, live: &Ownership) -> String {
 }
 
 /// The failures in a phase with all objects, with hints.
-pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, Failure)]) -> String {
+pub fn failures(phase: PhaseName<'_>, failures: &[(ObjectId, RequestFailure)]) -> String {
     let texts = failures.iter().map(|(id, failure)| match failure.kind {
         FailureKind::UnknownKind => {
             let group = match id.group.as_str() {
@@ -210,7 +210,7 @@ pub fn skipped(objects: &[ObjectId]) -> Option<String> {
 }
 
 /// The failure that decides the time of the retry: the one that passes soonest.
-pub fn gravest(failures: &[(ObjectId, Failure)]) -> Option<FailureKind> {
+pub fn gravest(failures: &[(ObjectId, RequestFailure)]) -> Option<FailureKind> {
     failures.iter().map(|(_, failure)| failure.kind).max()
 }
 
@@ -376,7 +376,7 @@ mod tests {
             group: "apiextensions.k8s.io".into(),
             version: "v1".into(),
             kind: "CustomResourceDefinition".into(),
-            name: "pots.x.io".into(),
+            name: "greetings.x.io".into(),
             ..ObjectId::default()
         };
         let account = ObjectId {
@@ -396,7 +396,7 @@ mod tests {
         let outline = Outline {
             owner: Owner {
                 extension: "uid".into(),
-                owner_name: "pot".into(),
+                owner_name: "greeter".into(),
                 ..Owner::default()
             },
             phases: vec![OutlinePhase {
@@ -406,10 +406,10 @@ mod tests {
             ..Outline::default()
         };
         let adopt =
-            "kubectl annotate clusterextension pot --overwrite olm.operatorframework.io/adopt=unowned";
+            "kubectl annotate clusterextension greeter --overwrite olm.operatorframework.io/adopt=unowned";
         let left = Ownership {
             revision: RevisionMark::Revision(3),
-            owner_name: Some("pot".into()),
+            owner_name: Some("greeter".into()),
             ..Ownership::default()
         };
         let held = Ownership {
@@ -421,7 +421,7 @@ mod tests {
             ..left.clone()
         };
         let revision = "kubectl annotate customresourcedefinition.apiextensions.k8s.io,serviceaccount -A \
-                        -l olm.operatorframework.io/owner-name=pot olm.operatorframework.io/revision- && ";
+                        -l olm.operatorframework.io/owner-name=greeter olm.operatorframework.io/revision- && ";
         for (live, expected) in [
             (Ownership::default(), Some(adopt.to_owned())),
             (left, Some(format!("{revision}{adopt}"))),
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn failures_name_every_object() {
-        let failure = |kind| (id(), Failure::new(kind, "no"));
+        let failure = |kind| (id(), RequestFailure::new(kind, "no"));
         assert_eq!(
             failures(
                 CRDS,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::object::ObjectId;
-use crate::outline::{Outline, Place};
+use crate::outline::{ObjectPosition, Outline};
 use crate::policy::Uninstall;
 
 /// The results of a teardown for the objects of a revision.
@@ -26,39 +26,39 @@ pub struct TeardownRecord {
 }
 
 /// The objects that the user wants to keep.
-pub fn kept(policy: Uninstall, outline: &Outline) -> BTreeSet<Place> {
+pub fn kept(policy: Uninstall, outline: &Outline) -> BTreeSet<ObjectPosition> {
     match policy {
         Uninstall::Delete => BTreeSet::new(),
         Uninstall::KeepCrds => outline.custom_resources(),
-        Uninstall::Orphan => outline.all_places().collect(),
+        Uninstall::Orphan => outline.all_positions().collect(),
     }
 }
 
 impl TeardownRecord {
-    /// The record of a revision that was just torn down. `gone` are the places of objects that were seen to be gone;
+    /// The record of a revision that was just torn down. `gone` are the positions of objects that were seen to be gone;
     /// `going` returns whether an object was being deleted when it was last seen.
     pub fn of(
         outline: &Outline,
         policy: Uninstall,
-        gone: &BTreeSet<Place>,
-        going: impl Fn(Place) -> bool,
+        gone: &BTreeSet<ObjectPosition>,
+        going: impl Fn(ObjectPosition) -> bool,
     ) -> Self {
         let kept = kept(policy, outline);
         let mut record = Self {
             policy,
             ..Self::default()
         };
-        for place in outline.all_places() {
-            let id = outline.id(place);
-            let seen_gone = gone.contains(&place);
+        for position in outline.all_positions() {
+            let id = outline.id(position);
+            let seen_gone = gone.contains(&position);
             if seen_gone {
                 record.seen_gone.insert(id.clone());
             }
-            if seen_gone || !kept.contains(&place) {
+            if seen_gone || !kept.contains(&position) {
                 record.gone.insert(id);
                 continue;
             }
-            if going(place) {
+            if going(position) {
                 record.going.insert(id.clone());
             }
             record.left.insert(id);
@@ -127,7 +127,7 @@ mod tests {
 
     /// The record of a revision with objects of these names, of which those at the indices are gone.
     fn record(names: &[&str], gone: &[usize], policy: Uninstall) -> TeardownRecord {
-        let gone = gone.iter().map(|object| Place {
+        let gone = gone.iter().map(|object| ObjectPosition {
             phase: 0,
             object: *object,
         });

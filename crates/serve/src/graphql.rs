@@ -130,13 +130,18 @@ impl GraphqlRequest {
     pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Vec<u8> {
         let answer = self
             .execute(graph, snapshot, turn)
-            .unwrap_or_else(|errors| Answer { data: None, errors });
+            .unwrap_or_else(|errors| GraphqlResponse { data: None, errors });
         let mut text = serde_json::to_vec(&answer).unwrap_or_default();
         text.push(b'\n');
         text
     }
 
-    fn execute(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Result<Answer, Vec<ErrorEntry>> {
+    fn execute(
+        &self,
+        graph: &Graph,
+        snapshot: &Snapshot,
+        turn: &Turn,
+    ) -> Result<GraphqlResponse, Vec<ErrorEntry>> {
         let end = Instant::now() + TIMEOUT;
         let document = parse(&self.query)?;
         limits::check(&document).map_err(|text| vec![ErrorEntry::new(text)])?;
@@ -166,7 +171,7 @@ impl GraphqlRequest {
             .enable_schema_introspection(true)
             .execute_sync(&query)
             .map_err(refused)?;
-        Ok(Answer {
+        Ok(GraphqlResponse {
             data: done.data,
             errors: done.errors.into_iter().map(ErrorEntry::from).collect(),
         })
@@ -202,14 +207,15 @@ fn no_operation(document: &Valid<ExecutableDocument>, name: Option<&str>) -> Str
     }
 }
 
+/// The response to a query, as GraphQL specifies it.
 #[derive(Serialize)]
-struct Answer {
+struct GraphqlResponse {
     data: Option<JsonMap>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<ErrorEntry>,
 }
 
-/// An error of an answer.
+/// An error of a response.
 #[derive(Serialize)]
 struct ErrorEntry {
     message: String,

@@ -5,7 +5,6 @@
 //! links but those to the web, icons are answered as pictures in a sandbox, and the content security policy allows no
 //! script but ours, by its digest.
 
-mod asked;
 mod details;
 mod error;
 mod facets;
@@ -18,6 +17,7 @@ mod layout;
 mod markdown;
 mod package;
 mod package_page;
+mod query_parameters;
 mod release;
 mod version_page;
 
@@ -27,12 +27,12 @@ pub use icons::symbol;
 pub use install::block;
 pub use layout::{Document, badge, document, search};
 
-pub(crate) use asked::Asked;
 pub(crate) use error::error;
 pub(crate) use feed::feed;
 pub(crate) use home::home;
 pub(crate) use package::{Package, icon};
 pub(crate) use package_page::{package, versions};
+pub(crate) use query_parameters::QueryParameters;
 pub(crate) use version_page::version;
 
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};

@@ -13,7 +13,7 @@ use sigstore_verify::types::{
     TransparencyLogEntry,
 };
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::key::{blocks, certificates};
 use crate::verdict::Claim;
 
@@ -72,8 +72,8 @@ impl Attached {
         &self.payload
     }
 
-    pub(crate) fn parts(&self) -> Result<Parts, Fault> {
-        let form = |what: &str, error: String| Fault::Form(format!("{what}: {error}"));
+    pub(crate) fn parts(&self) -> Result<Parts, SignatureError> {
+        let form = |what: &str, error: String| SignatureError::Form(format!("{what}: {error}"));
         let annotations = [&self.certificate, &self.chain, &self.log, &self.timestamp];
         let long = annotations
             .into_iter()
@@ -81,11 +81,11 @@ impl Attached {
             .chain([&self.signature])
             .any(|text| text.len() > ANNOTATION_BYTES);
         if long || self.payload.len() > PAYLOAD_BYTES {
-            return Err(Fault::Form("it is too long".to_owned()));
+            return Err(SignatureError::Form("it is too long".to_owned()));
         }
         let signature = STANDARD
             .decode(self.signature.trim())
-            .map_err(|_| Fault::Form("it is no base64".to_owned()))?;
+            .map_err(|_| SignatureError::Form("it is no base64".to_owned()))?;
         let mut found = Vec::new();
         if let Some(text) = &self.certificate {
             found = certificates(text.as_bytes()).map_err(|error| form("certificate", error))?;
@@ -95,7 +95,7 @@ impl Attached {
             }
         }
         if found.len() > CHAIN_LENGTH {
-            return Err(Fault::Form(format!(
+            return Err(SignatureError::Form(format!(
                 "its chain has more than {CHAIN_LENGTH} certificates"
             )));
         }
@@ -112,10 +112,10 @@ impl Attached {
         parts: &Parts,
         with_certificate: bool,
         logged: bool,
-    ) -> Result<Bundle, Fault> {
+    ) -> Result<Bundle, SignatureError> {
         let content = if with_certificate {
             if parts.certificates.is_empty() {
-                return Err(Fault::Material("certificate"));
+                return Err(SignatureError::Material("certificate"));
             }
             let certificate = |der: &Vec<u8>| X509Certificate::new(DerCertificate::new(der.clone()));
             VerificationMaterialContent::X509CertificateChain {
@@ -130,9 +130,9 @@ impl Attached {
         }
         if let Some(text) = &self.timestamp {
             let stamp: Stamp = serde_json::from_str(text)
-                .map_err(|error| Fault::Form(format!("annotation {TIMESTAMP}: {error}")))?;
+                .map_err(|error| SignatureError::Form(format!("annotation {TIMESTAMP}: {error}")))?;
             let token = TimestampToken::from_base64(&stamp.token)
-                .map_err(|error| Fault::Form(format!("annotation {TIMESTAMP}: {error}")))?;
+                .map_err(|error| SignatureError::Form(format!("annotation {TIMESTAMP}: {error}")))?;
             material = material.with_timestamp_verification_data(TimestampVerificationData::new(vec![
                 Rfc3161Timestamp::new(token),
             ]));
@@ -151,11 +151,13 @@ impl Attached {
     }
 
     /// Claim of the payload. It may be read only once the signature is verified.
-    pub(crate) fn claim(&self) -> Result<Claim, Fault> {
+    pub(crate) fn claim(&self) -> Result<Claim, SignatureError> {
         let document: Document = serde_json::from_slice(&self.payload)
-            .map_err(|error| Fault::Form(format!("the signed payload cannot be read: {error}")))?;
+            .map_err(|error| SignatureError::Form(format!("the signed payload cannot be read: {error}")))?;
         if document.critical.kind != "cosign container image signature" {
-            return Err(Fault::Form("the signed payload is about no image".to_owned()));
+            return Err(SignatureError::Form(
+                "the signed payload is about no image".to_owned(),
+            ));
         }
         Ok(Claim {
             digest: document.critical.image.digest,
@@ -223,8 +225,8 @@ struct Kind {
 }
 
 /// An entry of a log with the promise of the log, from an annotation.
-fn entry(text: &str) -> Result<TransparencyLogEntry, Fault> {
-    let wrong = |error: String| Fault::Form(format!("annotation {LOG}: {error}"));
+fn entry(text: &str) -> Result<TransparencyLogEntry, SignatureError> {
+    let wrong = |error: String| SignatureError::Form(format!("annotation {LOG}: {error}"));
     let Logged {
         signed_entry_timestamp,
         payload,

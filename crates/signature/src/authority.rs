@@ -3,13 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use sigstore_verify::crypto::SubjectAltName;
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::identity::Identities;
 use crate::key::PublicKey;
 use crate::pki::Pki;
 use crate::read::{Read, Signature, proven};
 use crate::trust::Trust;
-use crate::verdict::{Proof, Signer, Verified};
+use crate::verdict::{Proof, Signer, SignerEvidence, Verified};
 
 /// Largest lead of the clock of a log or timestamp authority over the local clock.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -45,7 +45,7 @@ impl Authority {
         signature: &Signature,
         digests: &[String],
         now: Timestamp,
-    ) -> Result<Verified, Fault> {
+    ) -> Result<Verified, SignatureError> {
         let read = Read::of(signature)?;
         let (signer, time, proof) = match self {
             Self::Keys { keys, log } => by_key(&read, keys, log.as_ref())?,
@@ -55,12 +55,12 @@ impl Authority {
         if let Some(time) = time
             && time > now.saturating_add(SKEW).unwrap_or(now)
         {
-            return Err(Fault::Time(format!("{time} is in the future")));
+            return Err(SignatureError::Time(format!("{time} is in the future")));
         }
         // Only verified content is believed.
         let claim = read.claim()?;
         if !digests.contains(&claim.digest) {
-            return Err(Fault::Digest(claim.digest));
+            return Err(SignatureError::Digest(claim.digest));
         }
         Ok(Verified {
             claim,
@@ -71,14 +71,16 @@ impl Authority {
     }
 }
 
-type Found = (Signer, Option<Timestamp>, Proof);
-
-fn by_key(read: &Read<'_>, keys: &[PublicKey], log: Option<&Trust>) -> Result<Found, Fault> {
+fn by_key(
+    read: &Read<'_>,
+    keys: &[PublicKey],
+    log: Option<&Trust>,
+) -> Result<SignerEvidence, SignatureError> {
     let (message, signature) = read.signed();
     let key = keys
         .iter()
         .find(|key| key.verifies(&message, signature))
-        .ok_or(Fault::Key("a key of the policy"))?;
+        .ok_or(SignatureError::Key("a key of the policy"))?;
     let signer = Signer::Key {
         fingerprint: key.fingerprint(),
     };
@@ -90,17 +92,21 @@ fn by_key(read: &Read<'_>, keys: &[PublicKey], log: Option<&Trust>) -> Result<Fo
     Ok((signer, time, proof))
 }
 
-fn by_certificate(read: &Read<'_>, trust: &Trust, identities: &Identities) -> Result<Found, Fault> {
+fn by_certificate(
+    read: &Read<'_>,
+    trust: &Trust,
+    identities: &Identities,
+) -> Result<SignerEvidence, SignatureError> {
     let found = read.check_certificate(trust)?;
     let (subject, email) = match found.result.identity() {
         Some(SubjectAltName::Email(text)) => (text.as_str(), true),
         Some(other) => (other.as_str(), false),
-        None => return Err(Fault::Certificate("it names no identity".to_owned())),
+        None => return Err(SignatureError::Certificate("it names no identity".to_owned())),
     };
     let issuer = found
         .result
         .issuer()
-        .ok_or_else(|| Fault::Certificate("it names no issuer of the identity".to_owned()))?;
+        .ok_or_else(|| SignatureError::Certificate("it names no issuer of the identity".to_owned()))?;
     identities.check(subject, email, issuer)?;
     let signer = Signer::Identity {
         subject: subject.to_owned(),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sigstore_verify::types::{self, DsseEnvelope, SignatureContent};
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 
 /// The media type of a bundle, which is the type of the artifact that holds it.
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
@@ -28,14 +28,16 @@ impl Bundle {
     }
 
     /// Reads it. What it has that is not known is refused, since it might be what keeps a signature from counting.
-    pub(crate) fn read(&self) -> Result<(types::Bundle, DsseEnvelope), Fault> {
+    pub(crate) fn read(&self) -> Result<(types::Bundle, DsseEnvelope), SignatureError> {
         if self.text.len() as u64 > BUNDLE_BYTES {
-            return Err(Fault::Form(format!("it is larger than {BUNDLE_BYTES} bytes")));
+            return Err(SignatureError::Form(format!(
+                "it is larger than {BUNDLE_BYTES} bytes"
+            )));
         }
-        let unreadable = |error: &dyn std::fmt::Display| Fault::Form(error.to_string());
+        let unreadable = |error: &dyn std::fmt::Display| SignatureError::Form(error.to_string());
         let shape: Shape = serde_json::from_slice(&self.text).map_err(|error| unreadable(&error))?;
         if shape.media_type != BUNDLE {
-            return Err(Fault::Form(format!(
+            return Err(SignatureError::Form(format!(
                 "{:?} is no known kind of bundle",
                 shape.media_type
             )));
@@ -43,7 +45,7 @@ impl Bundle {
         shape.verification_material.check()?;
         let bundle: types::Bundle = serde_json::from_slice(&self.text).map_err(|error| unreadable(&error))?;
         let SignatureContent::DsseEnvelope(envelope) = &bundle.content else {
-            return Err(Fault::Form(
+            return Err(SignatureError::Form(
                 "it signs bytes, not a statement about an image".to_owned(),
             ));
         };
@@ -78,11 +80,11 @@ struct Material {
 }
 
 impl Material {
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), SignatureError> {
         let timestamps = self.timestamp_verification_data.as_ref();
         let stamps = timestamps.map_or(0, |data| data.rfc3161_timestamps.len());
         if self.tlog_entries.len() > PROOFS || stamps > PROOFS {
-            return Err(Fault::Form(format!(
+            return Err(SignatureError::Form(format!(
                 "it has more than {PROOFS} log entries or timestamps"
             )));
         }
@@ -93,7 +95,9 @@ impl Material {
                 .map_or(0, |proof| proof.hashes.len())
         };
         if self.tlog_entries.iter().any(|entry| steps(entry) > STEPS) {
-            return Err(Fault::Form("the proof of a log entry is too long".to_owned()));
+            return Err(SignatureError::Form(
+                "the proof of a log entry is too long".to_owned(),
+            ));
         }
         Ok(())
     }

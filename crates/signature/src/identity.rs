@@ -4,7 +4,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 
 /// The most bytes of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -85,7 +85,7 @@ pub struct Identity {
 pub struct Identities(pub Vec<Identity>);
 
 impl Identities {
-    pub(crate) fn check(&self, subject: &str, email: bool, issuer: &str) -> Result<(), Fault> {
+    pub(crate) fn check(&self, subject: &str, email: bool, issuer: &str) -> Result<(), SignatureError> {
         let fits = |identity: &Identity| {
             identity.subject.fits(subject) && identity.issuer.fits(issuer) && (email || !identity.email)
         };
@@ -96,7 +96,7 @@ impl Identities {
             let Identity { subject, issuer, .. } = identity;
             format!("{subject} of issuer {issuer}")
         });
-        Err(Fault::Identity {
+        Err(SignatureError::Identity {
             found: format!("{subject:?} of issuer {issuer:?}"),
             wanted: wanted.collect::<Vec<_>>().join(" or "),
         })

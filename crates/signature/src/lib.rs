@@ -9,7 +9,7 @@
 mod attached;
 mod authority;
 mod bundle;
-mod fault;
+mod error;
 mod identity;
 mod key;
 mod pki;
@@ -21,7 +21,7 @@ mod verdict;
 pub use attached::{Attached, SIGNATURE_ANNOTATION, SIMPLE_SIGNING};
 pub use authority::Authority;
 pub use bundle::{BUNDLE, BUNDLE_BYTES, Bundle};
-pub use fault::Fault;
+pub use error::SignatureError;
 pub use identity::{Identities, Identity, Pattern};
 pub use key::PublicKey;
 pub use pki::{Pki, Subject};

@@ -8,11 +8,11 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::key::{PublicKey, certificates};
 use crate::read::{Read, proven};
 use crate::trust::Trust;
-use crate::verdict::{Proof, Signer};
+use crate::verdict::{Proof, Signer, SignerEvidence};
 
 /// The purpose of a certificate that signs code, as an object identifier in DER without its head.
 const CODE_SIGNING: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x03];
@@ -73,32 +73,30 @@ impl Pki {
         })
     }
 
-    pub(crate) fn check(
-        &self,
-        read: &Read<'_>,
-        now: Timestamp,
-    ) -> Result<(Signer, Option<Timestamp>, Proof), Fault> {
+    pub(crate) fn check(&self, read: &Read<'_>, now: Timestamp) -> Result<SignerEvidence, SignatureError> {
         let chain = read.certificates();
-        let (own, sent) = chain.split_first().ok_or(Fault::Material("certificate"))?;
+        let (own, sent) = chain
+            .split_first()
+            .ok_or(SignatureError::Material("certificate"))?;
         let (time, proof) = match &self.log {
             Some(log) => proven(&read.check_certificate(log)?),
             None => (None, Proof::default()),
         };
         self.check_chain(own, sent, time.unwrap_or(now))?;
-        let wrong = |error: String| Fault::Certificate(error);
+        let wrong = |error: String| SignatureError::Certificate(error);
         let (_, certificate) = X509Certificate::from_der(own).map_err(|error| wrong(error.to_string()))?;
         let key = PublicKey::from_der(certificate.public_key().raw.to_vec()).map_err(wrong)?;
         let (message, signature) = read.signed();
         if !key.verifies(&message, signature) {
-            return Err(Fault::Key("the key of its certificate"));
+            return Err(SignatureError::Key("the key of its certificate"));
         }
         let subject = self.subject.check(&certificate)?;
         let issuer = certificate.issuer().to_string();
         Ok((Signer::Identity { subject, issuer }, time, proof))
     }
 
-    fn check_chain(&self, own: &[u8], sent: &[Vec<u8>], time: Timestamp) -> Result<(), Fault> {
-        let wrong = |error: webpki::Error| Fault::Certificate(error.to_string());
+    fn check_chain(&self, own: &[u8], sent: &[Vec<u8>], time: Timestamp) -> Result<(), SignatureError> {
+        let wrong = |error: webpki::Error| SignatureError::Certificate(error.to_string());
         let own = CertificateDer::from(own);
         let own = EndEntityCert::try_from(&own).map_err(wrong)?;
         let between: Vec<_> = self
@@ -124,10 +122,10 @@ impl Pki {
 
 impl Subject {
     /// The required names; the certificate must have all of them.
-    fn check(&self, certificate: &X509Certificate<'_>) -> Result<String, Fault> {
+    fn check(&self, certificate: &X509Certificate<'_>) -> Result<String, SignatureError> {
         let names = certificate
             .subject_alternative_name()
-            .map_err(|error| Fault::Certificate(error.to_string()))?;
+            .map_err(|error| SignatureError::Certificate(error.to_string()))?;
         let mut emails = Vec::new();
         let mut hosts = Vec::new();
         for name in names.iter().flat_map(|names| &names.value.general_names) {
@@ -156,6 +154,6 @@ impl Subject {
             .take(5)
             .collect::<Vec<_>>()
             .join(", ");
-        Err(Fault::Identity { found, wanted })
+        Err(SignatureError::Identity { found, wanted })
     }
 }

@@ -6,10 +6,10 @@ use sigstore_verify::types::{self, Sha256Hash};
 
 use crate::attached::{Attached, Parts};
 use crate::bundle::Bundle;
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::key::PublicKey;
 use crate::statement;
-use crate::trust::{Content, Evidence, Trust};
+use crate::trust::{Evidence, SignedContent, Trust};
 use crate::verdict::{Claim, Proof};
 
 /// A signature as it was fetched, not yet verified.
@@ -28,7 +28,7 @@ pub(crate) enum Read<'signature> {
 }
 
 impl<'signature> Read<'signature> {
-    pub(crate) fn of(signature: &'signature Signature) -> Result<Self, Fault> {
+    pub(crate) fn of(signature: &'signature Signature) -> Result<Self, SignatureError> {
         match signature {
             Signature::Attached(attached) => Ok(Self::Attached(attached, attached.parts()?)),
             Signature::Bundle(bundle) => {
@@ -58,7 +58,7 @@ impl<'signature> Read<'signature> {
     }
 
     /// The image that it is about. To be believed once the signature is verified.
-    pub(crate) fn claim(&self) -> Result<Claim, Fault> {
+    pub(crate) fn claim(&self) -> Result<Claim, SignatureError> {
         match self {
             Self::Attached(attached, _) => attached.claim(),
             Self::Bundle(_, envelope) => {
@@ -68,44 +68,44 @@ impl<'signature> Read<'signature> {
     }
 
     /// Checks the certificate, the signature by its key, and what proves its time.
-    pub(crate) fn check_certificate(&self, trust: &Trust) -> Result<Evidence, Fault> {
+    pub(crate) fn check_certificate(&self, trust: &Trust) -> Result<Evidence, SignatureError> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, true, trust.has_logs())?;
-                trust.check_certificate(Content::Bytes(attached.payload()), bundle)
+                trust.check_certificate(SignedContent::Bytes(attached.payload()), bundle)
             }
             Self::Bundle(bundle, _) => {
                 if bundle.signing_certificate().is_none() {
-                    return Err(Fault::Material("certificate"));
+                    return Err(SignatureError::Material("certificate"));
                 }
-                trust.check_certificate(Content::Digest(self.digest()?), (**bundle).clone())
+                trust.check_certificate(SignedContent::Digest(self.digest()?), (**bundle).clone())
             }
         }
     }
 
     /// Checks that one of the keys made it and that the log has it.
-    pub(crate) fn check_key(&self, trust: &Trust, key: &PublicKey) -> Result<Evidence, Fault> {
+    pub(crate) fn check_key(&self, trust: &Trust, key: &PublicKey) -> Result<Evidence, SignatureError> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, false, true)?;
-                trust.check_key(Content::Bytes(attached.payload()), bundle, key)
+                trust.check_key(SignedContent::Bytes(attached.payload()), bundle, key)
             }
             Self::Bundle(bundle, _) => {
                 if !matches!(
                     bundle.verification_material.content,
                     VerificationMaterialContent::PublicKey(_)
                 ) {
-                    return Err(Fault::Material("key"));
+                    return Err(SignatureError::Material("key"));
                 }
-                trust.check_key(Content::Digest(self.digest()?), (**bundle).clone(), key)
+                trust.check_key(SignedContent::Digest(self.digest()?), (**bundle).clone(), key)
             }
         }
     }
 
-    fn digest(&self) -> Result<Sha256Hash, Fault> {
+    fn digest(&self) -> Result<Sha256Hash, SignatureError> {
         let claim = self.claim()?;
         let hex = claim.digest.strip_prefix("sha256:").unwrap_or_default();
-        Sha256Hash::from_hex(hex).map_err(|error| Fault::Form(error.to_string()))
+        Sha256Hash::from_hex(hex).map_err(|error| SignatureError::Form(error.to_string()))
     }
 }
 

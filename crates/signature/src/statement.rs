@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::verdict::Claim;
 
 /// The kind of statement that is a signature of an image. Others, such as provenance, are no approval of it.
@@ -40,8 +40,8 @@ struct Subject {
 }
 
 /// The claim of a signed statement. It names exactly one image.
-pub(crate) fn claim(payload_type: &str, payload: &[u8]) -> Result<Claim, Fault> {
-    let form = |message: String| Fault::Form(message);
+pub(crate) fn claim(payload_type: &str, payload: &[u8]) -> Result<Claim, SignatureError> {
+    let form = |message: String| SignatureError::Form(message);
     if payload_type != IN_TOTO {
         return Err(form(format!("the payload type {payload_type:?} is no statement")));
     }

@@ -44,7 +44,7 @@ fn key() -> Authority {
     }
 }
 
-fn check(authority: &Authority, signature: &Signature, digest: &str) -> Result<Verified, Fault> {
+fn check(authority: &Authority, signature: &Signature, digest: &str) -> Result<Verified, SignatureError> {
     authority.check(signature, &[digest.to_owned()], now())
 }
 
@@ -92,9 +92,9 @@ fn a_signature_of_the_older_form_names_its_image() {
 #[test]
 fn a_signature_for_one_image_is_none_for_another() {
     let fault = check(&key(), &bundle(BUNDLE_TEXT), OTHER).unwrap_err();
-    assert_eq!(fault, Fault::Digest(IMAGE.to_owned()));
+    assert_eq!(fault, SignatureError::Digest(IMAGE.to_owned()));
     let fault = check(&key(), &attached(PAYLOAD), IMAGE).unwrap_err();
-    assert_eq!(fault, Fault::Digest(OTHER.to_owned()));
+    assert_eq!(fault, SignatureError::Digest(OTHER.to_owned()));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_was_changed_after_signing_does_not_count() {
 fn fields_and_forms_that_are_not_known_are_refused() {
     let form = |signature: &Signature, said: &str| {
         let fault = check(&key(), signature, IMAGE).unwrap_err();
-        assert!(matches!(fault, Fault::Form(_)), "{fault}");
+        assert!(matches!(fault, SignatureError::Form(_)), "{fault}");
         assert!(fault.to_string().contains(said), "{fault}");
     };
     form(&bundle("{}"), "missing field");
@@ -241,7 +241,7 @@ fn a_key_signature_is_no_signature_by_an_identity() {
     for signature in [bundle(BUNDLE_TEXT), attached(PAYLOAD)] {
         assert_eq!(
             check(&authority, &signature, IMAGE),
-            Err(Fault::Material("certificate"))
+            Err(SignatureError::Material("certificate"))
         );
     }
 }
@@ -535,7 +535,7 @@ mod own_authority {
             assert_eq!(fault.kind(), "certificate", "{fault}");
         }
         let fault = check(&authority, &attached(PAYLOAD), OTHER).unwrap_err();
-        assert_eq!(fault, Fault::Material("certificate"));
+        assert_eq!(fault, SignatureError::Material("certificate"));
         let nobody = Pki::new(own.pem.as_bytes(), None, Subject::default(), &[]);
         assert!(nobody.unwrap_err().contains("neither"));
     }

@@ -11,7 +11,7 @@ use sigstore_verify::trust_root::TrustedRoot;
 use sigstore_verify::types::{Bundle, DerPublicKey, Sha256Hash};
 use sigstore_verify::{PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier};
 
-use crate::fault::Fault;
+use crate::error::SignatureError;
 use crate::key::{PublicKey, certificates};
 use crate::verdict::LogEntry;
 
@@ -142,7 +142,11 @@ impl Trust {
 
     /// Checks the certificate of a bundle, its signature over the content and the proof of its time. Evidence of a kind
     /// for which nothing is trusted is left aside.
-    pub(crate) fn check_certificate(&self, content: Content<'_>, bundle: Bundle) -> Result<Evidence, Fault> {
+    pub(crate) fn check_certificate(
+        &self,
+        content: SignedContent<'_>,
+        bundle: Bundle,
+    ) -> Result<Evidence, SignatureError> {
         let mut policy = VerificationPolicy::any_identity();
         if !self.certificate_logs {
             policy = policy.skip_sct();
@@ -152,30 +156,30 @@ impl Trust {
         }
         let bundle = self.relevant(bundle);
         let found = match content {
-            Content::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
-            Content::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
+            SignedContent::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
+            SignedContent::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
         };
         found
             .map(|result| Evidence::new(result, &bundle))
-            .map_err(|error| Fault::of(&error))
+            .map_err(|error| SignatureError::of(&error))
     }
 
     /// Checks that a key made the signature of a bundle and that the log vouches for it.
     pub(crate) fn check_key(
         &self,
-        content: Content<'_>,
+        content: SignedContent<'_>,
         bundle: Bundle,
         key: &PublicKey,
-    ) -> Result<Evidence, Fault> {
+    ) -> Result<Evidence, SignatureError> {
         let policy = PublicKeyVerificationPolicy::new(DerPublicKey::new(key.der().to_vec()));
         let bundle = self.relevant(bundle);
         let found = match content {
-            Content::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
-            Content::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
+            SignedContent::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
+            SignedContent::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
         };
         found
             .map(|result| Evidence::new(result, &bundle))
-            .map_err(|error| Fault::of(&error))
+            .map_err(|error| SignatureError::of(&error))
     }
 
     fn relevant(&self, mut bundle: Bundle) -> Bundle {
@@ -220,7 +224,7 @@ impl Evidence {
 
 /// The signed content.
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'content> {
+pub(crate) enum SignedContent<'content> {
     Bytes(&'content [u8]),
     Digest(Sha256Hash),
 }

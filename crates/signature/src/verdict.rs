@@ -15,6 +15,9 @@ pub struct Verified {
     pub proof: Proof,
 }
 
+/// The signer, the time of the signature where something proves it, and further proofs.
+pub(crate) type SignerEvidence = (Signer, Option<Timestamp>, Proof);
+
 /// The image that a signature is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {

@@ -15,12 +15,12 @@ pub struct Document {
     /// The line of the stream at which the document begins, counted from 1.
     pub line: usize,
     /// The content of the document.
-    pub content: Content,
+    pub content: DocumentContent,
 }
 
 /// The content of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum DocumentContent {
     /// The text of a JSON value exactly as written. It is valid JSON.
     Json(String),
     /// The value of a YAML document, with sorted keys. [`Value::Null`] if the document contains only comments.
@@ -34,8 +34,8 @@ impl Document {
     /// None in practice: JSON text is checked when it is read.
     pub fn into_value(self) -> Result<Value, Error> {
         match self.content {
-            Content::Yaml(value) => Ok(value),
-            Content::Json(text) => serde_json::from_str(&text).map_err(|fault| {
+            DocumentContent::Yaml(value) => Ok(value),
+            DocumentContent::Json(text) => serde_json::from_str(&text).map_err(|fault| {
                 let line = self.line + fault.line().saturating_sub(1);
                 Error::new(line, fault.column(), ErrorKind::Json(said(&fault)))
             }),
@@ -266,7 +266,7 @@ impl<R: BufRead> Documents<R> {
         self.skip(end);
         Ok(Step::Document(Document {
             line,
-            content: Content::Json(text),
+            content: DocumentContent::Json(text),
         }))
     }
 
@@ -333,7 +333,7 @@ impl<R: BufRead> Documents<R> {
         let value = to_json_with(&text, &self.limits).map_err(|fault| fault.shifted(first))?;
         Ok(Some(Document {
             line: first + 1,
-            content: Content::Yaml(value),
+            content: DocumentContent::Yaml(value),
         }))
     }
 }

@@ -21,7 +21,7 @@ mod scalar;
 mod timestamp;
 
 pub use build::{to_json, to_json_with};
-pub use documents::{Content, Document, Documents, documents, json_values};
+pub use documents::{Document, DocumentContent, Documents, documents, json_values};
 pub use emit::to_yaml;
 pub use error::{Error, ErrorKind, Position};
 pub use limits::{DuplicateKeys, Limits};

@@ -2,15 +2,15 @@
 
 use std::io::Read;
 
-use olm_yaml::{Content, Limits, documents};
+use olm_yaml::{DocumentContent, Limits, documents};
 
 /// The documents of a stream, each with its line; an error as its text.
 fn read(stream: &str) -> Vec<String> {
     documents(stream.as_bytes(), &Limits::default())
         .map(|document| match document {
             Ok(document) => match document.content {
-                Content::Json(text) => format!("{} json {text}", document.line),
-                Content::Yaml(value) => format!("{} yaml {value}", document.line),
+                DocumentContent::Json(text) => format!("{} json {text}", document.line),
+                DocumentContent::Yaml(value) => format!("{} yaml {value}", document.line),
             },
             Err(fault) => format!("error {fault}"),
         })

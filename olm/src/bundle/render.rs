@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use olm_bundle::{CertificateProvider, Dependencies, Refusal, Request, Unsupported, config, prepare};
+use olm_bundle::{CertificateProvider, Dependencies, PrepareError, Request, Unsupported, config, prepare};
 use serde_json::{Value, json};
 
 use super::faults_shown;
@@ -102,18 +102,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The reason why there are no objects, as text for a user without a cluster.
-fn refused(refusal: Refusal, source: &str) -> anyhow::Error {
+fn refused(refusal: PrepareError, source: &str) -> anyhow::Error {
     match refusal {
-        Refusal::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}")).context(Hint(
+        PrepareError::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}"))
+            .context(Hint(
             "the namespace to watch is given by --watch-namespace, anything else by a file named by --config"
                 .to_owned(),
         )),
-        Refusal::Unsupported(found)
+        PrepareError::Unsupported(found)
             if found
                 .iter()
                 .any(|one| matches!(one, Unsupported::Webhooks(_) | Unsupported::ApiServices(_))) =>
         {
-            anyhow::Error::new(Refusal::Unsupported(found)).context(Hint(
+            anyhow::Error::new(PrepareError::Unsupported(found)).context(Hint(
                 "set --certificates to cert-manager, openshift-service-ca or self-signed".to_owned(),
             ))
         }

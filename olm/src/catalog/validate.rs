@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use clap::Args;
 use olm_api::text::escape;
 use olm_author::lint::{CatalogLint, Severity};
-use olm_fbc::check::{Object, Place, Rule};
+use olm_fbc::check::{BlobLocation, Object, Rule};
 use olm_fbc::{CatalogFinding, CatalogReport};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub(crate) fn check(files: &CatalogFiles) -> anyhow::Result<CatalogReport> {
             .extend(repeated.into_iter().map(|(file, line, key)| CatalogFinding {
                 rule: Rule::KeyRepeated,
                 object: Object::default(),
-                place: Some(Place {
+                place: Some(BlobLocation {
                     file: file.into(),
                     line,
                 }),

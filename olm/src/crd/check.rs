@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use clap::Args;
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
-use olm_preflight::crd_upgrade::{Change, Check, Finding, Place, Policy, compare};
+use olm_preflight::crd_upgrade::{Change, Check, Finding, FindingLocation, Policy, compare};
 use serde_json::{Value, json};
 
 use super::definitions::{Definitions, read_definitions};
@@ -206,9 +206,9 @@ fn text(found: &[CheckedDefinition]) -> String {
 
 fn json(found: &[CheckedDefinition]) -> Value {
     let finding = |level: &str, finding: &Finding| {
-        let (version, path) = match &finding.place {
-            Place::Definition => (Value::Null, Value::Null),
-            Place::Property { version, path } => (json!(version), json!(path)),
+        let (version, path) = match &finding.location {
+            FindingLocation::Definition => (Value::Null, Value::Null),
+            FindingLocation::Property { version, path } => (json!(version), json!(path)),
         };
         json!({
             "level": level,

@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::{Client, Error};
 use olm_preflight::crd_upgrade::Finding;
-use olm_preflight::crd_upgrade::existing::questions;
+use olm_preflight::crd_upgrade::existing::schema_checks;
 use serde_json::Value;
 
 use super::definitions::Definitions;
@@ -60,7 +60,7 @@ impl Cluster {
             let value = old.pointer(pointer).and_then(Value::as_str);
             value.unwrap_or_default().to_owned()
         };
-        let mut asked = questions(old, new);
+        let mut asked = schema_checks(old, new);
         let mut looked = Looked::default();
         for version in asked.versions() {
             let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
@@ -87,7 +87,7 @@ impl Cluster {
                 };
                 for object in list.items {
                     let object = serde_json::to_value(object)?;
-                    asked.look(&version, &object);
+                    asked.check(&version, &object);
                 }
                 match list.metadata.continue_.filter(|next| !next.is_empty()) {
                     Some(next) => page = page.continue_token(&next),
@@ -96,7 +96,7 @@ impl Cluster {
             }
         }
         looked.findings = asked.findings();
-        looked.notes.extend(asked.unlooked());
+        looked.notes.extend(asked.unchecked());
         Ok(looked)
     }
 }

@@ -316,7 +316,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use olm_preflight::crd_upgrade::{Finding, Place};
+    use olm_preflight::crd_upgrade::{Finding, FindingLocation};
 
     use super::*;
 
@@ -327,7 +327,7 @@ mod tests {
             effect,
         };
         let finding = Finding {
-            place: Place::Definition,
+            location: FindingLocation::Definition,
             check: Check::Enum,
             message: "allowed value removed".to_owned(),
         };

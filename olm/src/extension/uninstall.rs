@@ -12,7 +12,7 @@ use olm_api::ClusterExtension;
 use olm_api::names::{self, label};
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_plan::change::ObjectName;
-use olm_plan::uninstall::{CustomResources, Dependent, Stored, UninstallPlan, uninstall};
+use olm_plan::uninstall::{CustomResources, Dependent, StoredObjects, UninstallPlan, uninstall};
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use olm_resolve::{Blocker, broken_by_removal};
 use olm_rollout::policy::{Policy, Uninstall};
@@ -193,7 +193,7 @@ fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<Custo
         version,
         plural,
     };
-    let mut seen = Stored::default();
+    let mut seen = StoredObjects::default();
     let end = cluster.runtime.block_on(async {
         found.objects = collection.count(&cluster.client).await.ok();
         let budget = Budget {
@@ -204,7 +204,7 @@ fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<Custo
         let mut pages = collection.read(&cluster.client, Detail::Metadata, budget);
         loop {
             match pages.page().await {
-                Ok(page) => page.iter().for_each(|object| seen.see(object)),
+                Ok(page) => page.iter().for_each(|object| seen.count(object)),
                 Err(end) => return end,
             }
         }

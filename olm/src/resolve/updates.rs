@@ -10,7 +10,7 @@ use olm_api::cluster_extension::BundleMetadata;
 use olm_api::updates::AvailableBundle;
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_resolve::cluster::updates::{Updates, updates};
-use olm_resolve::{Availability, Candidate, Catalog, Content, Installed, Package, Request};
+use olm_resolve::{Availability, Candidate, Catalog, Installed, Package, PackageAnswer, Request};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, filter};
@@ -163,7 +163,7 @@ impl Opened {
             priority: self.priority,
             labels: &self.labels,
             availability: self.availability,
-            content: package.map_or(Content::Absent, Content::Package),
+            answer: package.map_or(PackageAnswer::Absent, PackageAnswer::Package),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use olm_image::Places;
+use olm_image::RequestPermits;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ pub enum Pending {
 
 /// Requests of one kind, at most one for each extension.
 pub struct Pulls<T> {
-    places: Arc<Places>,
+    permits: Arc<RequestPermits>,
     jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
     wake: Queue<String>,
 }
@@ -64,9 +64,9 @@ impl<T> Job<T> {
 
 impl<T: Send + 'static> Pulls<T> {
     /// `wake` is the queue of extensions.
-    pub fn new(places: Arc<Places>, wake: Queue<String>) -> Self {
+    pub fn new(permits: Arc<RequestPermits>, wake: Queue<String>) -> Self {
         Self {
-            places,
+            permits,
             jobs: Arc::default(),
             wake,
         }
@@ -127,19 +127,19 @@ impl<T: Send + 'static> Pulls<T> {
             extension: extension.to_owned(),
             number,
         };
-        let (places, wake) = (Arc::clone(&self.places), self.wake.clone());
+        let (permits, wake) = (Arc::clone(&self.permits), self.wake.clone());
         let registry = registry.map(str::to_owned);
         tokio::spawn(async move {
-            let place = match registry {
+            let permit = match registry {
                 Some(registry) => tokio::select! {
-                    place = places.take(&registry) => place,
+                    permit = permits.take(&registry) => permit,
                     () = unwanted.cancelled() => return,
                 },
                 None => None,
             };
             running.change(|job| job.is_queued = false);
             let outcome = work.await;
-            drop(place);
+            drop(permit);
             running.change(|job| job.outcome = Some(outcome));
             if arrived.send(()).is_err() {
                 wake.add(running.extension.clone());
@@ -207,7 +207,10 @@ mod tests {
     use super::*;
 
     fn pulls(total: usize, each: usize) -> Pulls<u8> {
-        Pulls::new(Arc::new(Places::new(Bounds { total, each })), Queue::default())
+        Pulls::new(
+            Arc::new(RequestPermits::new(Bounds { total, each })),
+            Queue::default(),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ const ANSWER_BYTES: usize = 2 << 30;
 
 /// The address of a catalog and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct CatalogAddress<'a> {
     /// The catalog's name.
     pub name: &'a str,
     /// `status.urls.base`.
@@ -46,7 +46,7 @@ pub enum CatalogsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The catalog could not be reached, or the answer broke off.
-    #[error("catalogd{}{} {}", place(.error), through(.proxy.as_deref()), failure(.error))]
+    #[error("catalogd{}{} {}", at_host(.error), through(.proxy.as_deref()), failure(.error))]
     Unreachable {
         /// The error.
         error: reqwest::Error,
@@ -82,7 +82,7 @@ pub enum CatalogsError {
 }
 
 /// The address of the request, if known.
-fn place(error: &reqwest::Error) -> String {
+fn at_host(error: &reqwest::Error) -> String {
     let url = error.url();
     let host = url.and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
     host.map_or_else(String::new, |(host, port)| format!(" at {host}:{port}"))
@@ -120,7 +120,7 @@ fn failure(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 #[derive(Debug, Clone)]
-struct Answer {
+struct CachedPackage {
     base: String,
     reference: String,
     tag: Option<HeaderValue>,
@@ -178,7 +178,7 @@ pub struct Catalogs {
     releases: ReleaseField,
     token: Option<Token>,
     client: tokio::sync::Mutex<Option<Trusted>>,
-    answers: Mutex<HashMap<Key, Answer>>,
+    answers: Mutex<HashMap<Key, CachedPackage>>,
     /// The permit to read an answer of more than [`LIGHT_BYTES`].
     heavy: Semaphore,
     /// The packages that provide something, by content.
@@ -211,16 +211,18 @@ impl Catalogs {
     /// ETag when it is no longer fresh.
     pub async fn package(
         &self,
-        place: Place<'_>,
+        address: CatalogAddress<'_>,
         package: &str,
     ) -> Result<Option<Arc<Package>>, CatalogsError> {
-        let key = (place.name.to_owned(), package.to_owned());
-        let kept = self.kept(&key).filter(|answer| answer.base == place.base);
-        let current = kept.as_ref().filter(|answer| answer.reference == place.reference);
+        let key = (address.name.to_owned(), package.to_owned());
+        let kept = self.kept(&key).filter(|answer| answer.base == address.base);
+        let current = kept
+            .as_ref()
+            .filter(|answer| answer.reference == address.reference);
         if let Some(answer) = current.filter(|answer| answer.at.elapsed() < FRESH) {
             return Ok(answer.content.clone());
         }
-        match self.ask(place, package, kept.as_ref()).await {
+        match self.ask(address, package, kept.as_ref()).await {
             Ok(answer) => {
                 let content = answer.content.clone();
                 let mut answers = self.answers.lock();
@@ -235,7 +237,7 @@ impl Catalogs {
                 match current {
                     Some(answer) => {
                         tracing::debug!(
-                            catalog = place.name,
+                            catalog = address.name,
                             package,
                             "catalog does not answer; using its last answer"
                         );
@@ -253,25 +255,25 @@ impl Catalogs {
         answers.retain(|(catalog, package), _| used(catalog, package));
     }
 
-    fn kept(&self, key: &Key) -> Option<Answer> {
+    fn kept(&self, key: &Key) -> Option<CachedPackage> {
         self.answers.lock().get(key).cloned()
     }
 
     async fn ask(
         &self,
-        place: Place<'_>,
+        address: CatalogAddress<'_>,
         package: &str,
-        kept: Option<&Answer>,
-    ) -> Result<Answer, CatalogsError> {
+        kept: Option<&CachedPackage>,
+    ) -> Result<CachedPackage, CatalogsError> {
         let query = MetasQuery {
             package: Some(package),
             ..MetasQuery::default()
         };
         let tag = kept.and_then(|answer| answer.tag.as_ref());
-        let mut response = self.get(place, &query.url(place.base), tag).await?;
+        let mut response = self.get(address, &query.url(address.base), tag).await?;
         // The reference implementation serves `metas` only behind a feature gate.
         if response.status() == StatusCode::NOT_FOUND {
-            response = self.get(place, &Endpoint::All.url(place.base), tag).await?;
+            response = self.get(address, &Endpoint::All.url(address.base), tag).await?;
         }
         let status = response.status();
         let tag = response.headers().get(ETAG).and_then(copy);
@@ -281,11 +283,11 @@ impl Catalogs {
                 let reader = Reader::new(package, self.releases);
                 self.read(reader, response).await?.map(Arc::new)
             }
-            _ => return Err(self.unexpected(place, status)),
+            _ => return Err(self.unexpected(address, status)),
         };
         let tag = tag.or_else(|| kept.filter(|_| status == StatusCode::NOT_MODIFIED)?.tag.clone());
-        let (base, reference) = (place.base.to_owned(), place.reference.to_owned());
-        Ok(Answer {
+        let (base, reference) = (address.base.to_owned(), address.reference.to_owned());
+        Ok(CachedPackage {
             base,
             reference,
             tag,
@@ -295,16 +297,16 @@ impl Catalogs {
     }
 
     /// The error of an unexpected status code.
-    pub(super) fn unexpected(&self, place: Place<'_>, status: StatusCode) -> CatalogsError {
+    pub(super) fn unexpected(&self, address: CatalogAddress<'_>, status: StatusCode) -> CatalogsError {
         let is_about_token = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let token = self
             .token
             .as_ref()
-            .filter(|token| is_about_token && !token.is_for(place.base));
+            .filter(|token| is_about_token && !token.is_for(address.base));
         CatalogsError::Status {
             status: status.as_u16(),
             without_token: token.map(|token| Foreign {
-                base: place.base.to_owned(),
+                base: address.base.to_owned(),
                 catalogd: token.address.clone(),
             }),
         }
@@ -312,7 +314,7 @@ impl Catalogs {
 
     pub(super) async fn get(
         &self,
-        place: Place<'_>,
+        address: CatalogAddress<'_>,
         url: &str,
         tag: Option<&HeaderValue>,
     ) -> Result<reqwest::Response, CatalogsError> {
@@ -329,7 +331,7 @@ impl Catalogs {
             .send()
             .await
             .map_err(|error| CatalogsError::Unreachable { error, proxy })?;
-        if is_of_another_image(response.headers(), place.reference) {
+        if is_of_another_image(response.headers(), address.reference) {
             return Err(CatalogsError::Behind);
         }
         Ok(response)
@@ -355,8 +357,8 @@ impl Catalogs {
 }
 
 /// Caches an answer, and drops the oldest others while all together take more than `limit`.
-fn keep(answers: &mut HashMap<Key, Answer>, key: Key, answer: Answer, limit: usize) {
-    let bytes = |answer: &Answer| answer.content.as_ref().map_or(0, |content| content.bytes());
+fn keep(answers: &mut HashMap<Key, CachedPackage>, key: Key, answer: CachedPackage, limit: usize) {
+    let bytes = |answer: &CachedPackage| answer.content.as_ref().map_or(0, |content| content.bytes());
     answers.remove(&key);
     let mut total = answers
         .values()
@@ -396,12 +398,12 @@ pub(super) async fn lines(
     let mut chunks = response.bytes_stream();
     let mut line = Vec::new();
     let mut total = 0usize;
-    let mut place = None;
+    let mut permit = None;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| CatalogsError::Unreachable { error, proxy: None })?;
         total = total.saturating_add(chunk.len());
-        if let (Some(heavy), None, true) = (heavy, &place, total > LIGHT_BYTES) {
-            place = heavy.acquire().await.ok();
+        if let (Some(heavy), None, true) = (heavy, &permit, total > LIGHT_BYTES) {
+            permit = heavy.acquire().await.ok();
         }
         let mut parts = chunk.split(|byte| *byte == b'\n');
         line.extend_from_slice(parts.next().unwrap_or_default());
@@ -455,7 +457,7 @@ mod tests {
         let start = Instant::now();
         let mut answers = HashMap::new();
         let mut insert = |name: &str, second: u64, limit: usize| {
-            let answer = Answer {
+            let answer = CachedPackage {
                 base: String::new(),
                 reference: String::new(),
                 tag: None,

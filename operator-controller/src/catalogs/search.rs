@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use olm_api::serving::{Endpoint, MetasQuery};
 use olm_constraint::cel::Budget;
-use olm_constraint::{Subject, Wanted};
+use olm_constraint::{SimpleRequirement, Subject};
 use olm_fbc::meta::has_too_many_values;
 use olm_fbc::similar::distance;
 use olm_fbc::{Bundle, Package, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
 use reqwest::StatusCode;
 use serde::Deserialize;
 
-use super::client::{Catalogs, CatalogsError, Place, lines};
+use super::client::{CatalogAddress, Catalogs, CatalogsError, lines};
 
 /// The most packages of one catalog that a message names.
 const MOST_PACKAGES: usize = 20;
@@ -32,22 +32,26 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the catalog does not answer.
-    pub async fn providing(&self, place: Place<'_>, wanted: &Wanted) -> Result<Vec<String>, CatalogsError> {
-        if let Wanted::Package { name, .. } = wanted {
+    pub async fn providing(
+        &self,
+        address: CatalogAddress<'_>,
+        wanted: &SimpleRequirement,
+    ) -> Result<Vec<String>, CatalogsError> {
+        if let SimpleRequirement::Package { name, .. } = wanted {
             return Ok(vec![name.clone()]);
         }
-        let key = format!("{}\n{}\n{wanted}", place.name, place.reference);
+        let key = format!("{}\n{}\n{wanted}", address.name, address.reference);
         if let Some(found) = self.remembered(&key) {
             return Ok(found);
         }
         // Every provider of an API contains its kind.
         let word = match wanted {
-            Wanted::Api(api) => api.kind.clone(),
+            SimpleRequirement::Api(api) => api.kind.clone(),
             _ => String::new(),
         };
         let mut budget = Budget::default();
         let mut found = BTreeSet::new();
-        self.each(place, SCHEMA_BUNDLE, None, |line| {
+        self.each(address, SCHEMA_BUNDLE, None, |line| {
             if found.len() >= MOST_PACKAGES || !line.contains(&word) {
                 return;
             }
@@ -78,13 +82,17 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the catalog does not answer.
-    pub async fn alike(&self, place: Place<'_>, package: &str) -> Result<Option<String>, CatalogsError> {
-        let key = format!("{}\n{}\nlike {package}", place.name, place.reference);
+    pub async fn similar_package(
+        &self,
+        address: CatalogAddress<'_>,
+        package: &str,
+    ) -> Result<Option<String>, CatalogsError> {
+        let key = format!("{}\n{}\nlike {package}", address.name, address.reference);
         if let Some(found) = self.remembered(&key) {
             return Ok(found.into_iter().next());
         }
         let mut best: Option<(usize, String)> = None;
-        self.each(place, SCHEMA_PACKAGE, None, |line| {
+        self.each(address, SCHEMA_PACKAGE, None, |line| {
             let head: Option<Head<'_>> = serde_json::from_str(line).ok();
             let name = head.map(|head| head.name.into_owned()).unwrap_or_default();
             if let Some(distance) = distance(package, &name) {
@@ -119,11 +127,11 @@ impl Catalogs {
     /// When the catalog does not answer.
     pub async fn default_channel(
         &self,
-        place: Place<'_>,
+        address: CatalogAddress<'_>,
         package: &str,
     ) -> Result<Option<String>, CatalogsError> {
         let mut found = None;
-        self.each(place, SCHEMA_PACKAGE, Some(package), |line| {
+        self.each(address, SCHEMA_PACKAGE, Some(package), |line| {
             if let Ok(package) = Package::from_json(line) {
                 found = Some(package.default_channel);
             }
@@ -135,7 +143,7 @@ impl Catalogs {
     /// Passes every blob of a schema on, or only the one with a name.
     async fn each(
         &self,
-        place: Place<'_>,
+        address: CatalogAddress<'_>,
         schema: &str,
         name: Option<&str>,
         mut take: impl FnMut(&str),
@@ -145,14 +153,14 @@ impl Catalogs {
             name,
             ..MetasQuery::default()
         };
-        let mut response = self.get(place, &query.url(place.base), None).await?;
+        let mut response = self.get(address, &query.url(address.base), None).await?;
         // The reference implementation serves `metas` only behind a feature gate.
         if response.status() == StatusCode::NOT_FOUND {
-            response = self.get(place, &Endpoint::All.url(place.base), None).await?;
+            response = self.get(address, &Endpoint::All.url(address.base), None).await?;
         }
         let status = response.status();
         if status != StatusCode::OK {
-            return Err(self.unexpected(place, status));
+            return Err(self.unexpected(address, status));
         }
         lines(response, None, |line| {
             let Ok(text) = std::str::from_utf8(line) else {

@@ -19,22 +19,22 @@ const LIFETIMES: Lifetimes = Lifetimes::LONG;
 
 /// The state of a live Secret.
 #[derive(Debug)]
-pub struct Look {
+pub struct SecretState {
     /// The differences from the wanted one, including a certificate that is due for renewal.
     pub differences: Differences,
     /// The authorities to trust, PEM; `None` if the Secret cannot be used.
     pub trusted: Option<String>,
 }
 
-/// Looks at a live Secret.
-pub fn look(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, today: Date) -> Look {
+/// Compares a live Secret with the wanted one.
+pub fn state(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, today: Date) -> SecretState {
     let issued = Issued::read(&data(live));
     let mut differences = differences_by(field_manager::CERTIFICATES, &wanted(skeleton, owner, live), live);
     let renew = plan(issued.as_ref(), names, LIFETIMES, today);
     if renew != Renew::Nothing {
         differences.add(&format!("data ({renew:?})"));
     }
-    Look {
+    SecretState {
         differences,
         trusted: issued.map(|issued| issued.trusted()),
     }
@@ -154,9 +154,9 @@ mod tests {
         applied(&body, field_manager::CERTIFICATES)
     }
 
-    fn looked(live: &Value, on: &str) -> Look {
+    fn looked(live: &Value, on: &str) -> SecretState {
         let (skeleton, names) = skeleton();
-        look(&skeleton, &owner(), &names, live, day(on))
+        state(&skeleton, &owner(), &names, live, day(on))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Whether an operator allows its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum UpgradeGate {
     /// The operator allows the upgrade, or has no condition.
     Upgradeable,
     /// The operator blocks the upgrade.
@@ -19,16 +19,16 @@ pub enum Word {
 
 /// The decision in a live OperatorCondition. An administrator's override comes first; conditions in `status` count for
 /// types that `spec` does not have.
-pub fn word(object: &Value) -> Word {
-    let said = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
+pub fn upgrade_gate(object: &Value) -> UpgradeGate {
+    let decisive = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
         .into_iter()
         .find_map(|list| condition(object.pointer(list)?));
-    match said {
-        Some(condition) if text(condition, "status") == "False" => Word::Held {
+    match decisive {
+        Some(condition) if text(condition, "status") == "False" => UpgradeGate::Held {
             reason: text(condition, "reason").to_owned(),
             message: text(condition, "message").to_owned(),
         },
-        _ => Word::Upgradeable,
+        _ => UpgradeGate::Upgradeable,
     }
 }
 
@@ -49,9 +49,9 @@ mod tests {
 
     #[track_caller]
     fn check(object: &Value, held_for: Option<&str>) {
-        let reason = match word(object) {
-            Word::Upgradeable => None,
-            Word::Held { reason, .. } => Some(reason),
+        let reason = match upgrade_gate(object) {
+            UpgradeGate::Upgradeable => None,
+            UpgradeGate::Held { reason, .. } => Some(reason),
         };
         assert_eq!(reason.as_deref(), held_for, "{object}");
     }
@@ -71,15 +71,15 @@ mod tests {
             }]},
         });
         assert_eq!(
-            word(&object),
-            Word::Held {
+            upgrade_gate(&object),
+            UpgradeGate::Held {
                 reason: "migration".to_owned(),
                 message: "The Operator is performing a migration.".to_owned(),
             }
         );
         let mut over = object;
         over["spec"]["conditions"][0]["status"] = json!("True");
-        assert_eq!(word(&over), Word::Upgradeable);
+        assert_eq!(upgrade_gate(&over), UpgradeGate::Upgradeable);
     }
 
     #[test]

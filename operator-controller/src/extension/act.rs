@@ -19,7 +19,7 @@ use self::changes::ChangeError;
 use self::migrate::MigrationError;
 use self::progress::Migration;
 use self::write::WriteError;
-use super::approval::Held;
+use super::approval::HeldChange;
 use super::context::Context;
 use super::context::helm::HelmError;
 use super::failure::{Severity, StageError};
@@ -72,7 +72,7 @@ pub enum Applied {
     /// Nothing was executed, because the extension, a policy or the decision changed. The next run decides again.
     Outdated,
     /// Nothing was executed, because the change has to wait.
-    Held(Held),
+    Held(HeldChange),
     /// Nothing was executed, because the API server refuses the OperatorCondition with this name. The next run plans
     /// without it.
     ConditionRefused(String),
@@ -343,10 +343,10 @@ async fn keep_condition(
         is_named,
     } = condition;
     let kept = records::keep(&context.client, extension, is_named, &name).await;
-    match or_account(context, &account, kept).await? {
+    match or_account_error(context, &account, kept).await? {
         Record::Yes => {
             let bound = records::bind(&context.client, extension, &operators, &writable).await;
-            or_account(context, &account, bound).await?;
+            or_account_error(context, &account, bound).await?;
             Ok(None)
         }
         Record::No => Ok(Some(name)),
@@ -355,7 +355,7 @@ async fn keep_condition(
 
 /// The result, or the error of the account: if its namespace is gone, that is the cause, and its error has the better
 /// hint.
-async fn or_account<T>(
+async fn or_account_error<T>(
     context: &Context,
     account: &AccountName,
     written: Result<T, RecordError>,

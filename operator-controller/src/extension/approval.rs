@@ -21,8 +21,8 @@ use serde_json::Value;
 
 use self::policies::PoliciesError;
 use super::context::Context;
-use super::context::moves::Companion;
-use super::failure::{Failure, Severity, StageError};
+use super::context::joint_updates::Companion;
+use super::failure::{Severity, StageError, StageFailure};
 use super::observe::Observed;
 use super::plan::Plan;
 use super::plan::revision::{Creation, RevisionPlan};
@@ -92,7 +92,7 @@ pub struct Proposal {
 
 /// A change that has to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldChange {
     /// The first cause that holds it back.
     pub cause: Cause,
     /// The message: the change, the causes, and a hint.
@@ -101,10 +101,10 @@ pub struct Held {
     pub opens: Option<Timestamp>,
 }
 
-impl Held {
+impl HeldChange {
     /// The failure to report if the extension is not as its spec asks.
-    pub fn failure(&self) -> Failure {
-        Failure {
+    pub fn failure(&self) -> StageFailure {
+        StageFailure {
             severity: Severity::Terminal,
             reason: self.cause.reason(),
             message: self.message.clone(),
@@ -121,7 +121,7 @@ impl Proposal {
     }
 
     /// The held change, if anything holds it back.
-    pub fn held(&self, extension: &str) -> Option<Held> {
+    pub fn held(&self, extension: &str) -> Option<HeldChange> {
         let cause = self.gate.causes.first()?.clone();
         let texts: Vec<String> = self.gate.causes.iter().map(Cause::text).collect();
         let wanted = &self.plan.wanted.version;
@@ -138,7 +138,7 @@ impl Proposal {
             Cause::Window { opens, .. } => *opens,
             _ => None,
         });
-        Some(Held {
+        Some(HeldChange {
             cause,
             message: format!("{what} waits: {}{advice}", texts.join("; ")),
             opens,
@@ -237,8 +237,10 @@ pub(crate) async fn confirm_companions(
         if context.newest_bundle(extension).as_ref() == Some(bundle) {
             continue;
         }
-        let (Some(found), Some(ready)) = (context.extension(extension), context.moves.readiness(extension))
-        else {
+        let (Some(found), Some(ready)) = (
+            context.extension(extension),
+            context.joint_updates.readiness(extension),
+        ) else {
             return Ok(false);
         };
         if !is_as_seen(context, &found).await? {
@@ -255,7 +257,7 @@ pub(crate) async fn confirm_companions(
             }
         };
         if !is_free {
-            context.moves.withdraw(extension);
+            context.joint_updates.withdraw(extension);
             return Ok(false);
         }
     }
@@ -296,7 +298,10 @@ async fn evaluate(
         .and_then(|pending| pending.spec.decision.as_ref());
     let now = Timestamp::now();
     let mut gate = gate(plan, policies.iter().map(AsRef::as_ref), decision, now);
-    if context.moves.has_begun(extension.name(), &plan.wanted.name, now) {
+    if context
+        .joint_updates
+        .has_begun(extension.name(), &plan.wanted.name, now)
+    {
         // A companion's change began while all windows were open, so the changes count as one.
         gate.causes.retain(|cause| !matches!(cause, Cause::Window { .. }));
     }

@@ -16,7 +16,7 @@ use olm_image::{SignatureStatus, Verification};
 
 use self::settled::{Inputs, Settled};
 use super::context::Context;
-use super::failure::{Failure, Severity, StageError};
+use super::failure::{Severity, StageError, StageFailure};
 use super::observe::Observed;
 use super::observe::options::signatures;
 use super::resolve::{Origin, Resolved};
@@ -95,7 +95,7 @@ pub(crate) async fn render<'a>(
     context: &Context,
     resolved: Resolved<'a>,
     cache: &mut Cache,
-) -> Result<Option<Rendered<'a>>, Failure> {
+) -> Result<Option<Rendered<'a>>, StageFailure> {
     let (extension, target) = (&resolved.observed.extension, &resolved.target);
     let own = resolved.observed.revisions.latest();
     let others = own.is_none().then(|| context.others(extension));

@@ -3,7 +3,7 @@
 pub mod claims;
 pub mod cluster_info;
 pub mod helm;
-pub mod moves;
+pub mod joint_updates;
 pub mod providers;
 pub mod release;
 
@@ -19,7 +19,7 @@ use olm_platform::events::Events;
 use self::claims::Claims;
 use self::cluster_info::ClusterInfo;
 use self::helm::Releases;
-use self::moves::Moves;
+use self::joint_updates::JointUpdates;
 use self::providers::CertificateProviders;
 use super::observe::account;
 use super::revisions::{BundleIdentity, Others, Revisions, is_left_behind};
@@ -110,7 +110,7 @@ pub struct Context {
     /// OperatorConditions that were deleted.
     pub deletions: Arc<Deletions>,
     /// The state of extensions that need each other.
-    pub moves: Moves,
+    pub joint_updates: JointUpdates,
     /// The extensions that may claim a package before they have a revision.
     pub claims: Claims,
     /// Counters and timers.
@@ -191,7 +191,7 @@ impl Context {
 
     /// Forgets an extension that is gone.
     pub fn forget(&self, name: &str) {
-        self.moves.forget(name);
+        self.joint_updates.forget(name);
         self.claims.forget(name);
         self.counters.forget(name);
         self.deletions.forget(name);

@@ -19,7 +19,7 @@ use olm_platform::queue::Outcome;
 
 use self::data_loss::CLEANUP;
 use self::plan::{
-    Left, Observed, Outlook, STALE, availability, has_begun, is_untouched, other_finalizers, plan,
+    Left, Observed, Outlook, STALE, availability, has_begun, has_never_run, other_finalizers, plan,
 };
 use super::act::{self, ActError, act};
 use super::context::Context;
@@ -27,7 +27,7 @@ use super::events::{self, EventKind};
 use super::failure::StageError as _;
 use super::observe::{account, newest_release, releases};
 use super::preflight::Checked;
-use super::report::{self, readiness::Conclusion};
+use super::report::{self, readiness::ExtensionReadiness};
 use super::resolve::inventory;
 use super::revisions::Revisions;
 use crate::object_set::records::ORPHAN;
@@ -176,14 +176,14 @@ async fn observe_revisions(
             Err(error) => Some((error.reason(), chain(&error))),
         };
         if dependents.is_some() {
-            context.moves.awaits_others(extension.name(), true);
+            context.joint_updates.awaits_others(extension.name(), true);
         } else if uninstall == Uninstall::Delete && cache.announced != Some(uninstall) {
             cache.data_loss = data_loss::count(context, extension, &revisions).await;
         }
     }
     let goes_on = has_begun(extension, &revisions) || cache.announced == uninstall;
     let keeps_objects = goes_on && uninstall.is_some_and(|uninstall| uninstall != Uninstall::Delete);
-    let releases = if keeps_objects && !revisions.all().iter().any(|set| is_untouched(set)) {
+    let releases = if keeps_objects && !revisions.all().iter().any(|set| has_never_run(set)) {
         let found = releases(context, extension).await;
         found
             .map(|found| found.into_iter().map(|entry| entry.secret).collect())
@@ -191,7 +191,7 @@ async fn observe_revisions(
     } else {
         Ok(Vec::new())
     };
-    let finalizers = if plan::reported(&revisions)
+    let finalizers = if plan::revision_messages(&revisions)
         .iter()
         .any(|line| line.contains(CLEANUP))
     {
@@ -276,11 +276,11 @@ async fn progressing(
             Timestamp::now(),
         );
     }
-    let conclusion = if reason == reason::BLOCKED {
-        Conclusion::new(Verdict::Stalled, reason, message)
+    let readiness = if reason == reason::BLOCKED {
+        ExtensionReadiness::new(Verdict::Stalled, reason, message)
     } else {
-        Conclusion::new(Verdict::Reconciling, reason::REMOVING, message)
+        ExtensionReadiness::new(Verdict::Reconciling, reason::REMOVING, message)
     };
-    report::progressing(&mut status, extension, reason, message, &conclusion);
+    report::progressing(&mut status, extension, reason, message, &readiness);
     report::write_status(context, extension, status, kind).await
 }

@@ -49,9 +49,9 @@ pub trait StageError: Error + 'static {
     }
 }
 
-/// A failure as the condition reports it.
+/// The failure of a stage, as the condition reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct StageFailure {
     /// Whether a user must act, or a retry helps.
     pub severity: Severity,
     /// The reason of the condition `Progressing`.
@@ -64,7 +64,7 @@ pub struct Failure {
     pub held_back_by: &'static str,
 }
 
-impl<E: StageError> From<E> for Failure {
+impl<E: StageError> From<E> for StageFailure {
     fn from(error: E) -> Self {
         Self {
             severity: error.severity(),
@@ -76,7 +76,7 @@ impl<E: StageError> From<E> for Failure {
     }
 }
 
-impl Failure {
+impl StageFailure {
     /// The message, explanation and hints.
     pub fn explained(&self) -> String {
         match &self.help {
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn a_failure_tells_every_cause_once_and_the_bundle_it_happened_with() {
-        let failure = Failure::from(Outer(Inner(std::io::Error::other("io"))));
+        let failure = StageFailure::from(Outer(Inner(std::io::Error::other("io"))));
         assert_eq!(failure.message, "outer: inner: io");
         assert_eq!(failure.reason, reason::BLOCKED);
-        let other = Failure {
+        let other = StageFailure {
             severity: Severity::Terminal,
             reason: reason::BLOCKED,
             message: "no range".to_owned(),
@@ -153,7 +153,7 @@ mod tests {
             "outer: inner: io\nbesides: no range\ntake another"
         );
         assert_eq!(both.severity, Severity::Waiting);
-        let terminal = Failure {
+        let terminal = StageFailure {
             severity: Severity::Terminal,
             ..failure.clone()
         };

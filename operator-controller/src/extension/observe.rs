@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use olm_api::ClusterExtension;
 
-use self::claim::{Claim, ClaimError, Standing};
+use self::claim::{Claim, ClaimError, ClaimPrecedence};
 use self::options::Options;
 use super::context::Context;
 use super::context::claims::Stage;
 use super::context::helm::HelmError;
 use super::context::release::{Entry, Release, Successor};
-use super::failure::Failure;
+use super::failure::StageFailure;
 use super::revisions::Revisions;
 use olm_cluster::identity::AccountName;
 
@@ -28,7 +28,7 @@ pub struct Observed {
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
     /// The account and options of the installation, or the reason why they are unknown.
-    pub settings: Result<Settings, Failure>,
+    pub settings: Result<Settings, StageFailure>,
 }
 
 /// The account and options of an installation.
@@ -63,12 +63,12 @@ fn settings(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
-) -> Result<Settings, Failure> {
+) -> Result<Settings, StageFailure> {
     claim(context, extension, revisions)?;
     Ok(Settings {
         options: Options::of(extension)?,
         account: account::choose(extension, context.default_account.as_ref())
-            .map_err(|error| error.beside(revisions.installed()))?,
+            .map_err(|error| error.with_installed(revisions.installed()))?,
     })
 }
 
@@ -127,29 +127,29 @@ pub(crate) async fn releases(
 fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions) -> Result<(), ClaimError> {
     let rivals = rivals(context, extension);
     // Unreadable revisions count, too.
-    let standing = |extension: &ClusterExtension, revisions: &Revisions| {
+    let precedence = |extension: &ClusterExtension, revisions: &Revisions| {
         let uid = extension.metadata.uid.as_deref();
         let is_unreadable = uid.is_some_and(|uid| context.sets.unreadable_of(uid).is_some());
         if is_unreadable || revisions.latest().is_some() {
-            Standing::Established
+            ClaimPrecedence::Established
         } else {
-            Standing::New
+            ClaimPrecedence::New
         }
     };
     let claims: Vec<Claim<'_>> = rivals
         .iter()
         .map(|rival| Claim {
             extension: rival,
-            standing: standing(rival, &context.revisions(rival.name())),
+            precedence: precedence(rival, &context.revisions(rival.name())),
         })
         .filter(|rival| {
             let stage = context.claims.stage(rival.extension.name());
-            rival.standing == Standing::Established || stage != Some(Stage::Blocked)
+            rival.precedence == ClaimPrecedence::Established || stage != Some(Stage::Blocked)
         })
         .collect();
     let ours = Claim {
         extension,
-        standing: standing(extension, revisions),
+        precedence: precedence(extension, revisions),
     };
     claim::package(ours, &claims)
 }
@@ -169,7 +169,7 @@ pub(crate) fn seize(context: &Context, extension: &ClusterExtension) -> Result<(
     begun.map_err(|owner| ClaimError::Package {
         package: package.to_owned(),
         owner: owner.to_owned(),
-        standing: Standing::New,
+        precedence: ClaimPrecedence::New,
     })
 }
 

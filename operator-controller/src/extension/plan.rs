@@ -5,7 +5,7 @@ pub mod content;
 pub mod prepare;
 pub mod revision;
 
-use self::revision::{PlanError, RevisionPlan, Wanted};
+use self::revision::{DesiredRevision, PlanError, RevisionPlan};
 use super::bundle::Rendered;
 use super::revisions::{Others, config_digest};
 
@@ -29,7 +29,7 @@ pub(crate) fn plan<'a>(
     let resolved = &rendered.resolved;
     let condition = rendered.operator_condition.as_ref();
     let config = config_digest(&resolved.observed.extension);
-    let wanted = Wanted {
+    let wanted = DesiredRevision {
         extension: &resolved.observed.extension,
         account: Some(&resolved.settings.account),
         bundle: &resolved.target.bundle,

@@ -29,13 +29,13 @@ use self::rehearse::Rehearsal;
 use super::approval::Proposal;
 use super::bundle::Rendered;
 use super::context::Context;
-use super::context::moves::Ready;
+use super::context::joint_updates::Ready;
 use super::events;
 use super::observe::options::InstallerWorkloads;
 use super::plan::Plan;
 use super::plan::action::{Action, StoredVersions};
 use super::plan::revision::RevisionPlan;
-use super::revisions::{BundleIdentity, Revisions, disturbed, is_being_replaced};
+use super::revisions::{BundleIdentity, Revisions, is_being_replaced, is_blocked};
 use crate::object_set::gather;
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
 use olm_cluster::rights::lacking;
@@ -88,7 +88,7 @@ pub(crate) async fn check(
         }
         RevisionPlan::Keep { secrets } => (secrets, Some(rendered.inputs)),
     };
-    if let Some(set) = latest.filter(|latest| disturbed(latest)) {
+    if let Some(set) = latest.filter(|latest| is_blocked(latest)) {
         actions.push(Action::RestoreSecrets { set, secrets });
     }
     let announcement = Announcement {
@@ -118,7 +118,9 @@ fn companions(
         plan: proposal.map(|proposal| Arc::clone(&proposal.plan)),
     };
     let extension = observed.extension.name();
-    let missing = context.moves.ready(extension, ready, &target.companions, newest);
+    let missing = context
+        .joint_updates
+        .ready(extension, ready, &target.companions, newest);
     if missing.is_empty() {
         return Ok(());
     }

@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 
 use super::act::{self, ActError, Applied, act};
 use super::approval;
-use super::approval::pending::{Wanted, records};
+use super::approval::pending::{DesiredChange, records};
 use super::bundle::fetch::patient;
 use super::bundle::{self, render};
 use super::context::Context;
 use super::delete;
 use super::events::{self, EventKind};
-use super::failure::{Failure, Severity};
+use super::failure::{Severity, StageFailure};
 use super::observe::{Observed, observe, seize};
 use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
@@ -29,7 +29,7 @@ use super::preflight::{Checked, check};
 use super::report::retry::{self, AT_ONCE, unless_stale};
 use super::report::status::Progress;
 use super::report::{self, Run, report};
-use super::resolve::{Origin, Resolution, Resolved, resolve};
+use super::resolve::{Origin, Resolution, Resolved, Target, resolve};
 use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
@@ -101,7 +101,7 @@ pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
 
 /// Reports a revision that cannot be read. Nothing is planned until it can be read; its change starts another run.
 async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadable: &Unreadable) -> Outcome {
-    let failure = Failure {
+    let failure = StageFailure {
         severity: Severity::Waiting,
         reason: reason::RETRYING,
         message: format!("{unreadable}; nothing is installed, updated or removed until it can be read"),
@@ -109,7 +109,7 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
         held_back_by: held_back::OTHER,
     };
     context
-        .moves
+        .joint_updates
         .conclude(extension.name(), Some(first_line(&failure)));
     let written = report::failed(context, extension, &failure).await;
     unless_stale("write the status", extension.name(), written, Outcome::Done)
@@ -137,8 +137,10 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         Ok(None) => return Outcome::After(AT_ONCE),
         Err(failure) => {
             let awaits_others = failure.severity == Severity::Waiting;
-            context.moves.awaits_others(extension.name(), awaits_others);
-            context.moves.conclude(extension.name(), None);
+            context
+                .joint_updates
+                .awaits_others(extension.name(), awaits_others);
+            context.joint_updates.conclude(extension.name(), None);
             let outcome = memory.retry.after(Some(failure.severity), false, begun.elapsed());
             let written = report::failed(context, &extension, &failure).await;
             return unless_stale("write the status", extension.name(), written, outcome);
@@ -153,7 +155,9 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         return outcome;
     }
     let awaits_others = run.held.is_some() || severity == Some(Severity::Waiting);
-    context.moves.awaits_others(extension.name(), awaits_others);
+    context
+        .joint_updates
+        .awaits_others(extension.name(), awaits_others);
     let is_unannounced = run.held.is_some()
         || run.warnings.is_some()
         || run.waits.is_some()
@@ -174,7 +178,7 @@ async fn prepared(
     context: &Context,
     extension: &Arc<ClusterExtension>,
     memory: &mut Memory,
-) -> Result<Option<Observed>, Failure> {
+) -> Result<Option<Observed>, StageFailure> {
     let observed = observe(context, Arc::clone(extension)).await?;
     let release = observed.release.as_ref();
     let others = release.map(|_| context.others(extension)).unwrap_or_default();
@@ -186,28 +190,8 @@ async fn prepared(
     Ok(None)
 }
 
-/// All stages from the observed state to the result. The error is the pause before the next run, with nothing to report
-/// yet.
+/// All stages after the observation. The error is the pause before the next run, with nothing to report yet.
 async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Result<Run, Duration> {
-    let extension = observed.extension.name();
-    let begun = Instant::now();
-    let resolution = resolve(context, observed).await;
-    let outcome = match &resolution.target {
-        Ok(_) => ResolutionOutcome::Succeeded,
-        Err(_) => ResolutionOutcome::Failed,
-    };
-    context.counters.resolved(outcome, begun.elapsed());
-    if let Some(action) = prepare::tidy(&observed.revisions, memory.act.operator_conditions()) {
-        let checked = Checked::own_records(vec![action]);
-        if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::debug!(
-                extension,
-                error,
-                "cannot remove OperatorConditions of former bundles"
-            );
-        }
-    }
     let Resolution {
         target,
         deprecations,
@@ -215,58 +199,25 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
         silent,
         held,
         updates,
-    } = resolution;
-    let is_paused = is_paused(observed);
-    let is_update = target
-        .as_ref()
-        .is_ok_and(|target| approval::is_satisfied(observed, target));
+    } = resolve_and_count(context, observed).await;
+    tidy(context, observed, memory).await;
     if let Err(failure) = &target
         && ends_changes(failure)
     {
         settle_changes(context, observed, &first_line(failure), memory).await;
     }
-    let is_candidate = target
-        .as_ref()
-        .is_ok_and(|target| target.origin == Origin::Catalog)
-        && !is_paused;
-    let applied = match (&observed.settings, target) {
-        (Err(failure), target) => Err(failure.clone().and(target.err())),
-        (Ok(_), _) if is_paused => Err(paused(extension)),
-        (Ok(_), Err(failure)) => Err(failure),
-        (Ok(settings), Ok(target)) => {
-            let bundle = target.bundle.metadata.clone();
-            let chosen = target.clone();
-            let resolved = Resolved {
-                observed,
-                settings,
-                target,
-            };
-            let applied = Box::pin(apply(context, resolved, memory)).await;
-            applied.map_err(|failure| match failure.severity {
-                Severity::Pulling => failure,
-                _ => patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version),
-            })
-        }
-    };
-    let (mut opens, mut waits) = (None, None);
-    if let Ok(Applied::Held(held)) = &applied {
-        opens = held.opens;
-        waits = is_update.then(|| held.clone());
-    }
+    let chosen = target.as_ref().ok();
+    let is_update = chosen.is_some_and(|target| approval::is_satisfied(observed, target));
+    let origin = chosen.map(|target| target.origin);
+    let applied = apply_unless_paused(context, observed, target, memory).await;
     if was_tried(&applied) {
         resume(context, &observed.extension, memory).await;
     }
-    let blocker = applied.as_ref().err();
-    let waiting = match &applied {
-        Ok(Applied::Held(held)) if waits.is_none() => Some(held.failure()),
-        _ => None,
+    let (opens, waits) = match &applied {
+        Ok(Applied::Held(held)) => (held.opens, is_update.then(|| held.clone())),
+        _ => (None, None),
     };
-    context.claims.conclude(extension, waiting.as_ref().or(blocker));
-    // The result is unknown until the image is here.
-    if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
-        let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
-        context.moves.conclude(extension, blocker.map(first_line));
-    }
+    conclude(context, observed, origin, &applied, waits.as_ref());
     if let Ok(Applied::ConditionRefused(name)) = &applied {
         memory.bundle.refuse_condition(name.clone());
     }
@@ -278,7 +229,7 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
     let verification = memory.bundle.verify(context, observed).await;
     Ok(Run {
         kind: kind(observed, &progress),
-        is_paused,
+        is_paused: is_paused(observed),
         progress,
         deprecations,
         held,
@@ -290,11 +241,91 @@ async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Res
     })
 }
 
+/// Resolves, and counts the resolution.
+async fn resolve_and_count(context: &Context, observed: &Observed) -> Resolution {
+    let begun = Instant::now();
+    let resolution = resolve(context, observed).await;
+    let outcome = match &resolution.target {
+        Ok(_) => ResolutionOutcome::Succeeded,
+        Err(_) => ResolutionOutcome::Failed,
+    };
+    context.counters.resolved(outcome, begun.elapsed());
+    resolution
+}
+
+/// Removes OperatorConditions of former bundles. The next run retries.
+async fn tidy(context: &Context, observed: &Observed, memory: &mut Memory) {
+    let action = prepare::tidy(&observed.revisions, memory.act.operator_conditions());
+    let Some(action) = action else { return };
+    let checked = Checked::own_records(vec![action]);
+    if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::debug!(
+            extension = observed.extension.name(),
+            error,
+            "cannot remove OperatorConditions of former bundles"
+        );
+    }
+}
+
+/// Applies the target, unless the settings are invalid or the extension is paused.
+async fn apply_unless_paused(
+    context: &Context,
+    observed: &Observed,
+    target: Result<Target, StageFailure>,
+    memory: &mut Memory,
+) -> Result<Applied, StageFailure> {
+    let settings = match &observed.settings {
+        Err(failure) => return Err(failure.clone().and(target.err())),
+        Ok(_) if is_paused(observed) => return Err(paused(observed.extension.name())),
+        Ok(settings) => settings,
+    };
+    let target = target?;
+    let chosen = target.clone();
+    let resolved = Resolved {
+        observed,
+        settings,
+        target,
+    };
+    let applied = Box::pin(apply(context, resolved, memory)).await;
+    applied.map_err(|failure| {
+        if failure.severity == Severity::Pulling {
+            return failure;
+        }
+        let bundle = &chosen.bundle.metadata;
+        patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version)
+    })
+}
+
+/// Records how the run ended for other extensions: those with the same package, and those that are updated along.
+/// `waits` is an update that has to wait.
+fn conclude(
+    context: &Context,
+    observed: &Observed,
+    origin: Option<Origin>,
+    applied: &Result<Applied, StageFailure>,
+    waits: Option<&approval::HeldChange>,
+) {
+    let extension = observed.extension.name();
+    let blocker = applied.as_ref().err();
+    let waiting = match applied {
+        Ok(Applied::Held(held)) if waits.is_none() => Some(held.failure()),
+        _ => None,
+    };
+    context.claims.conclude(extension, waiting.as_ref().or(blocker));
+    // The result is unknown until the image is here.
+    if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
+        let is_candidate = origin == Some(Origin::Catalog) && !is_paused(observed);
+        let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
+        context.joint_updates.conclude(extension, blocker.map(first_line));
+    }
+}
+
 /// The progress of a run. The error is the pause before the next run.
 fn progress(
-    applied: Result<Applied, Failure>,
-    problem: Option<Failure>,
-    silent: Option<Failure>,
+    applied: Result<Applied, StageFailure>,
+    problem: Option<StageFailure>,
+    silent: Option<StageFailure>,
     is_update: bool,
 ) -> Result<Progress, Duration> {
     Ok(match (applied, problem) {
@@ -311,7 +342,7 @@ fn progress(
 }
 
 /// Whether the request of the extension was processed completely, without a new revision.
-fn was_tried(applied: &Result<Applied, Failure>) -> bool {
+fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
     match applied {
         Ok(Applied::Done(done)) => done.started.is_none(),
         Ok(Applied::Held(_)) => true,
@@ -338,13 +369,17 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
 }
 
 /// The stages from a chosen bundle to a written revision.
-async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -> Result<Applied, Failure> {
+async fn apply(
+    context: &Context,
+    resolved: Resolved<'_>,
+    memory: &mut Memory,
+) -> Result<Applied, StageFailure> {
     let observed = resolved.observed;
     let extension = &observed.extension;
     let rendered = match render(context, resolved, &mut memory.bundle).await {
         Ok(Some(rendered)) => rendered,
         Ok(None) => {
-            record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?;
+            record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), memory).await?;
             return Ok(Applied::default());
         }
         Err(failure) => {
@@ -363,11 +398,11 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
         .and_then(|proposal| proposal.held(extension.name()));
     if let Some(proposal) = &proposal {
         // Whatever the result of the checks, no other change is wanted any more.
-        record_changes(context, observed, &Wanted::Change(proposal, None), memory).await?;
+        record_changes(context, observed, &DesiredChange::Change(proposal, None), memory).await?;
     }
     let mut checked = check(context, plan, memory.act.migrated(), proposal.as_ref()).await?;
     if let (Some(proposal), Some(held)) = (&proposal, held) {
-        let wanted = Wanted::Change(proposal, Some(&held));
+        let wanted = DesiredChange::Change(proposal, Some(&held));
         record_changes(context, observed, &wanted, memory).await?;
         return Ok(Applied::Held(held));
     }
@@ -379,13 +414,13 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
     }
     match &proposal {
         Some(proposal) => checked.approve(proposal),
-        None => record_changes(context, observed, &Wanted::Nothing(NOTHING_WAITS), memory).await?,
+        None => record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), memory).await?,
     }
     // The checks take time. Another extension may have the better claim by now.
     seize(context, extension)?;
     if checked.creates() {
         context
-            .moves
+            .joint_updates
             .begin(extension.name(), &companions, Timestamp::now());
     }
     let applied = act(context, extension, checked, &mut memory.act).await?;
@@ -400,14 +435,14 @@ async fn apply(context: &Context, resolved: Resolved<'_>, memory: &mut Memory) -
 async fn record_changes(
     context: &Context,
     observed: &Observed,
-    wanted: &Wanted<'_>,
+    wanted: &DesiredChange<'_>,
     memory: &mut Memory,
 ) -> Result<(), ActError> {
     let (extension, all) = (
         &observed.extension,
         context.pending_changes(observed.extension.name()),
     );
-    if all.is_empty() && matches!(wanted, Wanted::Nothing(_)) {
+    if all.is_empty() && matches!(wanted, DesiredChange::Nothing(_)) {
         return Ok(());
     }
     let actions = records(extension, &all, &observed.revisions, wanted, Timestamp::now());
@@ -420,14 +455,14 @@ async fn record_changes(
 }
 
 /// Whether the failure means that the extension wants no change any more. A catalog that does not answer does not.
-fn ends_changes(failure: &Failure) -> bool {
+fn ends_changes(failure: &StageFailure) -> bool {
     matches!(failure.severity, Severity::Waiting | Severity::Terminal)
         && failure.held_back_by != held_back::CATALOG
 }
 
 /// Marks PendingChanges as void. The next run retries failed writes.
 async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut Memory) {
-    let recorded = record_changes(context, observed, &Wanted::Nothing(why), memory).await;
+    let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
     if let Err(error) = recorded {
         tracing::debug!(
             extension = observed.extension.name(),
@@ -438,8 +473,8 @@ async fn settle_changes(context: &Context, observed: &Observed, why: &str, memor
 }
 
 /// The report of a paused extension.
-fn paused(extension: &str) -> Failure {
-    Failure {
+fn paused(extension: &str) -> StageFailure {
+    StageFailure {
         severity: Severity::Terminal,
         reason: reason::BLOCKED,
         message: format!(
@@ -466,7 +501,7 @@ fn is_paused(observed: &Observed) -> bool {
     matches!(&observed.settings, Ok(settings) if settings.options.writes == Writes::Paused)
 }
 
-fn first_line(failure: &Failure) -> String {
+fn first_line(failure: &StageFailure) -> String {
     let line = failure.message.lines().next().unwrap_or_default();
     line.chars().take(SHOWN).collect()
 }

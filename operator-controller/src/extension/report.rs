@@ -19,15 +19,15 @@ use olm_api::{ClusterExtension, Condition};
 use olm_image::Verification;
 use olm_resolve::deprecation::Messages;
 
-use self::readiness::Conclusion;
+use self::readiness::ExtensionReadiness;
 use self::status::{Progress, StatusInputs, status};
 use super::approval;
 use super::context::Context;
 use super::events::{self, EventKind};
-use super::failure::Failure;
+use super::failure::StageFailure;
 use super::observe::Observed;
-use super::resolve::updates::{Held, Updates};
-use super::revisions::{Revisions, vanishing};
+use super::resolve::updates::{HeldBack, Updates};
+use super::revisions::{Revisions, deletion_report};
 
 /// The time that a rollout may take before the extension reports its unready parts.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -41,9 +41,9 @@ pub struct Run {
     /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
     /// Newer bundles, or the reason why they are unknown.
-    pub updates: Result<Updates, Held>,
+    pub updates: Result<Updates, HeldBack>,
     /// The chosen update that has to wait.
-    pub waits: Option<approval::Held>,
+    pub waits: Option<approval::HeldChange>,
     /// The time when a window opens for it.
     pub opens: Option<Timestamp>,
     /// Warnings about the installed bundle on this cluster.
@@ -84,17 +84,17 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
     let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
     if let Some(held) = run.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
         let before = extension.status.as_ref();
-        let is_known = before.is_some_and(|before| says(&before.conditions, held));
+        let is_known = before.is_some_and(|before| ready_mentions(&before.conditions, held));
         add_line(list, held);
         announced = (!is_known).then(|| events::normal(events::HELD_BACK, held));
     }
     if let Some(waits) = &run.waits {
         add_line(list, &waits.message);
     }
-    if let Some(vanishing) = vanishing(revisions) {
-        add_line(list, &vanishing);
+    if let Some(deletion_report) = deletion_report(revisions) {
+        add_line(list, &deletion_report);
     }
-    if let Some(unready) = unready(revisions, Timestamp::now()) {
+    if let Some(unready) = unready_parts(revisions, Timestamp::now()) {
         let rolls_out = [reason::ROLLING_OUT, reason::PROGRESS_DEADLINE_EXCEEDED];
         if is_one_of(list, &rolls_out) {
             add_line(list, unready);
@@ -117,12 +117,12 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
 }
 
 /// Whether the message of `Ready` has this part.
-fn says(list: &[Condition], part: &str) -> bool {
+fn ready_mentions(list: &[Condition], part: &str) -> bool {
     conditions::find(list, READY).is_some_and(|found| found.message.contains(part))
 }
 
 /// The unready parts of the newest revision, with reasons, when it has rolled out for some time.
-fn unready(revisions: &Revisions, now: Timestamp) -> Option<&str> {
+fn unready_parts(revisions: &Revisions, now: Timestamp) -> Option<&str> {
     let available = conditions::find(revisions.rolling().last()?.conditions(), AVAILABLE)?;
     let waited = now.duration_since(available.last_transition_time.0);
     (available.reason == reason::PROBE_FAILURE && waited >= PATIENCE).then_some(available.message.as_str())
@@ -140,16 +140,16 @@ fn rollout_warnings(revisions: &Revisions) -> Option<&str> {
 pub(crate) async fn failed(
     context: &Context,
     extension: &ClusterExtension,
-    failure: &Failure,
+    failure: &StageFailure,
 ) -> Result<(), kube::Error> {
     let mut status = extension.status.clone().unwrap_or_default();
-    let conclusion = Conclusion::of_failure(failure, false);
+    let readiness = ExtensionReadiness::of_failure(failure, false);
     progressing(
         &mut status,
         extension,
         failure.reason,
         &failure.message,
-        &conclusion,
+        &readiness,
     );
     write_status(context, extension, status, EventKind::Warning).await
 }
@@ -160,7 +160,7 @@ pub(crate) fn progressing(
     extension: &ClusterExtension,
     reason: &str,
     message: &str,
-    conclusion: &Conclusion,
+    readiness: &ExtensionReadiness,
 ) {
     let now = Timestamp::now();
     let report = Report {
@@ -175,7 +175,7 @@ pub(crate) fn progressing(
         observed_generation: extension.generation(),
     };
     set_condition(&mut status.conditions, report, now);
-    conclusion.report(status, extension.generation(), now);
+    readiness.report(status, extension.generation(), now);
 }
 
 /// Writes the status if it differs, unless the extension changed since it was read, and publishes the changes.
@@ -232,12 +232,12 @@ mod tests {
         let revisions = Revisions::new(vec![Arc::new(set)]);
         for (second, expected) in [(4, None), (5, Some("not yet"))] {
             assert_eq!(
-                unready(&revisions, Timestamp::from_second(second).unwrap()),
+                unready_parts(&revisions, Timestamp::from_second(second).unwrap()),
                 expected
             );
         }
         assert_eq!(
-            unready(&Revisions::new(vec![revision(1, &[])]), Timestamp::now()),
+            unready_parts(&Revisions::new(vec![revision(1, &[])]), Timestamp::now()),
             None
         );
     }

@@ -18,20 +18,20 @@ use olm_api::updates::held_back;
 use olm_resolve::cluster::inventory::REQUIRED;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
-use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, Reason, Refusal, Request};
+use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, PackageAnswer, Reason, Refusal, Request};
 use serde_json::Value;
 
 use self::admission::admitted;
-use self::catalogs::{Answer, Asked, place};
+use self::catalogs::{AskedCatalog, address};
 use self::inventory::OWN;
 use self::target::identity;
 pub use self::target::{Origin, Resolution, Resolved, Target};
 use self::together::Together;
-use self::updates::{Held, Updates};
+use self::updates::{HeldBack, Updates};
 use super::context::Context;
-use super::failure::{Failure, Severity, StageError};
+use super::failure::{Severity, StageError, StageFailure};
 use super::observe::Observed;
-use super::revisions::{BundleIdentity, Revisions, as_installed, is_well};
+use super::revisions::{BundleIdentity, Revisions, as_installed, is_on_track};
 
 /// The most bytes of further properties that are recorded in an annotation.
 const MOST_RECORDED: usize = 16 << 10;
@@ -78,7 +78,7 @@ impl StageError for ResolveError {
 
     fn held_back_by(&self) -> &'static str {
         match self {
-            Self::Refused(refusal) => Held::from(refusal).by,
+            Self::Refused(refusal) => HeldBack::from(refusal).by,
             Self::NoPackage => held_back::CONFIGURATION,
         }
     }
@@ -117,12 +117,12 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let selector = admission.selector();
     let request = Request::of(filter, selector.as_ref());
     let recorded = admission.recorded(revisions.newest_active());
-    let catalogs: Vec<Catalog<'_>> = asked.iter().map(Asked::view).collect();
+    let catalogs: Vec<Catalog<'_>> = asked.iter().map(AskedCatalog::view).collect();
     let gathered = inventory::gather(
         context,
         extension,
         revisions,
-        asked.iter().filter_map(Asked::package),
+        asked.iter().filter_map(AskedCatalog::package),
     )
     .await;
     let gathered = match gathered {
@@ -146,7 +146,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             Together::No => {}
         }
     }
-    let gone = admission.gone(asked.iter().map(Asked::catalog));
+    let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));
     let updates = gone.clone().map_or_else(
         || {
             let metadata = present.as_ref().map(|bundle| &bundle.metadata);
@@ -154,7 +154,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             let outcome = outcome.as_ref();
             updates::updates(&catalogs, &request, metadata, &facts, outcome, identified)
         },
-        |gone| Err(Held::by_catalog(gone)),
+        |gone| Err(HeldBack::by_catalog(gone)),
     );
     match outcome {
         Ok(found) => {
@@ -165,13 +165,13 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             if let (Some(held), Some(who)) = (&mut resolution.held, kept) {
                 *held = format!("{held}; {who}");
             }
-            resolution.held = said(resolution.held, gone);
+            resolution.held = joined_lines(resolution.held, gone);
             resolution
         }
         Err(mut refusal) => {
             let deprecations = all_messages(&asked, &filter.channels, present_name);
             let follows = follows(revisions, &catalogs, &request, &facts);
-            if follows.is_some() && revisions.on_its_way().is_some_and(is_well) {
+            if follows.is_some() && revisions.on_its_way().is_some_and(is_on_track) {
                 refusal.clear_hints();
             } else {
                 proposals::propose(context, extension, &mut refusal, &gathered).await;
@@ -183,7 +183,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                 suggest(context, &asked, &request, &mut refusal).await;
             }
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
-            let failure = Failure::from(ResolveError::Refused(refusal));
+            let failure = StageFailure::from(ResolveError::Refused(refusal));
             let newest = revisions.newest_active().map(BundleIdentity::of);
             let newest = newest.or(present.clone());
             let keep = newest
@@ -210,7 +210,7 @@ fn is_kept(newest: &BundleIdentity, catalogs: &[Catalog<'_>], request: &Request<
 }
 
 /// Both texts, a line each.
-fn said(first: Option<String>, second: Option<String>) -> Option<String> {
+fn joined_lines(first: Option<String>, second: Option<String>) -> Option<String> {
     match (first, second) {
         (Some(first), Some(second)) => Some(format!("{first}\n{second}")),
         (first, second) => first.or(second),
@@ -256,7 +256,7 @@ fn chosen(
     filter: &CatalogFilter,
     found: &olm_resolve::Resolution<'_>,
     present: Option<BundleIdentity>,
-    updates: Result<Updates, Held>,
+    updates: Result<Updates, HeldBack>,
 ) -> Resolution {
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
     let held = found.held();
@@ -287,12 +287,12 @@ fn chosen(
 
 /// The resolution without a bundle. Unless updates are known, the failure is the reason.
 fn refused(
-    failure: Failure,
+    failure: StageFailure,
     deprecations: Option<Messages>,
-    updates: Option<Result<Updates, Held>>,
+    updates: Option<Result<Updates, HeldBack>>,
 ) -> Resolution {
     let unknown = || {
-        Err(Held {
+        Err(HeldBack {
             by: failure.held_back_by,
             message: failure.message.clone(),
         })
@@ -308,27 +308,27 @@ fn refused(
 }
 
 /// Suggests the package that the user probably means if no catalog has the requested one.
-async fn suggest(context: &Context, asked: &[Asked], request: &Request<'_>, refusal: &mut Refusal) {
+async fn suggest(context: &Context, asked: &[AskedCatalog], request: &Request<'_>, refusal: &mut Refusal) {
     if !refusal.is_of_unknown_package() {
         return;
     }
     let absent = asked
         .iter()
-        .filter(|asked| matches!(asked.answer, Answer::Absent));
-    let alike = absent.map(|asked| alike(context, &asked.catalog, request.package));
-    let alike = join_all(alike.collect::<Vec<_>>()).await;
-    let names = alike.iter().flatten();
+        .filter(|asked| matches!(asked.answer, PackageAnswer::Absent));
+    let similar = absent.map(|asked| similar_package(context, &asked.catalog, request.package));
+    let similar = join_all(similar.collect::<Vec<_>>()).await;
+    let names = similar.iter().flatten();
     refusal.suggest(names.map(|(catalog, name)| (*catalog, name.as_str())));
 }
 
 /// The package of the catalog with the most similar name. Errors are ignored, because this is only a hint.
-async fn alike<'a>(
+async fn similar_package<'a>(
     context: &Context,
     catalog: &'a ClusterCatalog,
     package: &str,
 ) -> Option<(&'a str, String)> {
-    let place = place(catalog).ok()?;
-    let found = context.catalogs.alike(place, package).await;
+    let address = address(catalog).ok()?;
+    let found = context.catalogs.similar_package(address, package).await;
     let name = found.ok().flatten()?;
     Some((catalog.name(), name))
 }
@@ -364,10 +364,10 @@ fn declared(bundle: &Candidate) -> Vec<(String, Value)> {
 }
 
 /// The deprecations in all catalogs that answered; `None` if none has the package.
-fn all_messages(asked: &[Asked], channels: &[String], installed: Option<&str>) -> Option<Messages> {
+fn all_messages(asked: &[AskedCatalog], channels: &[String], installed: Option<&str>) -> Option<Messages> {
     let mut all: Option<Messages> = None;
     for asked in asked {
-        let Answer::Package(package) = &asked.answer else {
+        let PackageAnswer::Package(package) = &asked.answer else {
             continue;
         };
         let all = all.get_or_insert_default();

@@ -150,21 +150,21 @@ pub fn is_left_behind(set: &ClusterObjectSet, extension: &str, account: &Account
 }
 
 /// Whether something blocks a revision.
-pub fn disturbed(set: &ClusterObjectSet) -> bool {
+pub fn is_blocked(set: &ClusterObjectSet) -> bool {
     conditions::find(set.conditions(), PROGRESSING)
         .is_some_and(|condition| matches!(condition.reason.as_str(), reason::RETRYING | reason::BLOCKED))
 }
 
 /// Whether a revision is neither blocked nor past its deadline.
-pub fn is_well(set: &ClusterObjectSet) -> bool {
-    !disturbed(set)
+pub fn is_on_track(set: &ClusterObjectSet) -> bool {
+    !is_blocked(set)
         && conditions::find(set.conditions(), PROGRESSING).is_none_or(|condition| condition.status == "True")
 }
 
 /// Whether a revision reports that its deletion is not done yet.
 pub fn removing(set: &ClusterObjectSet) -> bool {
     set.is_deleting()
-        && (disturbed(set)
+        && (is_blocked(set)
             || conditions::find(set.conditions(), PROGRESSING)
                 .is_some_and(|condition| condition.reason == reason::REMOVING))
 }
@@ -179,7 +179,7 @@ pub fn is_being_replaced(latest: &ClusterObjectSet) -> bool {
 }
 
 /// The active revisions that are being deleted, and the blockers of their deletion.
-pub fn vanishing(revisions: &Revisions) -> Option<String> {
+pub fn deletion_report(revisions: &Revisions) -> Option<String> {
     let wanted = |set: &&Arc<ClusterObjectSet>| set.spec.lifecycle_state == LifecycleState::Active;
     let deleted = revisions
         .all()
@@ -188,7 +188,7 @@ pub fn vanishing(revisions: &Revisions) -> Option<String> {
         .filter(wanted);
     let lines: Vec<String> = deleted
         .map(|set| {
-            let trouble = conditions::find(set.conditions(), PROGRESSING).filter(|_| disturbed(set));
+            let trouble = conditions::find(set.conditions(), PROGRESSING).filter(|_| is_blocked(set));
             let trouble = trouble.map_or(String::new(), |found| format!(": {}", found.message));
             format!("the ClusterObjectSet {} is being deleted{trouble}", set.name())
         })
@@ -315,7 +315,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_revision_is_well_unless_it_is_disturbed_or_given_up() {
+    fn a_revision_is_on_track_unless_it_is_blocked_or_given_up() {
         let given_up = |status| {
             let mut set = (*revision(1, &[(PROGRESSING, status, "")])).clone();
             for condition in &mut set.status.get_or_insert_default().conditions {
@@ -323,10 +323,13 @@ pub(crate) mod tests {
             }
             set
         };
-        assert!(is_well(&revision(1, &[])));
-        assert!(is_well(&revision(1, &[(PROGRESSING, Status::True, "")])));
-        assert!(!is_well(&revision(1, &[(PROGRESSING, Status::True, "no right")])));
-        assert!(!is_well(&given_up(Status::False)));
+        assert!(is_on_track(&revision(1, &[])));
+        assert!(is_on_track(&revision(1, &[(PROGRESSING, Status::True, "")])));
+        assert!(!is_on_track(&revision(
+            1,
+            &[(PROGRESSING, Status::True, "no right")]
+        )));
+        assert!(!is_on_track(&given_up(Status::False)));
     }
 
     #[test]
@@ -345,10 +348,10 @@ pub(crate) mod tests {
             revision(4, &stuck),
         ]);
         assert_eq!(
-            vanishing(&revisions).unwrap(),
+            deletion_report(&revisions).unwrap(),
             "the ClusterObjectSet ext-2 is being deleted: no right\nthe ClusterObjectSet ext-3 is being deleted"
         );
-        assert_eq!(vanishing(&Revisions::new(vec![revision(4, &stuck)])), None);
+        assert_eq!(deletion_report(&Revisions::new(vec![revision(4, &stuck)])), None);
     }
 
     #[test]

@@ -49,10 +49,10 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
             for ObjectChange { name, before, now } in
-                followed.take(&event, |extension| standing(&context, extension))
+                followed.take(&event, |extension| joint_update_digest(&context, extension))
             {
                 if before.is_some() && before != now {
-                    for waiting in context.moves.awaiting() {
+                    for waiting in context.joint_updates.awaiting() {
                         queue.add_after(waiting, GATHER);
                     }
                 }
@@ -71,7 +71,7 @@ pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>
                 ..
             } = change;
             if before.as_deref().map(presence) != now.as_deref().map(presence) {
-                for waiting in context.moves.awaiting() {
+                for waiting in context.joint_updates.awaiting() {
                     queue.add_after(waiting, GATHER);
                 }
             }
@@ -205,12 +205,12 @@ fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) ->
 
 /// A hash that changes when other extensions may be updated along with this one or install its package, or no longer
 /// may.
-fn standing(context: &Context, extension: &ClusterExtension) -> u64 {
+fn joint_update_digest(context: &Context, extension: &ClusterExtension) -> u64 {
     let mut hasher = DefaultHasher::new();
     let progressing = find(extension.conditions(), PROGRESSING);
     progressing.map(|condition| &condition.reason).hash(&mut hasher);
     extension.annotation(user::PAUSED).hash(&mut hasher);
-    context.moves.digest(extension.name()).hash(&mut hasher);
+    context.joint_updates.digest(extension.name()).hash(&mut hasher);
     context.claims.stage(extension.name()).hash(&mut hasher);
     hasher.finish()
 }

@@ -34,11 +34,11 @@ pub fn register(
     sets: Arc<Sets>,
     changes: Store<PendingChange>,
 ) {
-    let look = move || Seen {
+    let read = move || ExtensionSamples {
         samples: samples(&extensions.state(), &sets.state()),
         waiting: waiting(&changes.state()),
     };
-    let collector = Extensions { look: Box::new(look) };
+    let collector = Extensions { read: Box::new(read) };
     metrics.register(|registry| registry.register_collector(Box::new(collector)));
 }
 
@@ -75,15 +75,15 @@ fn waiting(changes: &[Arc<PendingChange>]) -> BTreeMap<&'static str, i64> {
     waiting
 }
 
-/// The stores.
+/// The samples of one scrape.
 #[derive(Clone)]
-struct Seen {
+struct ExtensionSamples {
     samples: Vec<Sample>,
     waiting: BTreeMap<&'static str, i64>,
 }
 
 struct Extensions {
-    look: Box<dyn Fn() -> Seen + Send + Sync>,
+    read: Box<dyn Fn() -> ExtensionSamples + Send + Sync>,
 }
 
 impl fmt::Debug for Extensions {
@@ -121,7 +121,7 @@ fn states(samples: &[Sample]) -> BTreeMap<(&'static str, &'static str), i64> {
 
 impl Collector for Extensions {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let seen = (self.look)();
+        let seen = (self.read)();
         gauge(
             &mut encoder,
             "operator_controller_pending_changes",
@@ -260,11 +260,11 @@ mod tests {
     fn text(samples: Vec<Sample>) -> String {
         let metrics = Metrics::default();
         let waiting = waiting(&[]);
-        let look = move || Seen {
+        let read = move || ExtensionSamples {
             samples: samples.clone(),
             waiting: waiting.clone(),
         };
-        let collector = Extensions { look: Box::new(look) };
+        let collector = Extensions { read: Box::new(read) };
         metrics.register(|registry| registry.register_collector(Box::new(collector)));
         metrics.text().unwrap()
     }

@@ -9,7 +9,7 @@ use olm_platform::queue::Outcome;
 use olm_rollout::status::RevisionState;
 
 use super::{
-    conclusion::{Conclusion, RIGHTS},
+    conclusion::{RIGHTS, RunConclusion},
     context::Context,
 };
 
@@ -53,16 +53,16 @@ impl NoActor {
     }
 
     /// The conclusion for the conditions.
-    pub(super) fn conclusion(&self) -> Conclusion {
+    pub(super) fn conclusion(&self) -> RunConclusion {
         let message = self.to_string();
         match self {
             Self::Unnamed | Self::Misnamed(_) => {
-                Conclusion::new(RevisionState::Blocked(message), Outcome::Done)
+                RunConclusion::new(RevisionState::Blocked(message), Outcome::Done)
             }
             Self::Unidentified(_) if self.is_transient() => {
-                Conclusion::retrying(message, Outcome::After(RIGHTS))
+                RunConclusion::retrying(message, Outcome::After(RIGHTS))
             }
-            Self::Unidentified(_) => Conclusion::waiting(message, Outcome::After(RIGHTS)),
+            Self::Unidentified(_) => RunConclusion::waiting(message, Outcome::After(RIGHTS)),
         }
     }
 }

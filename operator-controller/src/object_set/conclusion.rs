@@ -5,7 +5,7 @@ use std::time::Duration;
 use olm_cluster::identity::AccountName;
 use olm_platform::queue::Outcome;
 use olm_rollout::{
-    failure::{Failure, FailureKind},
+    failure::{FailureKind, RequestFailure},
     object::ObjectId,
     report,
     status::RevisionState,
@@ -20,9 +20,9 @@ pub(super) const RIGHTS: Duration = Duration::from_secs(15);
 /// The pause of an unchanged set: rights may be gone, and some objects cannot be watched.
 pub(super) const RESYNC: Duration = Duration::from_mins(10);
 
-/// The conclusion of a run.
+/// The conclusion of a run over a ClusterObjectSet.
 #[derive(Debug)]
-pub(super) struct Conclusion {
+pub(super) struct RunConclusion {
     /// The state for the conditions; `None` leaves the status unchanged.
     pub(super) state: Option<RevisionState>,
     pub(super) outcome: Outcome,
@@ -30,7 +30,7 @@ pub(super) struct Conclusion {
     pub(super) lost: bool,
 }
 
-impl Conclusion {
+impl RunConclusion {
     pub(super) fn new(state: RevisionState, outcome: Outcome) -> Self {
         Self {
             state: Some(state),
@@ -52,7 +52,7 @@ impl Conclusion {
     pub(super) fn failed(
         context: &Context,
         account: &AccountName,
-        failures: &[(ObjectId, Failure)],
+        failures: &[(ObjectId, RequestFailure)],
         message: String,
     ) -> Self {
         let state = match report::gravest(failures) {
@@ -90,7 +90,11 @@ impl Conclusion {
 }
 
 /// The time of the retry after failed requests.
-pub(super) fn retry(context: &Context, account: &AccountName, failures: &[(ObjectId, Failure)]) -> Outcome {
+pub(super) fn retry(
+    context: &Context,
+    account: &AccountName,
+    failures: &[(ObjectId, RequestFailure)],
+) -> Outcome {
     match report::gravest(failures) {
         Some(FailureKind::Forbidden) => {
             context.reviews.forget(account);

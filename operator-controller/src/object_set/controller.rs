@@ -72,7 +72,7 @@ impl Context {
             }
             // Its objects may be free now, or known now, or no longer.
             let siblings = match (&before, &now, &unreadable) {
-                (_, _, Some(unreadable)) => self.sets.beside(unreadable),
+                (_, _, Some(unreadable)) => self.sets.siblings_of(unreadable),
                 (Some(before), None, None) => self.sets.siblings(before),
                 _ => Vec::new(),
             };

@@ -24,21 +24,21 @@ use olm_api::cluster_object_set::ProgressionProbe;
 use olm_cluster::{
     apply::{self, Commit, Target},
     discover::{Discovery, Resource},
-    watch::{Coverage, Freshness, Look, number},
+    watch::{Coverage, Freshness, WatchedState, number},
 };
 use olm_rollout::{
-    certificates::authority::Obstacle,
-    content::Content,
+    certificates::authority::AuthorityObstacle,
+    content::RevisionContent,
     engine::{
         desired,
         release::released,
-        request::{Answer, Observation, Request, Step},
+        request::{Observation, Request, RequestOutcome, Step},
         rollout::{Report, Rollout, Settings},
         teardown::{Lasting, Teardown, TeardownEnd},
     },
-    failure::{Failure, FailureKind},
+    failure::{FailureKind, RequestFailure},
     object::ObjectId,
-    outline::{Outline, Place},
+    outline::{ObjectPosition, Outline},
     ownership::{Guard, Ownership},
     probe::{self, ProbeResult},
 };
@@ -61,7 +61,7 @@ pub struct Executor<'a> {
     /// The revision.
     pub outline: &'a Outline,
     /// The bodies, if they are loaded.
-    pub content: Option<&'a Content>,
+    pub content: Option<&'a RevisionContent>,
     /// The probes.
     pub probes: &'a [ProgressionProbe],
     /// The greatest age of the known state of objects.
@@ -101,13 +101,13 @@ impl Executor<'_> {
                 Step::Ask(machine, requests) => {
                     let answers = self.fulfil(&requests, &mut doubted, Goal::Remove).await;
                     for (request, answer) in requests.iter().zip(&answers) {
-                        let place = request.place();
+                        let position = request.position();
                         if matches!(request, Request::Observe(_))
                             && is_gone(answer)
-                            && !kept.contains(&place)
-                            && self.memory.teardown.swept.insert(place)
+                            && !kept.contains(&position)
+                            && self.memory.teardown.swept.insert(position)
                         {
-                            self.delete_remains_of(&self.outline.id(place)).await;
+                            self.delete_remains_of(&self.outline.id(position)).await;
                         }
                     }
                     step = machine.step(self.outline, answers);
@@ -119,18 +119,18 @@ impl Executor<'_> {
     async fn fulfil(
         &mut self,
         requests: &[Request],
-        doubted: &mut HashSet<Place>,
+        doubted: &mut HashSet<ObjectPosition>,
         goal: Goal,
-    ) -> Vec<Answer> {
+    ) -> Vec<RequestOutcome> {
         let this = &*self;
         let seen = &*doubted;
         let asked = Instant::now();
         // Collected first: a closure inside the stream would make the future not `Send`.
         let work: Vec<_> = requests
             .iter()
-            .map(|request| this.one(request, seen.contains(&request.place()), goal, asked))
+            .map(|request| this.one(request, seen.contains(&request.position()), goal, asked))
             .collect();
-        let answers: Vec<(Answer, bool)> = stream::iter(work).buffered(CONCURRENCY).collect().await;
+        let answers: Vec<(RequestOutcome, bool)> = stream::iter(work).buffered(CONCURRENCY).collect().await;
         for (request, (answer, is_remembered)) in requests.iter().zip(&answers) {
             if !is_remembered {
                 self.note(request, answer, doubted, goal);
@@ -140,21 +140,27 @@ impl Executor<'_> {
     }
 
     /// Records the answer of the server.
-    fn note(&mut self, request: &Request, answer: &Answer, doubted: &mut HashSet<Place>, goal: Goal) {
-        let place = request.place();
+    fn note(
+        &mut self,
+        request: &Request,
+        answer: &RequestOutcome,
+        doubted: &mut HashSet<ObjectPosition>,
+        goal: Goal,
+    ) {
+        let position = request.position();
         match (request, answer) {
-            (Request::DryRun(..), Answer::Live(_) | Answer::Absent) => {}
-            (_, Answer::Live(seen)) => {
-                doubted.remove(&place);
+            (Request::DryRun(..), RequestOutcome::Live(_) | RequestOutcome::Absent) => {}
+            (_, RequestOutcome::Live(seen)) => {
+                doubted.remove(&position);
                 let at = self
                     .memory
                     .objects
                     .known
-                    .get(&place)
+                    .get(&position)
                     .filter(|known| known.seen == **seen)
                     .map(|known| known.at);
                 self.memory.objects.known.insert(
-                    place,
+                    position,
                     SeenObject {
                         seen: (**seen).clone(),
                         at: at.unwrap_or_else(Instant::now),
@@ -162,21 +168,27 @@ impl Executor<'_> {
                     },
                 );
             }
-            (_, Answer::Absent) => {
-                self.memory.objects.known.remove(&place);
+            (_, RequestOutcome::Absent) => {
+                self.memory.objects.known.remove(&position);
                 if goal == Goal::Remove {
-                    self.memory.teardown.gone.insert(place);
+                    self.memory.teardown.gone.insert(position);
                 }
             }
-            (_, Answer::Failed(_) | Answer::Obstructed(_)) => {
-                self.memory.objects.known.remove(&place);
-                doubted.insert(place);
+            (_, RequestOutcome::Failed(_) | RequestOutcome::Obstructed(_)) => {
+                self.memory.objects.known.remove(&position);
+                doubted.insert(position);
             }
         }
     }
 
     /// An answer, and whether it came from memory without a request.
-    async fn one(&self, request: &Request, doubted: bool, goal: Goal, asked: Instant) -> (Answer, bool) {
+    async fn one(
+        &self,
+        request: &Request,
+        doubted: bool,
+        goal: Goal,
+        asked: Instant,
+    ) -> (RequestOutcome, bool) {
         let mut is_remembered = false;
         let answer = self.answer(request, doubted, goal, asked, &mut is_remembered);
         (answer.await, is_remembered)
@@ -189,15 +201,15 @@ impl Executor<'_> {
         goal: Goal,
         asked: Instant,
         is_remembered: &mut bool,
-    ) -> Answer {
-        let place = request.place();
-        if goal == Goal::Remove && self.memory.teardown.gone.contains(&place) {
-            return Answer::Absent;
+    ) -> RequestOutcome {
+        let position = request.position();
+        if goal == Goal::Remove && self.memory.teardown.gone.contains(&position) {
+            return RequestOutcome::Absent;
         }
-        let id = self.outline.id(place);
+        let id = self.outline.id(position);
         let resource = match self.resource(&id, goal, asked).await {
             Ok(resource) => resource,
-            Err(failure) => return Answer::Failed(failure),
+            Err(failure) => return RequestOutcome::Failed(failure),
         };
         let target = Target {
             client: self.client,
@@ -206,7 +218,7 @@ impl Executor<'_> {
             name: &id.name,
         };
         let done = match request {
-            Request::Observe(_) => match self.remembered(place, &id, &resource, doubted, goal) {
+            Request::Observe(_) => match self.remembered(position, &id, &resource, doubted, goal) {
                 Some(answer) => {
                     *is_remembered = true;
                     return answer;
@@ -214,36 +226,36 @@ impl Executor<'_> {
                 None => target.read().await,
             },
             // The content of the Secret is created when it is applied.
-            Request::DryRun(..) if self.layout().names(place).is_some() => Ok(None),
+            Request::DryRun(..) if self.layout().names(position).is_some() => Ok(None),
             Request::DryRun(_, write) => {
-                let object = match self.body(place) {
+                let object = match self.body(position) {
                     Ok(object) => object,
-                    Err(failure) => return Answer::Failed(failure),
+                    Err(failure) => return RequestOutcome::Failed(failure),
                 };
                 let body = desired::body(object, &self.outline.owner, write);
                 match target.apply(&body, Commit::DryRun).await {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
                     Err(failure) => match self.obstacle(&target, object, &failure).await {
-                        Some(Obstacle::Ours(_)) => return Answer::Obstructed(failure),
+                        Some(AuthorityObstacle::Ours(_)) => return RequestOutcome::Obstructed(failure),
                         // The present object is in use until the wanted one is applied, so a dry run is not possible.
-                        Some(Obstacle::Injected(_)) => Ok(None),
+                        Some(AuthorityObstacle::Injected(_)) => Ok(None),
                         None => Err(failure),
                     },
                     Ok(live) => Ok(Some(live)),
                 }
             }
             Request::Apply(_, write) => {
-                let object = match self.body(place) {
+                let object = match self.body(position) {
                     Ok(object) => object,
-                    Err(failure) => return Answer::Failed(failure),
+                    Err(failure) => return RequestOutcome::Failed(failure),
                 };
                 tracing::debug!(set = self.outline.owner.name, object = %id, guard = ?write.guard, "applying");
-                match self.apply(&target, place, object, write).await {
+                match self.apply(&target, position, object, write).await {
                     Ok(live) => Ok(Some(live)),
                     Err(answer) => return answer,
                 }
             }
-            Request::Clear(_) => match self.body(place) {
+            Request::Clear(_) => match self.body(position) {
                 Ok(object) => self.clear(&target, object).await,
                 Err(failure) => Err(failure),
             },
@@ -251,29 +263,36 @@ impl Executor<'_> {
             Request::Delete(_, guard) => self.delete(&target, &id, guard).await,
         };
         match done {
-            Ok(None) => Answer::Absent,
-            Ok(Some(live)) => match self.observation(place, &live, goal) {
-                Ok(seen) => Answer::Live(Box::new(seen)),
-                Err(failure) => Answer::Failed(failure),
+            Ok(None) => RequestOutcome::Absent,
+            Ok(Some(live)) => match self.observation(position, &live, goal) {
+                Ok(seen) => RequestOutcome::Live(Box::new(seen)),
+                Err(failure) => RequestOutcome::Failed(failure),
             },
             Err(failure) if failure.kind == FailureKind::UnknownKind => {
-                Answer::Failed(self.confirmed(&id, goal).await)
+                RequestOutcome::Failed(self.confirmed(&id, goal).await)
             }
-            Err(failure) => Answer::Failed(failure),
+            Err(failure) => RequestOutcome::Failed(failure),
         }
     }
 
     /// The body of an object.
-    fn body(&self, place: Place) -> Result<&Value, Failure> {
-        let phase = self.content.and_then(|content| content.phases.get(place.phase));
-        let object = phase.and_then(|phase| phase.objects.get(place.object));
+    fn body(&self, position: ObjectPosition) -> Result<&Value, RequestFailure> {
+        let phase = self
+            .content
+            .and_then(|content| content.phases.get(position.phase));
+        let object = phase.and_then(|phase| phase.objects.get(position.object));
         object.map(|object| &object.object).ok_or_else(|| {
             self.starved.store(true, Ordering::Relaxed);
-            Failure::new(FailureKind::Transient, "the object's content is missing")
+            RequestFailure::new(FailureKind::Transient, "the object's content is missing")
         })
     }
 
-    fn observation(&self, place: Place, live: &Value, goal: Goal) -> Result<Observation, Failure> {
+    fn observation(
+        &self,
+        position: ObjectPosition,
+        live: &Value,
+        goal: Goal,
+    ) -> Result<Observation, RequestFailure> {
         let ownership = Ownership::of(live, &self.outline.owner.uid);
         Ok(match goal {
             Goal::Remove => Observation {
@@ -282,9 +301,9 @@ impl Executor<'_> {
                 probe: ProbeResult::PASSES,
             },
             Goal::Keep => {
-                let found = self.compare(place, live)?;
+                let found = self.compare(position, live)?;
                 if found.fingerprint != 0 {
-                    let id = self.outline.id(place);
+                    let id = self.outline.id(position);
                     tracing::debug!(set = self.outline.owner.name, object = %id, paths = ?found.paths, "differs");
                 }
                 Observation {
@@ -300,27 +319,29 @@ impl Executor<'_> {
     /// watch. An object that was never seen counts as absent. If it exists, its creation fails, and then it is read.
     fn remembered(
         &self,
-        place: Place,
+        position: ObjectPosition,
         id: &ObjectId,
         resource: &Arc<Resource>,
         doubted: bool,
         goal: Goal,
-    ) -> Option<Answer> {
-        let look = self.coverage.look(resource, &id.namespace, &id.name);
-        if look == Look::Unwatched {
+    ) -> Option<RequestOutcome> {
+        let state = self.coverage.state(resource, &id.namespace, &id.name);
+        if state == WatchedState::Unwatched {
             self.unwatched.store(true, Ordering::Relaxed);
         }
         if doubted {
             return None;
         }
-        let known = self.memory.objects.known.get(&place);
-        let current = match (look, known) {
+        let known = self.memory.objects.known.get(&position);
+        let current = match (state, known) {
             // Objects without a watch are read within a rate limit.
-            (Look::Unwatched, Some(known)) if goal == Goal::Keep && self.freshness == Freshness::Recent => {
+            (WatchedState::Unwatched, Some(known))
+                if goal == Goal::Keep && self.freshness == Freshness::Recent =>
+            {
                 !self.coverage.is_due(resource, known.asked)
             }
             (
-                Look::There {
+                WatchedState::There {
                     uid,
                     resource_version,
                 },
@@ -332,28 +353,33 @@ impl Executor<'_> {
                         || number(&seen.resource_version) > number(&resource_version))
             }
             // The watch will show an object that we have just applied. It never shows objects of others.
-            (Look::Absent { listed, newest }, Some(known)) => {
+            (WatchedState::Absent { listed, newest }, Some(known)) => {
                 let seen = &known.seen.ownership;
                 seen.owned && number(&seen.resource_version) > newest && known.at > listed
             }
-            (Look::Absent { .. }, None) if goal == Goal::Keep => return Some(Answer::Absent),
-            (Look::Unwatched, _) | (Look::There { .. } | Look::Absent { .. }, None) => false,
+            (WatchedState::Absent { .. }, None) if goal == Goal::Keep => return Some(RequestOutcome::Absent),
+            (WatchedState::Unwatched, _)
+            | (WatchedState::There { .. } | WatchedState::Absent { .. }, None) => false,
         };
         let holds = || {
             self.memory
                 .objects
                 .certificates
-                .is_current(self.layout(), place, today())
+                .is_current(self.layout(), position, today())
         };
         known
             .filter(|_| current && (goal == Goal::Remove || holds()))
-            .map(|known| Answer::Live(Box::new(known.seen.clone())))
+            .map(|known| RequestOutcome::Live(Box::new(known.seen.clone())))
     }
 }
 
 /// Removes an owner reference from the object and, if that owner controlled it, our marks too. `None` if the object
 /// does not exist.
-async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<Option<Value>, Failure> {
+async fn release(
+    target: &Target<'_>,
+    owner_uid: &str,
+    guard: &Guard,
+) -> Result<Option<Value>, RequestFailure> {
     let Some(live) = target.read().await? else {
         return Ok(None);
     };
@@ -362,11 +388,11 @@ async fn release(target: &Target<'_>, owner_uid: &str, guard: &Guard) -> Result<
 }
 
 /// Whether the answer means that an object or its kind does not exist.
-fn is_gone(answer: &Answer) -> bool {
+fn is_gone(answer: &RequestOutcome) -> bool {
     match answer {
-        Answer::Absent => true,
-        Answer::Live(_) | Answer::Obstructed(_) => false,
-        Answer::Failed(failure) => failure.kind == FailureKind::UnknownKind,
+        RequestOutcome::Absent => true,
+        RequestOutcome::Live(_) | RequestOutcome::Obstructed(_) => false,
+        RequestOutcome::Failed(failure) => failure.kind == FailureKind::UnknownKind,
     }
 }
 

@@ -7,7 +7,8 @@ use std::{
 };
 
 use olm_rollout::{
-    certificates, content::Content, engine::request::Observation, outline::Place, phases::Phases,
+    certificates, content::RevisionContent, engine::request::Observation, outline::ObjectPosition,
+    phases::Phases,
 };
 
 use super::observe::gather::Sources;
@@ -33,9 +34,9 @@ pub struct Memory {
     /// The objects as the executor last saw them.
     pub objects: Objects,
     /// The course of the rollout.
-    pub rollout: Course,
+    pub rollout: RolloutCourse,
     /// The course of the teardown.
-    pub teardown: Teardown,
+    pub teardown: TeardownCourse,
 }
 
 /// The cache of the set beside our own writes.
@@ -51,7 +52,7 @@ pub struct CacheState {
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The bodies, only while they are needed.
-    pub content: Option<Arc<Content>>,
+    pub content: Option<Arc<RevisionContent>>,
     /// The phases without bodies.
     pub phases: Option<Arc<Phases>>,
     /// The Secrets from which the phases were read.
@@ -62,16 +63,16 @@ pub struct Loaded {
 #[derive(Debug, Default)]
 pub struct Objects {
     /// The objects as they were last seen.
-    pub known: HashMap<Place, SeenObject>,
+    pub known: HashMap<ObjectPosition, SeenObject>,
     /// The state of certificates.
     pub certificates: certificates::memory::CertificateMemory,
     /// The fingerprints of differences that the server left.
-    pub accepted: BTreeMap<Place, u64>,
+    pub accepted: BTreeMap<ObjectPosition, u64>,
 }
 
 /// The course of a rollout.
 #[derive(Debug, Default)]
-pub struct Course {
+pub struct RolloutCourse {
     /// The times of repairs of objects of a complete set.
     repairs: Vec<Instant>,
     /// Whether the kind of an object is missing, so that new kinds start a run.
@@ -84,11 +85,11 @@ pub struct Course {
 
 /// The course of a teardown.
 #[derive(Debug, Default)]
-pub struct Teardown {
+pub struct TeardownCourse {
     /// Objects that are gone.
-    pub gone: BTreeSet<Place>,
+    pub gone: BTreeSet<ObjectPosition>,
     /// Certificates whose Secrets were deleted although the Certificates were already gone.
-    pub swept: BTreeSet<Place>,
+    pub swept: BTreeSet<ObjectPosition>,
     /// Whether the set was deleted in the foreground, so that Kubernetes itself deletes its objects.
     pub in_foreground: bool,
     /// Whether our finalizer was removed from a set that is being deleted.
@@ -133,7 +134,7 @@ impl CacheState {
     }
 }
 
-impl Course {
+impl RolloutCourse {
     /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
     /// them.
     pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
@@ -143,7 +144,7 @@ impl Course {
     }
 
     /// The remaining delay of repairs, if they must wait.
-    pub fn calming(&self, now: Instant) -> Option<Duration> {
+    pub fn repair_delay(&self, now: Instant) -> Option<Duration> {
         let last = self.repairs.last()?;
         let recent = self
             .repairs
@@ -169,21 +170,21 @@ mod tests {
 
     #[test]
     fn frequent_repairs_are_spaced() {
-        let mut memory = Course::default();
+        let mut memory = RolloutCourse::default();
         let now = Instant::now();
         for _ in 0..MAX_REPAIRS {
             assert_eq!(memory.repaired(now), None);
         }
         assert_eq!(memory.repaired(now), Some(CALM / 4));
-        assert_eq!(memory.calming(now), Some(CALM / 4));
-        assert_eq!(memory.calming(now + CALM), None);
+        assert_eq!(memory.repair_delay(now), Some(CALM / 4));
+        assert_eq!(memory.repair_delay(now + CALM), None);
     }
 
     #[test]
     fn another_set_of_the_same_name_is_not_remembered() {
         let mut memory = Memory::default();
         memory.renew("a", 1);
-        memory.teardown.gone.insert(Place::default());
+        memory.teardown.gone.insert(ObjectPosition::default());
         memory.renew("a", 2);
         assert_eq!(memory.teardown.gone.len(), 1);
         memory.renew("b", 2);

@@ -33,7 +33,7 @@ use olm_rollout::{
 
 use super::{
     acting::{Actor, identify},
-    conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
+    conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
     executor::Executor,
     memory::Memory,
@@ -63,10 +63,10 @@ pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut M
         keep(context, &mut set, memory).await
     };
     let outcome = match conclusion {
-        Ok(Conclusion {
+        Ok(RunConclusion {
             state: None, outcome, ..
         }) => outcome,
-        Ok(Conclusion {
+        Ok(RunConclusion {
             state: Some(state),
             outcome,
             ..
@@ -153,7 +153,7 @@ async fn keep(
     context: &Context,
     set: &mut ClusterObjectSet,
     memory: &mut Memory,
-) -> Result<Conclusion, kube::Error> {
+) -> Result<RunConclusion, kube::Error> {
     let archived = set.spec.lifecycle_state == LifecycleState::Archived;
     if archived && status::is_archived(set.conditions()) {
         context.watches.forget(set.name());
@@ -164,19 +164,19 @@ async fn keep(
             &[names::finalizer::TEARDOWN, records::ORPHAN],
         )
         .await?;
-        return Ok(Conclusion::silent(Outcome::Done));
+        return Ok(RunConclusion::silent(Outcome::Done));
     }
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
             let message =
                 format!("{error}; nothing is applied, repaired or removed until the annotation is fixed");
-            return Ok(Conclusion::new(RevisionState::Blocked(message), Outcome::Done));
+            return Ok(RunConclusion::new(RevisionState::Blocked(message), Outcome::Done));
         }
     };
     if let Some(unreadable) = context.sets.unreadable_sibling(set) {
         let message = format!("{unreadable}; nothing is applied or removed until it can be read");
-        return Ok(Conclusion::waiting(message, Outcome::Done));
+        return Ok(RunConclusion::waiting(message, Outcome::Done));
     }
     if archived {
         return Ok(removal::archive(context, set, memory, policy).await);
@@ -193,7 +193,7 @@ async fn keep(
         Err(conclusion) => return Ok(conclusion),
     };
     if let Err(error) = check_observed(set, memory) {
-        return Ok(Conclusion::new(
+        return Ok(RunConclusion::new(
             RevisionState::Blocked(error),
             Outcome::After(RIGHTS),
         ));
@@ -205,13 +205,13 @@ async fn keep(
         .as_ref()
         .and_then(|c| validate::faults(set.name(), set.spec.revision, c));
     if let Some(faults) = faults {
-        return Ok(Conclusion::waiting(
+        return Ok(RunConclusion::waiting(
             format!("revision validation error: {faults}"),
             Outcome::After(LATER),
         ));
     }
     if let Err(error) = probe::check(&set.spec.progression_probes) {
-        return Ok(Conclusion::waiting(error.to_string(), Outcome::Done));
+        return Ok(RunConclusion::waiting(error.to_string(), Outcome::Done));
     }
     let (add, remove): (&[&str], &[&str]) = match policy.uninstall {
         Uninstall::Orphan => (&[names::finalizer::TEARDOWN, records::ORPHAN], &[]),
@@ -223,8 +223,8 @@ async fn keep(
     let rights = rights::missing(context, &actor, &outline, memory.loaded.content.as_deref()).await;
     match rights {
         Ok(None) => {}
-        Ok(Some(missing)) => return Ok(Conclusion::waiting(missing, Outcome::After(RIGHTS))),
-        Err(error) => return Ok(Conclusion::retrying(error.to_string(), Outcome::Failed)),
+        Ok(Some(missing)) => return Ok(RunConclusion::waiting(missing, Outcome::After(RIGHTS))),
+        Err(error) => return Ok(RunConclusion::retrying(error.to_string(), Outcome::Failed)),
     }
     // Until now nothing was written, so a set that never had the rights can be deleted without them.
     records::finalizers(&context.own, set, add, remove).await?;
@@ -236,7 +236,7 @@ async fn keep(
     let coverage = match rights::watch(context, set.name(), Some(&actor), &outline, freshness).await {
         Ok(coverage) => coverage,
         Err(error) => {
-            return Ok(Conclusion::retrying(
+            return Ok(RunConclusion::retrying(
                 format!("establish watch: {error}"),
                 Outcome::Failed,
             ));
@@ -257,10 +257,10 @@ async fn roll_out(
     client: &Client,
     outline: &Outline,
     coverage: &Coverage,
-) -> Result<Report, Conclusion> {
+) -> Result<Report, RunConclusion> {
     let succeeded = conditions::is_true(set.conditions(), conditions::SUCCEEDED);
-    if succeeded && let Some(wait) = memory.rollout.calming(Instant::now()) {
-        return Err(Conclusion::silent(Outcome::After(wait)));
+    if succeeded && let Some(wait) = memory.rollout.repair_delay(Instant::now()) {
+        return Err(RunConclusion::silent(Outcome::After(wait)));
     }
     let mut settings = Settings {
         mode: if succeeded { Mode::KeepUp } else { Mode::RollOut },
@@ -335,11 +335,11 @@ fn is_stripped(report: &Report, outline: &Outline) -> bool {
 }
 
 /// Whether the API server has the set and it is not being deleted.
-async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<bool, Conclusion> {
+async fn is_there_to_stay(context: &Context, set: &ClusterObjectSet) -> Result<bool, RunConclusion> {
     let sets: Api<ClusterObjectSet> = Api::all(context.own.clone());
     let found = sets.get_metadata_opt(set.name()).await;
     let found = found.map_err(|error| {
-        Conclusion::retrying(
+        RunConclusion::retrying(
             format!("cannot read the revision again: {error}"),
             Outcome::Failed,
         )
@@ -367,7 +367,7 @@ async fn conclude(
     actor: &Actor,
     outline: &Outline,
     report: Report,
-) -> Result<Conclusion, kube::Error> {
+) -> Result<RunConclusion, kube::Error> {
     memory.rollout.misses_kinds = !report.skipped.is_empty();
     let skipped = report::skipped(&report.skipped);
     let [soon, later] = if memory.rollout.unwatched {
@@ -378,7 +378,7 @@ async fn conclude(
     Ok(match report.end {
         RolloutEnd::Complete if report.handed_over > 0 => {
             memory.loaded.content = None;
-            Conclusion::new(RevisionState::HandingOver, Outcome::After(later))
+            RunConclusion::new(RevisionState::HandingOver, Outcome::After(later))
         }
         RolloutEnd::Complete => {
             memory.loaded.content = None;
@@ -395,13 +395,13 @@ async fn conclude(
             }
             for sibling in older {
                 if let Err(error) = records::archive(&context.own, &sibling).await {
-                    return Ok(Conclusion::retrying(
+                    return Ok(RunConclusion::retrying(
                         format!("archive previous Revision: {error}"),
                         Outcome::Failed,
                     ));
                 }
             }
-            Conclusion::new(complete, Outcome::After(later))
+            RunConclusion::new(complete, Outcome::After(later))
         }
         RolloutEnd::Incomplete(not_ready) => {
             let mut lines: Vec<String> = not_ready.iter().map(report::not_ready).collect();
@@ -416,9 +416,9 @@ async fn conclude(
                     }
                 }
             }
-            Conclusion::new(RevisionState::RollingOut(lines), Outcome::After(due))
+            RunConclusion::new(RevisionState::RollingOut(lines), Outcome::After(due))
         }
-        RolloutEnd::Collisions { phase, objects } => Conclusion::waiting(
+        RolloutEnd::Collisions { phase, objects } => RunConclusion::waiting(
             report::collisions(outline.phase(phase), outline, &objects),
             Outcome::After(LATER),
         ),
@@ -430,14 +430,14 @@ async fn conclude(
                 annotate(Annotated::of(set), names::user::PAUSED, None),
                 list.join(", ")
             );
-            Conclusion::new(RevisionState::Paused(message), Outcome::After(RESYNC))
+            RunConclusion::new(RevisionState::Paused(message), Outcome::After(RESYNC))
         }
         RolloutEnd::Failed { phase, failures } => {
             memory.rollout.misses_kinds |= failures
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
             let message = report::failures(outline.phase(phase), &failures);
-            Conclusion::failed(context, &actor.account, &failures, message)
+            RunConclusion::failed(context, &actor.account, &failures, message)
         }
     })
 }

@@ -17,7 +17,7 @@ use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::{
     engine::teardown::{Lasting, TeardownEnd},
-    failure::{Failure, FailureKind},
+    failure::{FailureKind, RequestFailure},
     object::ObjectId,
     outline::{Outline, Owner},
     policy::{Policy, Uninstall},
@@ -28,7 +28,7 @@ use olm_rollout::{
 
 use super::{
     acting::{Actor, NoActor, account, identify_for_removal},
-    conclusion::{Conclusion, RESYNC, RIGHTS},
+    conclusion::{RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
     executor::Executor,
     memory::Memory,
@@ -61,7 +61,7 @@ pub(super) async fn archive(
     set: &ClusterObjectSet,
     memory: &mut Memory,
     policy: Policy,
-) -> Conclusion {
+) -> RunConclusion {
     let (actor, outline) = match prepare(context, set, memory).await {
         Ok((Ok(actor), outline)) => (actor, outline),
         Ok((Err(no_actor), outline)) => {
@@ -78,7 +78,7 @@ pub(super) async fn archive(
         Err(conclusion) => return conclusion,
     };
     if let Err(error) = check_observed(set, memory) {
-        return Conclusion::new(RevisionState::Blocked(error), Outcome::Done);
+        return RunConclusion::new(RevisionState::Blocked(error), Outcome::Done);
     }
     let work = Work {
         context,
@@ -91,14 +91,14 @@ pub(super) async fn archive(
         },
     };
     match take_down(work, memory).await {
-        TeardownEnd::Complete => Conclusion::new(RevisionState::Archived, Outcome::After(Duration::ZERO)),
+        TeardownEnd::Complete => RunConclusion::new(RevisionState::Archived, Outcome::After(Duration::ZERO)),
         TeardownEnd::Waiting { .. } | TeardownEnd::Held(_) => {
-            Conclusion::new(RevisionState::Archiving, Outcome::After(LOOK))
+            RunConclusion::new(RevisionState::Archiving, Outcome::After(LOOK))
         }
         TeardownEnd::Failed { phase, failures } => {
             let failed = report::failures(outline.phase(phase), &failures);
             let message = format!("error archiving revision: {failed}");
-            Conclusion::failed(context, &actor.account, &failures, message)
+            RunConclusion::failed(context, &actor.account, &failures, message)
         }
     }
 }
@@ -108,7 +108,7 @@ async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
     memory: &mut Memory,
-) -> Result<(Result<Actor, NoActor>, Outline), Conclusion> {
+) -> Result<(Result<Actor, NoActor>, Outline), RunConclusion> {
     let actor = identify_for_removal(context, set).await;
     let client = actor.as_ref().ok().map(|actor| &actor.client);
     match load(context, set, memory, client).await {
@@ -156,7 +156,7 @@ enum Removal {
     /// No account can delete these objects. The set owns them, and Kubernetes collects objects without an owner.
     Collected(Vec<ObjectId>),
     /// Objects are left.
-    NotYet(Conclusion),
+    NotYet(RunConclusion),
 }
 
 /// A run over a set that is being deleted.
@@ -164,10 +164,10 @@ pub(super) async fn delete(
     context: &Context,
     set: &mut ClusterObjectSet,
     memory: &mut Memory,
-) -> Result<Conclusion, kube::Error> {
+) -> Result<RunConclusion, kube::Error> {
     if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
         context.watches.forget(set.name());
-        return Ok(Conclusion::silent(Outcome::Done));
+        return Ok(RunConclusion::silent(Outcome::Done));
     }
     memory.teardown.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to tear down, or Kubernetes itself releases the objects.
@@ -191,7 +191,7 @@ pub(super) async fn delete(
                 if !records::has_finalizer(set, records::ORPHAN) {
                     // Without orphaning, the objects would be collected.
                     let message = "the API server refuses to orphan the objects";
-                    return Ok(Conclusion::retrying(message, Outcome::Failed));
+                    return Ok(RunConclusion::retrying(message, Outcome::Failed));
                 }
             }
             Removal::NotYet(conclusion) if records::has_finalizer(set, records::FOREGROUND) => {
@@ -207,7 +207,7 @@ pub(super) async fn delete(
     }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
     memory.teardown.ended = true;
-    Ok(Conclusion::silent(Outcome::Done))
+    Ok(RunConclusion::silent(Outcome::Done))
 }
 
 /// Records the teardown of an extension's revision.
@@ -219,8 +219,8 @@ fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, c
     };
     if let (Some(extension), Some(phases)) = (extension_uid(set), &memory.loaded.phases) {
         let outline = phases.outline(Owner::default(), Vec::new());
-        let going = |place| {
-            let known = memory.objects.known.get(&place);
+        let going = |position| {
+            let known = memory.objects.known.get(&position);
             known.is_some_and(|known| known.seen.ownership.deleting.is_some())
         };
         let mut record = TeardownRecord::of(&outline, policy, &memory.teardown.gone, going);
@@ -237,7 +237,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
             let state = RevisionState::Blocked(format!(
                 "{error}; nothing is removed until the annotation is fixed"
             ));
-            return Removal::NotYet(Conclusion::new(state, Outcome::Done));
+            return Removal::NotYet(RunConclusion::new(state, Outcome::Done));
         }
     };
     let orphan = policy.uninstall == Uninstall::Orphan;
@@ -246,14 +246,14 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         Ok(Successor::NextRevision(extension)) => Some(extension),
         Ok(Successor::Undecided(extension)) => {
             let state = RevisionState::Removing(undecided(extension));
-            return Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)));
+            return Removal::NotYet(RunConclusion::new(state, Outcome::After(LOOK)));
         }
         Err(error) => {
             let message = format!(
                 "cannot find out whether the ClusterExtension exists: {}",
                 chain(&error)
             );
-            return Removal::NotYet(Conclusion::retrying(message, Outcome::Failed));
+            return Removal::NotYet(RunConclusion::retrying(message, Outcome::Failed));
         }
     };
     let (actor, outline) = match prepare(context, set, memory).await {
@@ -288,21 +288,21 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
         TeardownEnd::Held(objects) => {
             let message = held(successor.unwrap_or_default(), &objects);
             let state = RevisionState::Removing(message);
-            Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)))
+            Removal::NotYet(RunConclusion::new(state, Outcome::After(LOOK)))
         }
         TeardownEnd::Waiting { objects, .. } => {
             let message = format!("removing objects; waiting for {}", report::remaining(&objects));
             let state = RevisionState::Removing(message);
-            Removal::NotYet(Conclusion::new(state, Outcome::After(LOOK)))
+            Removal::NotYet(RunConclusion::new(state, Outcome::After(LOOK)))
         }
         TeardownEnd::Failed { failures, .. } if orphan && refused(&failures) => Removal::LetGo,
         TeardownEnd::Failed { phase, failures } => {
             let message = report::failures(outline.phase(phase), &failures);
-            let conclusion = Conclusion::failed(context, &actor.account, &failures, message);
+            let conclusion = RunConclusion::failed(context, &actor.account, &failures, message);
             let left: Vec<ObjectId> = outline
-                .all_places()
-                .filter(|place| !memory.teardown.gone.contains(place))
-                .map(|place| outline.id(place))
+                .all_positions()
+                .filter(|position| !memory.teardown.gone.contains(position))
+                .map(|position| outline.id(position))
                 .collect();
             let forbidden = failures
                 .iter()
@@ -364,8 +364,8 @@ fn abandon(
         left.retain(|id| id.namespace != account.namespace);
     }
     let gone = outline
-        .all_places()
-        .filter(|place| !left.contains(&outline.id(*place)));
+        .all_positions()
+        .filter(|position| !left.contains(&outline.id(*position)));
     memory.teardown.gone.extend(gone);
     match uninstall {
         Uninstall::Delete => Removal::Collected(left),
@@ -407,7 +407,7 @@ fn held(extension: &str, objects: &[ObjectId]) -> String {
 }
 
 /// The conclusion with an additional message.
-fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
+fn with(conclusion: RunConclusion, more: Option<String>) -> RunConclusion {
     match more {
         Some(more) => conclusion.reworded(|message| format!("{message}\n{more}")),
         None => conclusion,
@@ -415,7 +415,7 @@ fn with(conclusion: Conclusion, more: Option<String>) -> Conclusion {
 }
 
 /// Whether a retry under the account is useless.
-fn refused(failures: &[(ObjectId, Failure)]) -> bool {
+fn refused(failures: &[(ObjectId, RequestFailure)]) -> bool {
     failures
         .iter()
         .any(|(_, failure)| matches!(failure.kind, FailureKind::Forbidden | FailureKind::Invalid))
@@ -423,7 +423,7 @@ fn refused(failures: &[(ObjectId, Failure)]) -> bool {
 
 /// Adds the objects that may be left when a set cannot be torn down and, for a set without an extension, the command
 /// that releases them.
-fn explain(conclusion: Conclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> Conclusion {
+fn explain(conclusion: RunConclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> RunConclusion {
     let or = if extension_uid(set).is_some() {
         String::new()
     } else {
@@ -450,7 +450,7 @@ mod tests {
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
 
     use super::*;
-    use olm_rollout::outline::{Definition, OutlineObject, OutlinePhase, Place};
+    use olm_rollout::outline::{Definition, ObjectPosition, OutlineObject, OutlinePhase};
 
     #[test]
     fn definitions_stay_for_an_extension_that_goes_on() {
@@ -462,29 +462,34 @@ mod tests {
             },
             ..OutlineObject::default()
         };
-        let place = |object| Place { phase: 0, object };
+        let position = |object| ObjectPosition { phase: 0, object };
         let outline = Outline {
             phases: vec![OutlinePhase {
                 name: "deploy".to_owned(),
-                objects: vec![object("Definition"), object("Pot"), object("Other")],
+                objects: vec![object("Definition"), object("Greeting"), object("Other")],
             }],
             definitions: vec![Definition {
-                place: place(0),
+                position: position(0),
                 group: "x.io".to_owned(),
-                kind: "Pot".to_owned(),
+                kind: "Greeting".to_owned(),
             }],
             ..Outline::default()
         };
-        let custom = [place(0), place(1)];
+        let custom = [position(0), position(1)];
         for (uninstall, has_successor, kept, held) in [
             (Uninstall::Delete, false, &[][..], &[][..]),
             (Uninstall::Delete, true, &[], &custom),
             (Uninstall::KeepCrds, false, &custom, &[]),
             (Uninstall::KeepCrds, true, &[], &custom),
-            (Uninstall::Orphan, true, &[place(0), place(1), place(2)], &[]),
+            (
+                Uninstall::Orphan,
+                true,
+                &[position(0), position(1), position(2)],
+                &[],
+            ),
         ] {
             let found = lasting(uninstall, has_successor, &outline);
-            let expected = [kept, held].map(|places| places.iter().copied().collect::<BTreeSet<_>>());
+            let expected = [kept, held].map(|positions| positions.iter().copied().collect::<BTreeSet<_>>());
             assert_eq!(
                 [found.kept, found.held],
                 expected,
@@ -502,14 +507,14 @@ mod tests {
             name: "a".to_owned(),
             ..ObjectId::default()
         };
-        let conclusion = Conclusion::retrying("no account", Outcome::Done);
-        let set = ClusterObjectSet::new("pot", ClusterObjectSetSpec::default());
+        let conclusion = RunConclusion::retrying("no account", Outcome::Done);
+        let set = ClusterObjectSet::new("greeter-1", ClusterObjectSetSpec::default());
         assert_eq!(
             explain(conclusion, &set, &[id]).state,
             Some(RevisionState::Retrying(
                 "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
-                 removal continues once that is fixed; to leave them behind: kubectl annotate clusterobjectset pot --overwrite \
-                 olm.operatorframework.io/uninstall=orphan"
+                 removal continues once that is fixed; to leave them behind: kubectl annotate clusterobjectset \
+                 greeter-1 --overwrite olm.operatorframework.io/uninstall=orphan"
                     .to_owned()
             ))
         );

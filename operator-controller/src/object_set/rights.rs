@@ -13,7 +13,7 @@ use olm_cluster::{
     watch::{Coverage, Freshness, Need},
 };
 use olm_preflight::permissions::{self, Account, Environment, Missing, needed, roles};
-use olm_rollout::{content::Content, object::ObjectId, outline::Outline};
+use olm_rollout::{content::RevisionContent, object::ObjectId, outline::Outline};
 use serde_json::{Value, json};
 
 use super::{acting::Actor, context::Context};
@@ -35,7 +35,7 @@ pub(super) async fn missing(
     context: &Context,
     actor: &Actor,
     outline: &Outline,
-    bodies: Option<&Content>,
+    bodies: Option<&RevisionContent>,
 ) -> Result<Option<String>, kube::Error> {
     let Actor { account, client } = actor;
     let skeletons: Vec<Value> = match bodies {
@@ -99,8 +99,8 @@ pub(super) async fn needed_for_removal(
     let (roles, scope) = bounded_roles(&needed, extension, account)?;
     (!needed.is_empty()).then(|| {
         let of = match scope {
-            Named::Each => "",
-            Named::Kinds => " (for all objects of the kinds, since these are too many to be named)",
+            RoleGranularity::Each => "",
+            RoleGranularity::Kinds => " (for all objects of the kinds, since these are too many to be named)",
         };
         format!(
             "Service account {account} needs rights to remove the objects{of}. If its roles and bindings are gone, too, apply \
@@ -113,10 +113,10 @@ pub(super) async fn needed_for_removal(
 pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
     let text = format!("{}; {consequence}", missing.text(asking(account)));
     match bounded_roles(missing, extension, account) {
-        Some((roles, Named::Each)) => {
+        Some((roles, RoleGranularity::Each)) => {
             format!("{text}. To give these rights to the account, apply:\n{roles}")
         }
-        Some((roles, Named::Kinds)) => format!(
+        Some((roles, RoleGranularity::Kinds)) => format!(
             "{text}. The objects are too many to be named. To give these rights to the account for all objects of the kinds, \
              apply:\n{roles}"
         ),
@@ -124,8 +124,8 @@ pub fn explain(missing: &Missing, extension: &str, account: &AccountName, conseq
     }
 }
 
-/// Whether roles contain names.
-enum Named {
+/// The granularity of roles.
+enum RoleGranularity {
     /// A rule for each object.
     Each,
     /// A rule for each kind.
@@ -133,13 +133,17 @@ enum Named {
 }
 
 /// Roles that fit into a condition. If those with names do not, they are for all objects of the kinds.
-fn bounded_roles(missing: &Missing, extension: &str, account: &AccountName) -> Option<(String, Named)> {
+fn bounded_roles(
+    missing: &Missing,
+    extension: &str,
+    account: &AccountName,
+) -> Option<(String, RoleGranularity)> {
     let each = roles(missing, extension, asking(account));
     if each.len() <= MAX_ROLES {
-        return Some((each, Named::Each));
+        return Some((each, RoleGranularity::Each));
     }
     let kinds = roles(&missing.clone().for_all_objects(), extension, asking(account));
-    (kinds.len() <= MAX_ROLES).then_some((kinds, Named::Kinds))
+    (kinds.len() <= MAX_ROLES).then_some((kinds, RoleGranularity::Kinds))
 }
 
 /// The account in the form of the checks.

@@ -84,14 +84,14 @@ pub struct UpgradeableCondition {
     pub message: String,
 }
 
-/// The facts about one bundle.
+/// The installed bundle of an extension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+struct ExtensionBundle {
     extension: String,
     bundle: String,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for ExtensionBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -105,10 +105,10 @@ impl fmt::Display for Named {
 /// reported.
 pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> UpgradeableCondition {
     let next = cluster.next();
-    let mut blockers: BTreeMap<Named, Vec<MinorVersion>> = BTreeMap::new();
-    let mut errors: BTreeMap<Named, String> = BTreeMap::new();
+    let mut blockers: BTreeMap<ExtensionBundle, Vec<MinorVersion>> = BTreeMap::new();
+    let mut errors: BTreeMap<ExtensionBundle, String> = BTreeMap::new();
     for revision in counting(revisions) {
-        let named = Named {
+        let named = ExtensionBundle {
             extension: revision.extension.clone(),
             bundle: revision.bundle.clone(),
         };
@@ -161,10 +161,10 @@ pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> UpgradeableCond
     }
 }
 
-fn blocked(next: MinorVersion, blockers: &BTreeMap<Named, Vec<MinorVersion>>) -> String {
+fn blocked(next: MinorVersion, blockers: &BTreeMap<ExtensionBundle, Vec<MinorVersion>>) -> String {
     let names = blockers
         .keys()
-        .map(Named::to_string)
+        .map(ExtensionBundle::to_string)
         .collect::<Vec<_>>()
         .join(",");
     let limits = blockers

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use olm_fbc::Blob;
 use olm_resolve::{
-    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Installed, Package,
+    Availability, Catalog, ClusterPlatform, ClusterState, Dependents, Installed, Package, PackageAnswer,
     ReleaseField, Request, resolve, resolve_in,
 };
 use serde_json::json;
@@ -100,7 +100,7 @@ fn of<'a>(package: &'a Package, labels: &'a BTreeMap<String, String>) -> Catalog
         priority: 0,
         labels,
         availability: Availability::Available,
-        content: Content::Package(package),
+        answer: PackageAnswer::Package(package),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use olm_bundle::{
-    Bundle, BundleFiles, CertificateProvider, InstallMode, Prepared, Refusal, Request, prepare,
+    Bundle, BundleFiles, CertificateProvider, InstallMode, PrepareError, Prepared, Request, prepare,
 };
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ pub(super) fn attempt(
     files: &BundleFiles,
     mode: InstallMode,
     certificates: Option<CertificateProvider>,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, PrepareError> {
     let config = match mode {
         InstallMode::OwnNamespace => Some(json!({"watchNamespace": NAMESPACE})),
         InstallMode::SingleNamespace => Some(json!({"watchNamespace": WATCHED})),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use olm_preflight::crd_upgrade::existing::questions;
+use olm_preflight::crd_upgrade::existing::schema_checks;
 use olm_preflight::crd_upgrade::{Policy, compare, definition_name};
 use olm_version::{BuildMetadata, VersionRelease};
 use olm_yaml::{Limits, documents};
@@ -41,7 +41,7 @@ fn replace(old: &Value, new: &Value, counts: &mut BTreeMap<String, usize>) -> Re
     let policy = Policy::default();
     for definition in [old, new] {
         if !compare(definition, definition, &policy).is_empty()
-            || !questions(definition, definition).versions().is_empty()
+            || !schema_checks(definition, definition).versions().is_empty()
         {
             return Err("something is found although nothing changes".to_owned());
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use olm_fbc::{Blob, Checker, Meta, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS, meta, metas};
-use olm_resolve::{Availability, Catalog, Content, Package, Reason, ReleaseField, Request, resolve};
+use olm_resolve::{Availability, Catalog, Package, PackageAnswer, Reason, ReleaseField, Request, resolve};
 use olm_serve::{Commit, Filter, Findings, Origin, Snapshot, Store, StoreLimits, ingest};
 use olm_version::{BuildMetadata, VersionRelease};
 use serde_json::Value;
@@ -197,7 +197,7 @@ fn newest(snapshot: &Snapshot, name: &str, facts: &Facts) -> Result<String, Stri
         priority: 0,
         labels: &labels,
         availability: Availability::Available,
-        content: Content::Package(&package),
+        answer: PackageAnswer::Package(&package),
     };
     let request = Request {
         package: name,

@@ -21,18 +21,18 @@ use olm_preflight::permissions::{
 use olm_rollout::content::{SecretContent, SecretName, resolve};
 use olm_rollout::engine::desired::{body, wanted};
 use olm_rollout::engine::differences::differences;
-use olm_rollout::engine::request::{Answer, Observation, Request, Step};
+use olm_rollout::engine::request::{Observation, Request, RequestOutcome, Step};
 use olm_rollout::engine::rollout::{Report, Rollout, RolloutEnd, Settings};
 use olm_rollout::engine::teardown::{Lasting, Teardown, TeardownEnd};
 use olm_rollout::object::ObjectId;
-use olm_rollout::outline::{Outline, Owner, Place};
+use olm_rollout::outline::{ObjectPosition, Outline, Owner};
 use olm_rollout::ownership::Ownership;
 use olm_rollout::phases::Phases;
 use olm_rollout::policy::{Policy as UninstallPolicy, Uninstall};
 use olm_rollout::probe;
 use operator_controller::extension::delete::plan::{self as deletion, Left, Outlook};
 use operator_controller::extension::plan::action::Action;
-use operator_controller::extension::plan::revision::{Creation, RevisionPlan, Wanted, plan};
+use operator_controller::extension::plan::revision::{Creation, DesiredRevision, RevisionPlan, plan};
 use operator_controller::extension::revisions::{BundleIdentity, Others, Revisions};
 use serde_json::{Map, Value, json};
 
@@ -103,7 +103,7 @@ fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
     };
     let properties = prepared.bundle.properties_text();
     let further_properties = prepared.bundle.further_properties(&[]);
-    let wanted = Wanted {
+    let wanted = DesiredRevision {
         extension: &extension,
         account: Some(&account),
         bundle: &bundle,
@@ -264,20 +264,20 @@ impl Cluster<'_> {
         }
     }
 
-    fn answers(&mut self, requests: &[Request]) -> Result<Vec<Answer>> {
+    fn answers(&mut self, requests: &[Request]) -> Result<Vec<RequestOutcome>> {
         requests.iter().map(|request| self.answer(request)).collect()
     }
 
-    fn answer(&mut self, request: &Request) -> Result<Answer> {
+    fn answer(&mut self, request: &Request) -> Result<RequestOutcome> {
         self.writes += usize::from(request.writes());
-        let Place { phase, object } = request.place();
+        let ObjectPosition { phase, object } = request.position();
         let rendered = self.bodies.get(phase).and_then(|objects| objects.get(object));
         let rendered = *rendered.context("a request for an object that is not there")?;
-        let id = self.outline.id(request.place());
+        let id = self.outline.id(request.position());
         let owner = &self.outline.owner;
         let live = match request {
             Request::Observe(_) => match self.objects.get(&id) {
-                None => return Ok(Answer::Absent),
+                None => return Ok(RequestOutcome::Absent),
                 Some(live) => live.clone(),
             },
             Request::DryRun(_, write) => applied(body(rendered, owner, write)),
@@ -288,11 +288,11 @@ impl Cluster<'_> {
             }
             Request::Delete(..) => {
                 self.objects.remove(&id);
-                return Ok(Answer::Absent);
+                return Ok(RequestOutcome::Absent);
             }
             Request::Release(..) | Request::Clear(_) => bail!("there is no other writer: {request:?}"),
         };
-        Ok(Answer::Live(Box::new(Observation {
+        Ok(RequestOutcome::Live(Box::new(Observation {
             ownership: Ownership::of(&live, &owner.uid),
             differences: differences(&wanted(rendered, owner), &live).fingerprint,
             probe: probe::ask(&[], &live),
@@ -375,7 +375,7 @@ fn preflight_again(groups: &[Group]) -> Result<()> {
         ensure!(found.is_empty(), "a definition is unsafe after itself: {found:?}");
         let migration = migration(definition, definition);
         ensure!(migration == Migration::Needless, "{migration:?}");
-        let versions = existing::questions(definition, definition).versions();
+        let versions = existing::schema_checks(definition, definition).versions();
         ensure!(versions.is_empty(), "objects of {versions:?} are looked at");
     }
     Ok(())

@@ -109,7 +109,7 @@ impl Bundle {
     /// The installation, or the reason why the bundle cannot be installed.
     fn installation(&self) -> Result<Installation, String> {
         let files = read(&self.folder).map_err(|error| format!("{error:#}"))?;
-        let kind = |refusal: olm_bundle::Refusal| format!("refused: {}", refusal.kind());
+        let kind = |refusal: olm_bundle::PrepareError| format!("refused: {}", refusal.kind());
         let bundle = olm_bundle::parse(&files, &BTreeMap::new())
             .map_err(|error| format!("refused: {}", error.kind()))?;
         let everywhere = supported_modes(&bundle).contains(&InstallMode::AllNamespaces);

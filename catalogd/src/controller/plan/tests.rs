@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::controller::message::UNPACKED;
-use crate::controller::observe::{BlockedGeneration, Memory, RefusedContent, Stored};
+use crate::controller::observe::{BlockedGeneration, Memory, RefusedContent, ServedContent};
 use crate::controller::template::KubernetesVersion;
 
 const TAG: &str = "registry.example/catalog:latest";
@@ -54,7 +54,7 @@ fn settled() -> Observed {
         last_unpacked: Some(Time(at(500))),
         ..ClusterCatalogStatus::default()
     });
-    let stored = Stored {
+    let stored = ServedContent {
         requested: TAG.to_owned(),
         resolved: ONE.to_owned(),
         since: at(500),

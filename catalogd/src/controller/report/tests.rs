@@ -23,8 +23,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn stored(resolved: &str, second: i64) -> Stored {
-    Stored {
+fn stored(resolved: &str, second: i64) -> ServedContent {
+    ServedContent {
         requested: "registry.example/catalog:latest".to_owned(),
         resolved: resolved.to_owned(),
         since: at(second),
@@ -148,7 +148,7 @@ fn tools(observed: &Observed) -> (Verdict, &str, i64) {
 fn failed(severity: Severity) -> ContentOutcome {
     let message = "source catalog content: read tcp 10.0.0.1:41000->10.0.0.2:443: reset".to_owned();
     let hint = (severity == Severity::Terminal).then(|| "fix it".to_owned());
-    ContentOutcome::Failed(Failure {
+    ContentOutcome::Failed(ContentFailure {
         message,
         hint,
         severity,

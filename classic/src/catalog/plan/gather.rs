@@ -11,7 +11,7 @@ use olm_classic::names;
 use olm_cluster::discover::Scope;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_platform::log;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use super::{Actors, Gathered};
@@ -28,7 +28,7 @@ pub(super) async fn gather(
     plan: &Value,
     cluster: &Cluster,
     actors: &Actors,
-) -> Result<Gathered, Failure> {
+) -> Result<Gathered, RequestFailure> {
     let mut gathered = Gathered {
         cluster: cluster.clone(),
         ..Gathered::default()
@@ -47,7 +47,7 @@ async fn bundle(
     plan: &Value,
     reference: &BundleReference,
     gathered: &mut Gathered,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let mut lookups = items(plan, "/status/bundleLookups").map(|lookup| text(lookup, "/path"));
     let Some(path) = lookups.find(|path| bundle_name(path) == reference.name) else {
         let kind = ("v1", "ConfigMap");
@@ -82,7 +82,7 @@ async fn bundle(
         } else {
             FailureKind::Invalid
         };
-        Failure::new(
+        RequestFailure::new(
             kind,
             format!(
                 "cannot unpack bundle image {image}: {}",
@@ -101,7 +101,7 @@ async fn objects(
     plan: &Value,
     actors: &Actors,
     gathered: &mut Gathered,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     const FOLLOWED: &[&str] = &[
         names::CSV_KIND,
         names::SUBSCRIPTION_KIND,
@@ -172,7 +172,7 @@ async fn definitions(
     plan: &Value,
     actors: &Actors,
     gathered: &mut Gathered,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let wanted = wanted_definitions(plan, &gathered.facts(context));
     for wanted in wanted {
         let Some(found) = gathered
@@ -209,7 +209,7 @@ async fn misfit(
     api_version: &str,
     replacement: &Replacement,
     actors: &Actors,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, RequestFailure> {
     let client = context.base.writer.client(&actors.definitions).await?;
     let budget = Budget {
         objects: usize::MAX,
@@ -233,7 +233,7 @@ async fn misfit(
                     "cannot check all objects of {}: the {what} is too large",
                     collection.plural
                 );
-                return Err(Failure::new(FailureKind::Transient, message));
+                return Err(RequestFailure::new(FailureKind::Transient, message));
             }
             Err(End::Failed(failure)) => return Err(failure),
         }

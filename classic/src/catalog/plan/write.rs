@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use olm_classic::cluster::{items, text};
 use olm_classic::install_plan::Outcome;
 use olm_classic::names;
-use olm_rollout::failure::Failure;
+use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::Actors;
@@ -21,7 +21,7 @@ pub(super) async fn write(
     plan: &Value,
     planned: &Outcome,
     actors: &Actors,
-) -> Result<(), (usize, Failure)> {
+) -> Result<(), (usize, RequestFailure)> {
     let mut uids: BTreeMap<String, String> = BTreeMap::new();
     for (position, write) in planned.written.iter().enumerate() {
         let mut object = write.object.clone();

@@ -6,7 +6,7 @@ use olm_classic::csv::phases::Outcome;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::install::ownership;
 use olm_classic::{hash, install, names};
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::super::context::{Context, written_time};
@@ -35,11 +35,11 @@ enum Refusal {
     /// It may help to try again.
     Other(String),
     /// It passes by itself, and is no news.
-    Passing(Failure),
+    Passing(RequestFailure),
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for Refusal {
+    fn from(failure: RequestFailure) -> Self {
         match failure.kind {
             FailureKind::Forbidden => Self::Rights(failure.message),
             FailureKind::Conflict => Self::Passing(failure),
@@ -61,7 +61,7 @@ pub(super) async fn act(
     stored: &Value,
     current: &Value,
     outcome: Outcome,
-) -> Result<Acted, Failure> {
+) -> Result<Acted, RequestFailure> {
     let mut acted = Acted {
         stored: stored.clone(),
         current: outcome.csv,
@@ -171,7 +171,7 @@ async fn live(
     cluster: &Cluster,
     actor: &Actor,
     wanted: &Value,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, RequestFailure> {
     let (kind, namespace, name) = (
         text(wanted, "/kind"),
         text(wanted, "/metadata/namespace"),
@@ -266,9 +266,9 @@ mod tests {
     #[test]
     fn missing_rights_are_told_apart_from_what_passes() {
         let refusal = |kind, code| {
-            let failure = Failure {
+            let failure = RequestFailure {
                 code,
-                ..Failure::new(kind, "m".to_owned())
+                ..RequestFailure::new(kind, "m".to_owned())
             };
             match Refusal::from(failure) {
                 Refusal::Rights(_) => "rights",

@@ -10,7 +10,7 @@ use olm_classic::install::{is_of, serving};
 use olm_classic::names;
 use olm_platform::events::Notice;
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::super::context::Context;
@@ -46,7 +46,7 @@ pub async fn remove(
     context: &Context,
     object: &Value,
     csv: &ClusterServiceVersion,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, RequestFailure> {
     if !items(object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
         return Ok(Outcome::Done);
     }
@@ -82,7 +82,7 @@ async fn clean(
     context: &Context,
     cluster: &Cluster,
     csv: &ClusterServiceVersion,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, RequestFailure> {
     let found = remaining(cluster, csv);
     let conversions = conversions(cluster, csv);
     let actors = match actors(context, cluster, &csv.metadata.namespace) {
@@ -105,7 +105,7 @@ async fn unfollowed(
     context: &Context,
     actors: &[Actor],
     csv: &ClusterServiceVersion,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, RequestFailure> {
     let mut all = Vec::new();
     let Some(selector) = owner_selector(csv) else {
         return Ok(all);
@@ -157,7 +157,11 @@ fn actors(context: &Context, cluster: &Cluster, namespace: &str) -> Result<Vec<A
 }
 
 /// Does it under the first account that may; why none may.
-async fn by_first(context: &Context, actors: &[Actor], step: Step<'_>) -> Result<Option<String>, Failure> {
+async fn by_first(
+    context: &Context,
+    actors: &[Actor],
+    step: Step<'_>,
+) -> Result<Option<String>, RequestFailure> {
     let (Step::Delete(object) | Step::Convert(object)) = step;
     let mut refused = None;
     for actor in actors {

@@ -7,7 +7,7 @@ use olm_classic::operator_group::OperatorGroup;
 use olm_classic::operator_group::copies::is_annotated;
 use olm_classic::operator_group::tenants::lacking;
 use olm_platform::events::Notice;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use super::super::context::Context;
@@ -26,7 +26,11 @@ pub(super) enum Given {
 ///
 /// # Errors
 /// Something passing keeps it from being done.
-pub(super) async fn give(context: &Context, object: &Value, cluster: &Cluster) -> Result<Given, Failure> {
+pub(super) async fn give(
+    context: &Context,
+    object: &Value,
+    cluster: &Cluster,
+) -> Result<Given, RequestFailure> {
     let Ok(csv) = ClusterServiceVersion::read(object) else {
         return Ok(Given::All);
     };

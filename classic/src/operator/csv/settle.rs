@@ -2,7 +2,7 @@
 
 use olm_classic::cluster::{items, text};
 use olm_platform::events::Notice;
-use olm_rollout::failure::Failure;
+use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::super::context::Context;
@@ -37,7 +37,11 @@ const FIELDS: [&str; 3] = [
 ///
 /// # Errors
 /// The status was not written.
-pub(super) async fn settle(context: &Context, stored: &Value, current: &Value) -> Result<Value, Failure> {
+pub(super) async fn settle(
+    context: &Context,
+    stored: &Value,
+    current: &Value,
+) -> Result<Value, RequestFailure> {
     let is_same_phase = phase_status(stored) == phase_status(current);
     let is_same = FIELDS
         .iter()

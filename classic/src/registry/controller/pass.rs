@@ -8,7 +8,7 @@ use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -108,7 +108,7 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     }
 }
 
-fn failed((namespace, name): &Key, failure: &Failure) -> Outcome {
+fn failed((namespace, name): &Key, failure: &RequestFailure) -> Outcome {
     if failure.kind == FailureKind::Conflict {
         return Outcome::After(STALE);
     }

@@ -10,7 +10,7 @@ use kube::api::DeleteParams;
 use olm_classic::catalog_source::{Images, Outcome as Passed, Source, pass};
 use olm_classic::cluster::{Cluster, text};
 use olm_platform::queue::Outcome;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use super::context::Context;
@@ -33,7 +33,7 @@ pub(super) async fn pod(
     key: &Key,
     source: &Source<'_>,
     live: &Value,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, RequestFailure> {
     let mut cluster = source.cluster.clone();
     gather(context, source, &mut cluster).await?;
     let source = Source {
@@ -72,7 +72,7 @@ pub(super) async fn pod(
 }
 
 /// Reads the objects that are not followed.
-async fn gather(context: &Context, source: &Source<'_>, cluster: &mut Cluster) -> Result<(), Failure> {
+async fn gather(context: &Context, source: &Source<'_>, cluster: &mut Cluster) -> Result<(), RequestFailure> {
     let part = |pointer: &str| text(source.object, pointer).to_owned();
     let (namespace, name) = (part("/metadata/namespace"), part("/metadata/name"));
     let policies = "networking.k8s.io/v1";
@@ -133,7 +133,12 @@ fn dial(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> (&'static str
 }
 
 /// Writes and deletes the objects of a pass.
-async fn write(context: &Context, key: &Key, cluster: &Cluster, passed: &Passed) -> Result<(), Failure> {
+async fn write(
+    context: &Context,
+    key: &Key,
+    cluster: &Cluster,
+    passed: &Passed,
+) -> Result<(), RequestFailure> {
     for object in &passed.written {
         context.writer().write(&Actor::Own, object).await?;
     }
@@ -147,7 +152,7 @@ async fn write(context: &Context, key: &Key, cluster: &Cluster, passed: &Passed)
         // Its node is gone: no kubelet would end it.
         match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(Failure::new(FailureKind::Transient, error.to_string())),
+            Err(error) => return Err(RequestFailure::new(FailureKind::Transient, error.to_string())),
             Ok(_) => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use olm_classic::catalog_source::{Listening, Served, Source, listen};
-use olm_rollout::failure::Failure;
+use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::context::Context;
@@ -85,7 +85,7 @@ pub(super) async fn report(
     key: &Key,
     source: &Source<'_>,
     live: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let seen = context.memories.with(key, |memory| Seen::of(memory));
     let (connection, is_ready) = (seen.connection, seen.connection == READY);
     let endpoint = seen
@@ -121,7 +121,7 @@ pub(super) async fn replace_status(
     live: &Value,
     status: Value,
     connection: &str,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     context.metrics.ready(key, connection == READY);
     let mut wanted = object.clone();
     if let Some(fields) = wanted.as_object_mut() {

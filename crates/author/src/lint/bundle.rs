@@ -12,8 +12,8 @@ use super::finding::{FORMAT, Finding, INSTALL};
 use super::installation::manifests_as_installed;
 use super::layout::layout;
 use super::manifests::{LoadFault, load};
-use super::problem::Options;
 use super::publication::publication;
+use super::rule_finding::Options;
 use super::rules::RuleSet;
 
 /// All findings about a bundle, sorted by place. `labels` are those of its image.
@@ -52,17 +52,17 @@ fn rules(files: &BundleFiles, rule_sets: &BTreeSet<RuleSet>, options: &Options) 
     };
     let mut found = Vec::new();
     for rule_set in rule_sets {
-        for problem in rule_set.run(&manifests, options) {
-            let object = problem.object.and_then(|at| manifests.objects.get(at));
-            let text = problem.to_string();
+        for finding in rule_set.run(&manifests, options) {
+            let object = finding.object.and_then(|at| manifests.objects.get(at));
+            let text = finding.to_string();
             let message = text
                 .split_once(": ")
                 .map_or(text.as_str(), |(_, message)| message);
             let message = message.trim_start_matches("Value : ");
             found.push(Finding {
                 line: object.map(|object| object.line),
-                hint: problem.hint.map(Cow::Borrowed),
-                ..Finding::new(problem.severity, rule_set.name(), message)
+                hint: finding.hint.map(Cow::Borrowed),
+                ..Finding::new(finding.severity, rule_set.name(), message)
                     .in_file(object.map(|object| object.file.as_str()))
             });
         }

@@ -4,7 +4,7 @@ mod advisory;
 
 use std::sync::Arc;
 
-use olm_fbc::check::{Object, Place, Rule};
+use olm_fbc::check::{BlobLocation, Object, Rule};
 use olm_fbc::meta::{limits, metas};
 use olm_fbc::{Catalog, CatalogFinding, CatalogReport, Checker, Meta, MetaError};
 
@@ -63,7 +63,7 @@ impl CatalogLint {
             self.advisories.add(CatalogFinding {
                 rule,
                 object: object.clone(),
-                place: Some(Place {
+                place: Some(BlobLocation {
                     file: Arc::clone(&self.file),
                     line: meta.position,
                 }),

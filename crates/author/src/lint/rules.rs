@@ -2,7 +2,7 @@
 //!
 //! [`violations`](olm_bundle::lint::violations) decides whether OLM installs a bundle. These rules are about good
 //! manifests: metadata for people, rules of operator hubs, APIs that newer clusters no longer serve. A set reports all
-//! its findings. [`Problem`]s are displayed in the texts of that tooling.
+//! its findings. [`RuleFinding`]s are displayed in the texts of that tooling.
 
 mod annotations;
 mod bundle;
@@ -20,7 +20,7 @@ mod text;
 pub use platforms::images;
 
 use super::manifests::Manifests;
-use super::problem::{Options, Problem};
+use super::rule_finding::{Options, RuleFinding};
 
 macro_rules! rule_sets {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $run:expr;)+) => {
@@ -43,13 +43,13 @@ macro_rules! rule_sets {
 
             /// All findings, errors first.
             #[must_use]
-            pub fn run(self, manifests: &Manifests, options: &Options) -> Vec<Problem> {
-                let run: fn(&Manifests, &Options) -> Vec<Problem> = match self {
+            pub fn run(self, manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+                let run: fn(&Manifests, &Options) -> Vec<RuleFinding> = match self {
                     $(Self::$variant => $run,)+
                 };
-                let mut problems = run(manifests, options);
-                problems.sort_by_key(|problem| problem.severity);
-                problems
+                let mut findings = run(manifests, options);
+                findings.sort_by_key(|finding| finding.severity);
+                findings
             }
         }
     };

@@ -251,12 +251,12 @@ impl FieldFault {
 /// All fields of a ClusterServiceVersion with invalid values.
 #[must_use]
 pub fn faults(csv: &Value, reader: Reader) -> Vec<FieldFault> {
-    look(csv, reader).wrong
+    check(csv, reader).wrong
 }
 
 /// The unknown fields of a ClusterServiceVersion without those of its Deployments, each with the most similar field.
 pub fn unknown(csv: &Value) -> Vec<(String, Option<&'static str>)> {
-    let unknown = look(csv, Reader::Installer).unknown.into_iter();
+    let unknown = check(csv, Reader::Installer).unknown.into_iter();
     let outside = unknown.filter(|(field, _)| !is_of_deployment(field));
     outside.map(|(field, meant)| (field.to_string(), meant)).collect()
 }
@@ -284,16 +284,16 @@ fn is_of_deployment(field: &Path) -> bool {
 /// The most faults, and the most unknown fields, that are reported.
 const MOST: usize = 50;
 
-/// The result of the checks.
+/// The findings about the fields of a ClusterServiceVersion.
 #[derive(Default)]
-struct Look {
+struct CsvFindings {
     /// Fields with invalid values.
     wrong: Vec<FieldFault>,
     /// Unknown fields, each with the most similar field.
     unknown: Vec<(Path, Option<&'static str>)>,
 }
 
-impl Look {
+impl CsvFindings {
     fn add(&mut self, misfits: Vec<Misfit>, place: &Path) {
         for misfit in misfits {
             match misfit.within(place) {
@@ -304,8 +304,8 @@ impl Look {
     }
 }
 
-fn look(csv: &Value, reader: Reader) -> Look {
-    let mut found = Look::default();
+fn check(csv: &Value, reader: Reader) -> CsvFindings {
+    let mut found = CsvFindings::default();
     let mut open: Vec<(Path, &Value, Shape)> = vec![(Path::default(), csv, CSV)];
     while let Some((path, value, shape)) = open.pop() {
         if found.wrong.len() >= MOST {

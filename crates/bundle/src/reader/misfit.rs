@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::DeploymentSpec;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::value::{Fault, Path, Step, read_noting};
+use super::value::{Path, Step, ValueError, read_noting};
 
 /// A fault in the specification of a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Mis
     find(value, &read)
 }
 
-type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), Fault>;
+type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), ValueError>;
 
 fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
     let mut misfits = Vec::new();

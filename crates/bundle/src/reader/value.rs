@@ -71,14 +71,14 @@ impl fmt::Display for Path {
 
 /// The reason why a value does not match a type.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ValueError {
     /// The path.
     pub(crate) path: Path,
     /// The error.
     pub(crate) error: Error,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ValueError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.0.is_empty() {
             write!(formatter, "{}: ", self.path)?;
@@ -91,7 +91,7 @@ impl fmt::Display for Fault {
 ///
 /// # Errors
 /// The value does not match: the field and the fault.
-pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result<T, Fault> {
+pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result<T, ValueError> {
     read_noting(value, None)
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn read<'de, T: serde::Deserialize<'de>>(value: &'de Value) -> Result
 pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     value: &'de Value,
     unknown: Option<&mut Vec<Path>>,
-) -> Result<T, Fault> {
+) -> Result<T, ValueError> {
     let notes = Notes {
         fault: RefCell::default(),
         unknown: unknown.is_some().then(RefCell::default),
@@ -116,7 +116,7 @@ pub(crate) fn read_noting<'de, T: serde::Deserialize<'de>>(
     if let (Some(unknown), Some(found)) = (unknown, notes.unknown) {
         unknown.append(&mut found.into_inner());
     }
-    read.map_err(|error| Fault {
+    read.map_err(|error| ValueError {
         path: notes.fault.into_inner().unwrap_or_default(),
         error,
     })

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{DynamicObject, PartialObjectMeta};
 
-use super::{Follow, ObjectName, Seen, newest};
+use super::{Follow, ObjectName, WatchedObject, newest};
 
 /// The interval between lists.
 pub const EVERY: Duration = Duration::from_mins(1);
@@ -39,7 +39,7 @@ impl Follow {
     async fn list(
         &self,
         api: &Api<PartialObjectMeta<DynamicObject>>,
-    ) -> Result<HashMap<ObjectName, Seen>, kube::Error> {
+    ) -> Result<HashMap<ObjectName, WatchedObject>, kube::Error> {
         let mut objects = HashMap::new();
         let mut params = ListParams::default().labels(self.managed.label).limit(PAGE);
         loop {
@@ -53,7 +53,7 @@ impl Follow {
     }
 
     /// Wakes the owners whose objects changed since the last list.
-    fn listed_again(&self, objects: HashMap<ObjectName, Seen>, began: Instant) {
+    fn listed_again(&self, objects: HashMap<ObjectName, WatchedObject>, began: Instant) {
         let mut view = self.view.write();
         let changed = changed(&view.objects, &objects);
         view.newest = newest(&objects).max(view.newest);
@@ -67,9 +67,13 @@ impl Follow {
 }
 
 /// The owners of objects that were added, removed or changed.
-fn changed(before: &HashMap<ObjectName, Seen>, now: &HashMap<ObjectName, Seen>) -> BTreeSet<String> {
-    let is_same = |a: &Seen, b: &Seen| a.uid == b.uid && a.resource_version == b.resource_version;
-    let differs = |own: &HashMap<ObjectName, Seen>, other: &HashMap<ObjectName, Seen>| {
+fn changed(
+    before: &HashMap<ObjectName, WatchedObject>,
+    now: &HashMap<ObjectName, WatchedObject>,
+) -> BTreeSet<String> {
+    let is_same =
+        |a: &WatchedObject, b: &WatchedObject| a.uid == b.uid && a.resource_version == b.resource_version;
+    let differs = |own: &HashMap<ObjectName, WatchedObject>, other: &HashMap<ObjectName, WatchedObject>| {
         let objects = own.iter().filter(|(name, seen)| {
             let found = other.get(*name);
             !found.is_some_and(|found| is_same(seen, found))
@@ -86,9 +90,9 @@ fn changed(before: &HashMap<ObjectName, Seen>, now: &HashMap<ObjectName, Seen>) 
 mod tests {
     use super::*;
 
-    fn objects(list: &[(&str, &str, &str)]) -> HashMap<ObjectName, Seen> {
+    fn objects(list: &[(&str, &str, &str)]) -> HashMap<ObjectName, WatchedObject> {
         let object = |(name, version, owner): &(&str, &str, &str)| {
-            let seen = Seen {
+            let seen = WatchedObject {
                 uid: format!("uid of {name}"),
                 resource_version: (*version).to_owned(),
                 owners: vec![(*owner).to_owned()],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Problem;
+use super::PositionedError;
 use super::value::Value;
 
 /// The greatest depth of an expression.
@@ -76,7 +76,7 @@ pub(super) enum Kind {
 
 impl Node {
     /// A node over nodes, unless it becomes too deep.
-    pub(super) fn new(kind: Kind, at: usize) -> Result<Self, Problem> {
+    pub(super) fn new(kind: Kind, at: usize) -> Result<Self, PositionedError> {
         let below = match &kind {
             Kind::Literal(_) | Kind::Name(_) => 0,
             Kind::Select { operand, .. } | Kind::Has { operand, .. } => operand.depth,
@@ -97,7 +97,7 @@ impl Node {
             }
         };
         if below >= MAX_DEPTH {
-            return Err(Problem::new(at, "the expression is too deep"));
+            return Err(PositionedError::new(at, "the expression is too deep"));
         }
         Ok(Self {
             kind,

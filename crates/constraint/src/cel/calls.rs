@@ -2,17 +2,17 @@
 
 use super::types::Type;
 
-/// The form of a call.
+/// The style of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum CallStyle {
     /// `f(a)` and operators.
     Global,
     /// `a.f()`.
     Member,
 }
-use Form::{Global, Member};
+use CallStyle::{Global, Member};
 
-type Overload = (&'static str, Form, &'static [Type], Type);
+type Overload = (&'static str, CallStyle, &'static [Type], Type);
 
 /// Functions over simple types; those over any type, list or map are resolved in [`generic`].
 const OVERLOADS: &[Overload] = &[
@@ -168,7 +168,7 @@ enum Generic {
     Unknown,
 }
 
-fn generic(name: &str, form: Form, arguments: &[Type]) -> Generic {
+fn generic(name: &str, form: CallStyle, arguments: &[Type]) -> Generic {
     let found = match (name, form, arguments) {
         ("_==_" | "_!=_", Global, [left, right]) => left.join(right).map(|_| Type::Bool),
         ("_<_" | "_<=_" | "_>_" | "_>=_", Global, [left, right]) => {

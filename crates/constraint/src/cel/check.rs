@@ -1,6 +1,6 @@
 //! The type of an expression, or the place of a type error.
 
-use super::Problem;
+use super::PositionedError;
 use super::ast::{Kind, Macro, Node, type_name};
 use super::calls;
 use super::types::Type;
@@ -10,7 +10,7 @@ use super::value::Value;
 pub(super) const PROPERTIES: &str = "properties";
 
 /// The type of a whole expression.
-pub(super) fn check(root: &Node) -> Result<Type, Problem> {
+pub(super) fn check(root: &Node) -> Result<Type, PositionedError> {
     Checker {
         variables: Vec::new(),
     }
@@ -24,8 +24,8 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     /// Calls itself no deeper than expressions are.
-    fn type_of(&mut self, node: &'a Node) -> Result<Type, Problem> {
-        let wrong = |text: String| Problem::new(node.at, text);
+    fn type_of(&mut self, node: &'a Node) -> Result<Type, PositionedError> {
+        let wrong = |text: String| PositionedError::new(node.at, text);
         match &node.kind {
             Kind::Literal(value) => Ok(literal(value)),
             Kind::Name(name) => self.name(name, node),
@@ -97,7 +97,7 @@ impl<'a> Checker<'a> {
         variable: &'a str,
         filter: Option<&'a Node>,
         body: &'a Node,
-    ) -> Result<Type, Problem> {
+    ) -> Result<Type, PositionedError> {
         let range_type = self.type_of(range)?;
         let element = match &range_type {
             Type::List(element) => (**element).clone(),
@@ -108,7 +108,7 @@ impl<'a> Checker<'a> {
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
                     other.name()
                 );
-                return Err(Problem::new(range.at, text));
+                return Err(PositionedError::new(range.at, text));
             }
         };
         self.variables.push((variable, element.clone()));
@@ -129,27 +129,27 @@ impl<'a> Checker<'a> {
         Ok(result)
     }
 
-    fn types_of(&mut self, nodes: &'a [Node]) -> Result<Vec<Type>, Problem> {
+    fn types_of(&mut self, nodes: &'a [Node]) -> Result<Vec<Type>, PositionedError> {
         nodes.iter().map(|node| self.type_of(node)).collect()
     }
 
-    fn boolean(&mut self, node: &'a Node) -> Result<(), Problem> {
+    fn boolean(&mut self, node: &'a Node) -> Result<(), PositionedError> {
         match self.type_of(node)? {
             Type::Bool | Type::Dyn | Type::Any => Ok(()),
-            other => Err(Problem::new(
+            other => Err(PositionedError::new(
                 node.at,
                 format!("expected type 'bool' but found '{}'", other.name()),
             )),
         }
     }
 
-    fn name(&self, name: &str, node: &Node) -> Result<Type, Problem> {
+    fn name(&self, name: &str, node: &Node) -> Result<Type, PositionedError> {
         let known = self.variables.iter().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, type_)) => Ok(type_.clone()),
             None if name == PROPERTIES => Ok(Type::properties()),
             None if type_name(node).is_some() => Ok(Type::Kind),
-            None => Err(Problem::new(
+            None => Err(PositionedError::new(
                 node.at,
                 format!("undeclared reference to '{name}' (in container '')"),
             )),

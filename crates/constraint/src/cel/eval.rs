@@ -57,7 +57,8 @@ pub enum EvalError {
     Exhausted,
 }
 
-type Outcome = Result<Value, EvalError>;
+/// The value of an expression.
+type EvalResult = Result<Value, EvalError>;
 
 fn failed(text: impl Into<String>) -> EvalError {
     EvalError::Failed(text.into())
@@ -105,7 +106,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Calls itself no deeper than expressions are.
-    fn value(&mut self, node: &'a Node) -> Outcome {
+    fn value(&mut self, node: &'a Node) -> EvalResult {
         self.pay(1)?;
         match &node.kind {
             Kind::Literal(value) => Ok(value.clone()),
@@ -173,7 +174,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn name(&mut self, name: &str, node: &Node) -> Outcome {
+    fn name(&mut self, name: &str, node: &Node) -> EvalResult {
         let known = self.variables.iter().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, value)) => Ok(value.clone()),
@@ -197,7 +198,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A term that decides the chain does so even if other terms fail.
-    fn chain(&mut self, logic: Logic, terms: &'a [Node]) -> Outcome {
+    fn chain(&mut self, logic: Logic, terms: &'a [Node]) -> EvalResult {
         let decides = logic == Logic::Or;
         let mut error = None;
         for term in terms {
@@ -220,7 +221,7 @@ impl<'a> Machine<'a> {
         variable: &'a str,
         filter: Option<&'a Node>,
         body: &'a Node,
-    ) -> Outcome {
+    ) -> EvalResult {
         let range = self.value(range)?;
         let mut error = None;
         let mut count = 0_usize;

@@ -1,6 +1,6 @@
 //! Splits text into tokens.
 
-use super::Problem;
+use super::PositionedError;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
@@ -22,7 +22,7 @@ const SIGNS: [&str; 24] = [
 ];
 
 /// All tokens with the bytes they begin at; the last is [`Token::End`].
-pub(super) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, Problem> {
+pub(super) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, PositionedError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
@@ -72,7 +72,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, Problem> {
+    fn next(&mut self) -> Result<Token, PositionedError> {
         let Some(first) = self.peek() else {
             return Ok(Token::End);
         };
@@ -88,15 +88,16 @@ impl<'a> Lexer<'a> {
             return self.number();
         }
         let sign = SIGNS.into_iter().find(|sign| self.rest().starts_with(sign));
-        let sign = sign
-            .ok_or_else(|| Problem::new(self.at, format!("Syntax error: unexpected character {first:?}")))?;
+        let sign = sign.ok_or_else(|| {
+            PositionedError::new(self.at, format!("Syntax error: unexpected character {first:?}"))
+        })?;
         self.at += sign.len();
         Ok(Token::Sign(sign))
     }
 
-    fn number(&mut self) -> Result<Token, Problem> {
+    fn number(&mut self) -> Result<Token, PositionedError> {
         let start = self.at;
-        let wrong = |kind: &str| Problem::new(start, format!("invalid {kind} literal"));
+        let wrong = |kind: &str| PositionedError::new(start, format!("invalid {kind} literal"));
         let is_hex = self.byte(0) == Some(b'0')
             && matches!(self.byte(1), Some(b'x'))
             && self.byte(2).is_some_and(|digit| digit.is_ascii_hexdigit());
@@ -149,7 +150,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A string or bytes, if one begins here.
-    fn quoted(&mut self) -> Result<Option<Token>, Problem> {
+    fn quoted(&mut self) -> Result<Option<Token>, PositionedError> {
         let start = self.at;
         let (mut is_raw, mut is_bytes, mut ahead) = (false, false, 0);
         // One prefix of each kind, in any order.
@@ -175,7 +176,7 @@ impl<'a> Lexer<'a> {
                 self.at += closing.len();
                 break;
             }
-            let open = || Problem::new(start, "Syntax error: the string is not closed");
+            let open = || PositionedError::new(start, "Syntax error: the string is not closed");
             let next = self.peek().ok_or_else(open)?;
             if matches!(next, '\n' | '\r') && !is_long {
                 return Err(open());
@@ -202,9 +203,9 @@ impl<'a> Lexer<'a> {
     }
 
     /// The escape after a backslash.
-    fn escape(&mut self, is_bytes: bool) -> Result<Escape, Problem> {
+    fn escape(&mut self, is_bytes: bool) -> Result<Escape, PositionedError> {
         let start = self.at;
-        let wrong = || Problem::new(start, "Syntax error: unable to unescape string");
+        let wrong = || PositionedError::new(start, "Syntax error: unable to unescape string");
         let mark = self.peek().ok_or_else(wrong)?;
         self.at += mark.len_utf8();
         let simple = match mark {

@@ -1,6 +1,6 @@
 //! Parses tokens into an expression, and expands macros.
 
-use super::Problem;
+use super::PositionedError;
 use super::ast::{Kind, Logic, Macro, Node};
 use super::lex::{Token, tokens};
 use super::value::Value;
@@ -30,7 +30,7 @@ const RESERVED: [&str; 17] = [
 ];
 
 /// Reads an expression.
-pub(super) fn parse(text: &str) -> Result<Node, Problem> {
+pub(super) fn parse(text: &str) -> Result<Node, PositionedError> {
     let mut parser = Parser {
         tokens: tokens(text)?,
         next: 0,
@@ -68,7 +68,7 @@ fn binary(token: &Token) -> Option<(u8, &'static str)> {
     })
 }
 
-fn call(name: &str, arguments: Vec<Node>, at: usize) -> Result<Node, Problem> {
+fn call(name: &str, arguments: Vec<Node>, at: usize) -> Result<Node, PositionedError> {
     let kind = Kind::Call {
         name: name.to_owned(),
         is_member: false,
@@ -93,14 +93,14 @@ impl Parser {
         token
     }
 
-    fn unexpected(&self) -> Problem {
+    fn unexpected(&self) -> PositionedError {
         let found = match self.peek() {
             Token::End => "the end".to_owned(),
             Token::Sign(sign) => format!("'{sign}'"),
             Token::Name(name) => format!("'{name}'"),
             _ => "a literal".to_owned(),
         };
-        Problem::new(self.at(), format!("Syntax error: {found} is not expected here"))
+        PositionedError::new(self.at(), format!("Syntax error: {found} is not expected here"))
     }
 
     fn takes(&mut self, sign: &'static str) -> bool {
@@ -109,7 +109,7 @@ impl Parser {
         is_there
     }
 
-    fn require(&mut self, sign: &'static str) -> Result<(), Problem> {
+    fn require(&mut self, sign: &'static str) -> Result<(), PositionedError> {
         if self.takes(sign) {
             Ok(())
         } else {
@@ -117,10 +117,13 @@ impl Parser {
         }
     }
 
-    fn expression(&mut self) -> Result<Node, Problem> {
+    fn expression(&mut self) -> Result<Node, PositionedError> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
-            return Err(Problem::new(self.at(), "the expression is nested too deep"));
+            return Err(PositionedError::new(
+                self.at(),
+                "the expression is nested too deep",
+            ));
         }
         let at = self.at();
         let condition = self.either()?;
@@ -137,7 +140,7 @@ impl Parser {
         Ok(node)
     }
 
-    fn either(&mut self) -> Result<Node, Problem> {
+    fn either(&mut self) -> Result<Node, PositionedError> {
         let at = self.at();
         let mut terms = vec![self.both()?];
         while self.takes("||") {
@@ -146,7 +149,7 @@ impl Parser {
         chain(Logic::Or, terms, at)
     }
 
-    fn both(&mut self) -> Result<Node, Problem> {
+    fn both(&mut self) -> Result<Node, PositionedError> {
         let at = self.at();
         let mut terms = vec![self.operators(1)?];
         while self.takes("&&") {
@@ -156,7 +159,7 @@ impl Parser {
     }
 
     /// Operators with at least this precedence; they are left-associative. The recursion is at most three levels deep.
-    fn operators(&mut self, least: u8) -> Result<Node, Problem> {
+    fn operators(&mut self, least: u8) -> Result<Node, PositionedError> {
         if least > 3 {
             return self.unary();
         }
@@ -170,7 +173,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn unary(&mut self) -> Result<Node, Problem> {
+    fn unary(&mut self) -> Result<Node, PositionedError> {
         let at = self.at();
         let mut count = 0_usize;
         while self.takes("!") {
@@ -203,12 +206,12 @@ impl Parser {
         negated(operand, "-_", count - 1, at)
     }
 
-    fn member(&mut self) -> Result<Node, Problem> {
+    fn member(&mut self) -> Result<Node, PositionedError> {
         let operand = self.primary()?;
         self.suffixes(operand)
     }
 
-    fn suffixes(&mut self, mut operand: Node) -> Result<Node, Problem> {
+    fn suffixes(&mut self, mut operand: Node) -> Result<Node, PositionedError> {
         loop {
             let at = self.at();
             if self.takes("[") {
@@ -237,7 +240,7 @@ impl Parser {
     }
 
     /// Expressions up to and including a closing bracket.
-    fn list(&mut self, closing: &'static str) -> Result<Vec<Node>, Problem> {
+    fn list(&mut self, closing: &'static str) -> Result<Vec<Node>, PositionedError> {
         let mut elements = Vec::new();
         while !self.takes(closing) {
             elements.push(self.expression()?);
@@ -252,7 +255,7 @@ impl Parser {
         Ok(elements)
     }
 
-    fn primary(&mut self) -> Result<Node, Problem> {
+    fn primary(&mut self) -> Result<Node, PositionedError> {
         let at = self.at();
         if self.takes("(") {
             let inner = self.expression()?;
@@ -275,9 +278,9 @@ impl Parser {
         }
         let literal = match self.take() {
             Token::Name(name) => return self.name(name, at),
-            Token::Int(number) => {
-                Value::Int(i64::try_from(number).map_err(|_| Problem::new(at, "invalid int literal"))?)
-            }
+            Token::Int(number) => Value::Int(
+                i64::try_from(number).map_err(|_| PositionedError::new(at, "invalid int literal"))?,
+            ),
             Token::Uint(number) => Value::Uint(number),
             Token::Double(number) => Value::Double(number),
             Token::Text(text) => Value::String(text.into()),
@@ -287,14 +290,19 @@ impl Parser {
         Node::new(Kind::Literal(literal), at)
     }
 
-    fn name(&mut self, name: String, at: usize) -> Result<Node, Problem> {
+    fn name(&mut self, name: String, at: usize) -> Result<Node, PositionedError> {
         let literal = match name.as_str() {
             "true" => Some(Value::Bool(true)),
             "false" => Some(Value::Bool(false)),
             "null" => Some(Value::Null),
-            "in" => return Err(Problem::new(at, "Syntax error: 'in' is not expected here")),
+            "in" => {
+                return Err(PositionedError::new(
+                    at,
+                    "Syntax error: 'in' is not expected here",
+                ));
+            }
             word if RESERVED.contains(&word) => {
-                return Err(Problem::new(at, format!("reserved identifier: {word}")));
+                return Err(PositionedError::new(at, format!("reserved identifier: {word}")));
             }
             _ => None,
         };
@@ -302,7 +310,7 @@ impl Parser {
             return Node::new(Kind::Literal(literal), at);
         }
         if *self.peek() == Token::Sign("{") {
-            return Err(Problem::new(
+            return Err(PositionedError::new(
                 at,
                 format!("undeclared reference to '{name}' (in container '')"),
             ));
@@ -314,13 +322,13 @@ impl Parser {
         if name == "has" && arguments.len() == 1 {
             return match arguments.pop().map(|argument| argument.kind) {
                 Some(Kind::Select { operand, field }) => Node::new(Kind::Has { operand, field }, at),
-                _ => Err(Problem::new(at, "invalid argument to has() macro")),
+                _ => Err(PositionedError::new(at, "invalid argument to has() macro")),
             };
         }
         call(&name, arguments, at)
     }
 
-    fn map(&mut self, at: usize) -> Result<Node, Problem> {
+    fn map(&mut self, at: usize) -> Result<Node, PositionedError> {
         let mut entries = Vec::new();
         while !self.takes("}") {
             let key = self.expression()?;
@@ -340,7 +348,7 @@ fn is_word(name: &str) -> bool {
     matches!(name, "true" | "false" | "null" | "in")
 }
 
-fn chain(logic: Logic, mut terms: Vec<Node>, at: usize) -> Result<Node, Problem> {
+fn chain(logic: Logic, mut terms: Vec<Node>, at: usize) -> Result<Node, PositionedError> {
     if terms.len() == 1
         && let Some(only) = terms.pop()
     {
@@ -350,7 +358,7 @@ fn chain(logic: Logic, mut terms: Vec<Node>, at: usize) -> Result<Node, Problem>
 }
 
 /// Two signs of the same kind cancel out.
-fn negated(operand: Node, sign: &str, count: usize, at: usize) -> Result<Node, Problem> {
+fn negated(operand: Node, sign: &str, count: usize, at: usize) -> Result<Node, PositionedError> {
     if count.is_multiple_of(2) {
         Ok(operand)
     } else {
@@ -359,7 +367,12 @@ fn negated(operand: Node, sign: &str, count: usize, at: usize) -> Result<Node, P
 }
 
 /// A call on a receiver, or the macro with this name.
-fn member_call(receiver: Node, name: String, mut arguments: Vec<Node>, at: usize) -> Result<Node, Problem> {
+fn member_call(
+    receiver: Node,
+    name: String,
+    mut arguments: Vec<Node>,
+    at: usize,
+) -> Result<Node, PositionedError> {
     let fold = match (name.as_str(), arguments.len()) {
         ("all", 2) => Some(Macro::All),
         ("exists", 2) => Some(Macro::Exists),
@@ -379,13 +392,13 @@ fn member_call(receiver: Node, name: String, mut arguments: Vec<Node>, at: usize
     };
     let mut arguments = arguments.into_iter();
     let Some(Kind::Name(variable)) = arguments.next().map(|argument| argument.kind) else {
-        return Err(Problem::new(at, "argument must be a simple name"));
+        return Err(PositionedError::new(at, "argument must be a simple name"));
     };
     let (second, third) = (arguments.next().map(Box::new), arguments.next().map(Box::new));
     let (filter, body) = match (second, third) {
         (filter, Some(body)) => (filter, body),
         (Some(body), None) => (None, body),
-        (None, None) => return Err(Problem::new(at, "the macro lacks an argument")),
+        (None, None) => return Err(PositionedError::new(at, "the macro lacks an argument")),
     };
     let range = Box::new(receiver);
     let kind = Kind::Fold {

@@ -6,7 +6,7 @@ use crate::blob::package::{Icon, Package};
 use crate::blob::property::{self, Property};
 use crate::blob::{Blob, BlobError};
 use crate::check::label::{is_group, is_version};
-use crate::check::{BundleFacts, Checker, DeprecationFacts, Object, PackageFacts, Place, Rule};
+use crate::check::{BlobLocation, BundleFacts, Checker, DeprecationFacts, Object, PackageFacts, Rule};
 use crate::decode::{List, decode, decode_object};
 use crate::meta::Meta;
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
@@ -24,7 +24,7 @@ struct Envelope {
 decode_object!(Envelope { "package" => package, "properties" => properties });
 
 impl Checker {
-    pub(super) fn add_blob(&mut self, meta: &Meta, place: Place) {
+    pub(super) fn add_blob(&mut self, meta: &Meta, place: BlobLocation) {
         let blob = match Blob::from_json(&meta.schema, shown(meta)) {
             Ok(blob) => blob,
             Err(error) => {
@@ -68,7 +68,7 @@ impl Checker {
     }
 
     /// Registers an unreadable blob by its known fields, so that no other blob is reported because of it.
-    fn add_unreadable(&mut self, meta: &Meta, place: Place) {
+    fn add_unreadable(&mut self, meta: &Meta, place: BlobLocation) {
         if !self.has_room(BLOB_BYTES + 2 * (meta.name.len() + meta.package.len())) {
             return;
         }
@@ -96,7 +96,7 @@ impl Checker {
         }
     }
 
-    fn add_other(&mut self, meta: &Meta, place: &Place) {
+    fn add_other(&mut self, meta: &Meta, place: &BlobLocation) {
         let object = Object::package(&meta.package);
         match decode::<Envelope>(meta.json()) {
             Ok(envelope) => {
@@ -110,7 +110,7 @@ impl Checker {
         }
     }
 
-    fn add_package(&mut self, package: Package, place: Place) {
+    fn add_package(&mut self, package: Package, place: BlobLocation) {
         if package.name.is_empty() {
             let message = "config contains package with no name";
             self.find(Rule::PackageName, Object::default(), Some(place), message);
@@ -156,7 +156,12 @@ impl Checker {
     }
 
     /// The rules for the properties of any blob.
-    pub(super) fn check_properties(&mut self, properties: &[Property], object: &Object, place: &Place) {
+    pub(super) fn check_properties(
+        &mut self,
+        properties: &[Property],
+        object: &Object,
+        place: &BlobLocation,
+    ) {
         for (index, property) in properties.iter().enumerate() {
             if property.kind.is_empty() {
                 let message = format!("property[{index}] must have a type");
@@ -170,7 +175,7 @@ impl Checker {
                 self.find(Rule::PropertyNull, object.clone(), Some(place.clone()), message);
             }
             match fault(property) {
-                Err(Fault::Shape(problem)) => {
+                Err(PropertyFault::Shape(problem)) => {
                     let bundle = if object.bundle.is_empty() {
                         String::new()
                     } else {
@@ -182,7 +187,7 @@ impl Checker {
                     );
                     self.find(Rule::PropertyValue, object.clone(), Some(place.clone()), message);
                 }
-                Err(Fault::Rule(rule, problem)) => {
+                Err(PropertyFault::Rule(rule, problem)) => {
                     let message = format!("property[{index}] of type {} {problem}", quoted(&property.kind));
                     self.find(rule, object.clone(), Some(place.clone()), message);
                 }
@@ -230,33 +235,34 @@ fn shown(meta: &Meta) -> &str {
     meta.json().get(..end).unwrap_or_default()
 }
 
-enum Fault {
+/// The fault of the value of a property.
+enum PropertyFault {
     Shape(String),
     Rule(Rule, String),
 }
 
-impl From<crate::ShapeError> for Fault {
+impl From<crate::ShapeError> for PropertyFault {
     fn from(error: crate::ShapeError) -> Self {
         Self::Shape(error.to_string())
     }
 }
 
 /// The fault of the value of a property of a known type.
-fn fault(property: &Property) -> Result<(), Fault> {
+fn fault(property: &Property) -> Result<(), PropertyFault> {
     property.well_formed()?;
     match property.kind.as_str() {
         property::TYPE_PACKAGE => drop(property.package()?),
         property::TYPE_PACKAGE_REQUIRED => {
             let required = property.package_required()?;
             if required.package_name.is_empty() {
-                return Err(Fault::Rule(
+                return Err(PropertyFault::Rule(
                     Rule::PackageRequired,
                     "must name a package".to_owned(),
                 ));
             }
             olm_version::blang::Range::parse(&required.version_range).map_err(|error| {
                 let range = quoted(&required.version_range);
-                Fault::Rule(
+                PropertyFault::Rule(
                     Rule::PackageRequired,
                     format!("has an invalid version range {range}: {error}"),
                 )
@@ -264,7 +270,7 @@ fn fault(property: &Property) -> Result<(), Fault> {
         }
         property::TYPE_CSV_METADATA => {
             if let Some(problem) = csv_metadata::fault(&property.value) {
-                return Err(Fault::Rule(Rule::PropertyValue, problem));
+                return Err(PropertyFault::Rule(Rule::PropertyValue, problem));
             }
         }
         property::TYPE_GVK => check_gvk(property, Rule::Gvk)?,
@@ -274,7 +280,7 @@ fn fault(property: &Property) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_gvk(property: &Property, rule: Rule) -> Result<(), Fault> {
+fn check_gvk(property: &Property, rule: Rule) -> Result<(), PropertyFault> {
     let gvk = property.gvk()?;
     let parts = [
         ("group", &gvk.group, is_group(&gvk.group)),
@@ -282,8 +288,10 @@ fn check_gvk(property: &Property, rule: Rule) -> Result<(), Fault> {
         ("kind", &gvk.kind, is_version(&gvk.kind.to_ascii_lowercase())),
     ];
     match parts.into_iter().find(|(_, _, valid)| !valid) {
-        Some((part, text, _)) if text.is_empty() => Err(Fault::Rule(rule, format!("must have a {part}"))),
-        Some((part, text, _)) => Err(Fault::Rule(
+        Some((part, text, _)) if text.is_empty() => {
+            Err(PropertyFault::Rule(rule, format!("must have a {part}")))
+        }
+        Some((part, text, _)) => Err(PropertyFault::Rule(
             rule,
             format!("has an invalid {part} {}", quoted(text)),
         )),

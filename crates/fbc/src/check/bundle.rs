@@ -2,12 +2,12 @@
 
 use olm_version::{Release, blang, quoted};
 
-use super::{BLOB_BYTES, BundleFacts, Checker, Object, Place, Rule, image_reference, shared};
+use super::{BLOB_BYTES, BlobLocation, BundleFacts, Checker, Object, Rule, image_reference, shared};
 use crate::blob::bundle::Bundle;
 use crate::blob::property::{PackageProperty, TYPE_BUNDLE_OBJECT, TYPE_PACKAGE};
 
 impl Checker {
-    pub(super) fn add_bundle(&mut self, bundle: &Bundle, place: Place) {
+    pub(super) fn add_bundle(&mut self, bundle: &Bundle, place: BlobLocation) {
         let object = Object::bundle(&bundle.package, &bundle.name);
         let mut find =
             |rule: Rule, message: String| self.find(rule, object.clone(), Some(place.clone()), message);

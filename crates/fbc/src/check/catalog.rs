@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use olm_version::{blang, quoted};
 
-use super::{BundleFacts, ChannelFacts, Checker, Object, Place, Rule};
+use super::{BlobLocation, BundleFacts, ChannelFacts, Checker, Object, Rule};
 use crate::blob::channel::ChannelEntry;
 use crate::graph;
 
@@ -145,7 +145,7 @@ impl Checker {
         }
     }
 
-    fn check_entry(&mut self, channel: &Object, entry: &ChannelEntry, place: &Place) {
+    fn check_entry(&mut self, channel: &Object, entry: &ChannelEntry, place: &BlobLocation) {
         let object = Object {
             bundle: entry.name.clone(),
             ..channel.clone()
@@ -189,7 +189,7 @@ impl Checker {
                 .insert(&channel.name);
         }
         let with_bundles: HashSet<&str> = bundles.iter().map(|bundle| &*bundle.package).collect();
-        let mut faults: Vec<(Rule, String, Place, String)> = Vec::new();
+        let mut faults: Vec<(Rule, String, BlobLocation, String)> = Vec::new();
         for (name, package) in &self.packages {
             let mut find = |rule, message: String| {
                 faults.push((rule, name.clone(), package.place.clone(), message));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use olm_version::quoted;
 
 use super::catalog::Names;
-use super::{BundleFacts, ChannelFacts, Checker, DeprecationFacts, Object, Place, Rule};
+use super::{BlobLocation, BundleFacts, ChannelFacts, Checker, DeprecationFacts, Object, Rule};
 use crate::blob::deprecation::{DeprecationEntry, Reference};
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
@@ -99,7 +99,13 @@ impl Checker {
         }
     }
 
-    fn check_deprecation(&mut self, package: &str, index: usize, entry: &DeprecationEntry, place: &Place) {
+    fn check_deprecation(
+        &mut self,
+        package: &str,
+        index: usize,
+        entry: &DeprecationEntry,
+        place: &BlobLocation,
+    ) {
         let Reference { schema, name } = &entry.reference;
         let package_name = quoted(package);
         let object = match schema.as_str() {

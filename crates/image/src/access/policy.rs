@@ -10,7 +10,7 @@ mod rules;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use olm_signature::{Authority, Fault, Signature, Verified};
+use olm_signature::{Authority, Signature, SignatureError, Verified};
 pub use parse::PolicyError;
 pub use rule::{Approval, Rule};
 pub use rules::Rules;
@@ -63,7 +63,7 @@ pub(crate) struct Signed {
 
 /// A signature that a rule asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'policy> {
+pub(crate) struct RequiredSignature<'policy> {
     /// The rule.
     pub(crate) rule: Rule,
     /// The signature.
@@ -91,7 +91,7 @@ enum Identity {
 
 /// Reason why the policy rejects an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PolicyRejection {
     /// The policy says so.
     #[error("{rule} rejects it")]
     Rejected {
@@ -146,7 +146,7 @@ impl Policy {
     }
 
     /// The required signatures of an image, as far as its name decides them.
-    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<Wanted<'_>>, Refusal> {
+    pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<RequiredSignature<'_>>, PolicyRejection> {
         let (scope, requirements) = self.requirements(reference);
         let mut wanted = Vec::new();
         for (index, requirement) in requirements.iter().enumerate() {
@@ -157,9 +157,9 @@ impl Policy {
             };
             match requirement {
                 Requirement::Accept => {}
-                Requirement::Reject => return Err(Refusal::Rejected { rule: rule() }),
-                Requirement::SignedBy => return Err(Refusal::SignedBy { rule: rule() }),
-                Requirement::Signed(signed) => wanted.push(Wanted { rule: rule(), signed }),
+                Requirement::Reject => return Err(PolicyRejection::Rejected { rule: rule() }),
+                Requirement::SignedBy => return Err(PolicyRejection::SignedBy { rule: rule() }),
+                Requirement::Signed(signed) => wanted.push(RequiredSignature { rule: rule(), signed }),
             }
         }
         Ok(wanted)
@@ -214,7 +214,7 @@ impl Signed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Signature(#[from] SignatureError),
     #[error("it is about {signed:?}, which does not match {image:?}")]
     Name { signed: String, image: String },
     #[error(
@@ -227,7 +227,7 @@ impl Unfit {
     /// The kind of fault in one word. It ranks how close the signature came.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
-            Self::Fault(fault) => fault.kind(),
+            Self::Signature(error) => error.kind(),
             Self::Name { .. } | Self::Nameless { .. } => "name",
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::policy::Refusal;
+use super::policy::PolicyRejection;
 
 /// Every outcome: a good signature, or the fault of the one that came closest. The nearest to a good one is first.
 pub(crate) const OUTCOMES: [&str; 12] = [
@@ -42,7 +42,7 @@ impl Tally {
     }
 }
 
-impl Refusal {
+impl PolicyRejection {
     /// The outcome in one word, for counting.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {

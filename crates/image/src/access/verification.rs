@@ -80,17 +80,17 @@ impl Verification {
     }
 }
 
-/// An answer about an image, kept for as long as its policy and its image are the same.
+/// The verification of an image, kept for as long as its policy and its image are the same.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CachedVerification {
     policy: u64,
     image: Pinned,
     status: Option<SignatureStatus>,
     asked: Instant,
 }
 
-impl Answer {
-    /// The answer of the policy with this number; none where it asks for no signature.
+impl CachedVerification {
+    /// The verdict of the policy with this number; none where it asks for no signature.
     pub const fn new(policy: u64, image: Pinned, status: Option<SignatureStatus>, asked: Instant) -> Self {
         Self {
             policy,
@@ -139,7 +139,7 @@ mod tests {
                 accepted,
                 said: "said".to_owned(),
             };
-            let answer = Answer::new(1, pinned('a'), Some(status.clone()), asked);
+            let answer = CachedVerification::new(1, pinned('a'), Some(status.clone()), asked);
             let found = answer.about(1, &pinned('a'), asked + age);
             assert_eq!(
                 found,
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(answer.about(1, &pinned('b'), asked), None);
             assert_eq!(answer.verification().again().is_none(), accepted == Some(true));
         }
-        let answer = Answer::new(1, pinned('a'), None, asked);
+        let answer = CachedVerification::new(1, pinned('a'), None, asked);
         assert_eq!(answer.verification().verdict(), Some(None));
         assert_eq!(SignatureStatus::accepted(&pinned('a'), &[]), None);
     }

@@ -35,7 +35,7 @@ pub enum Storage {
 
 /// The bytes of one file.
 #[derive(Clone, Debug)]
-pub struct Content(Backing);
+pub struct FileContent(Backing);
 
 #[derive(Clone, Debug)]
 enum Backing {
@@ -47,7 +47,7 @@ enum Backing {
     },
 }
 
-impl Content {
+impl FileContent {
     /// The number of bytes.
     pub fn len(&self) -> u64 {
         match &self.0 {
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// The bytes as a whole. The caller knows that they are few, from [`Content::len`].
+    /// The bytes as a whole. The caller knows that they are few, from [`FileContent::len`].
     pub fn read_all(&self) -> io::Result<Bytes> {
         match &self.0 {
             Backing::Memory(bytes) => Ok(bytes.clone()),
@@ -82,7 +82,7 @@ impl Content {
     }
 }
 
-impl From<Bytes> for Content {
+impl From<Bytes> for FileContent {
     fn from(bytes: Bytes) -> Self {
         Self(Backing::Memory(bytes))
     }
@@ -91,7 +91,7 @@ impl From<Bytes> for Content {
 /// Reads the bytes of one file.
 #[derive(Clone, Debug)]
 pub struct ContentReader {
-    content: Content,
+    content: FileContent,
     position: u64,
 }
 
@@ -124,7 +124,7 @@ pub enum Node {
     /// A directory.
     Directory,
     /// A regular file.
-    File(Content),
+    File(FileContent),
     /// A symbolic link with its target as it is written.
     Link(String),
 }
@@ -133,7 +133,7 @@ pub enum Node {
 #[derive(Clone, Debug)]
 pub enum Resolved<'tree> {
     /// To a regular file.
-    File(&'tree Content),
+    File(&'tree FileContent),
     /// To a directory.
     Directory,
     /// Nowhere within the tree: to a path that is not there, out of the image, or in circles.
@@ -391,7 +391,7 @@ impl Sink {
     }
 
     /// Takes a file of `length` bytes.
-    pub(crate) fn put(&mut self, mut reader: impl Read, length: u64) -> io::Result<Content> {
+    pub(crate) fn put(&mut self, mut reader: impl Read, length: u64) -> io::Result<FileContent> {
         match self {
             Self::Memory => {
                 let mut bytes =
@@ -407,7 +407,7 @@ impl Sink {
                 if bytes.len() as u64 != length {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                Ok(Content(Backing::Memory(bytes.freeze())))
+                Ok(FileContent(Backing::Memory(bytes.freeze())))
             }
             Self::Spool { file, end, buffer } => {
                 let offset = *end;
@@ -425,7 +425,7 @@ impl Sink {
                         buffer.clear();
                     }
                 }
-                Ok(Content(Backing::Spool {
+                Ok(FileContent(Backing::Spool {
                     file: Arc::clone(file),
                     offset,
                     length,

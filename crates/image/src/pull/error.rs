@@ -1,6 +1,6 @@
 //! Errors of pulling images.
 
-use crate::access::policy::Refusal;
+use crate::access::policy::PolicyRejection;
 use crate::access::registries::PlaceError;
 use crate::layer::LayerError;
 use crate::pull::contents::LostLink;
@@ -33,7 +33,7 @@ pub enum PullError {
         /// The image.
         reference: String,
         /// The cause.
-        source: Refusal,
+        source: PolicyRejection,
     },
     /// The manifest cannot be used.
     #[error("cannot use the manifest of {reference}: {message}")]

@@ -10,14 +10,14 @@ use olm_signature::{
 
 use super::{Images, PullError};
 use crate::access::Access;
-use crate::access::policy::{self, Approval, Refusal, Rule, SIGNATURES, Unfit};
+use crate::access::policy::{self, Approval, PolicyRejection, Rule, SIGNATURES, Unfit};
 use crate::access::tally::{OUTCOMES, VERIFIED};
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::manifest::{Blob, EMPTY_TYPE, artifact_type, blob, parse_manifest};
 use crate::reference::{Pinned, Reference};
 use crate::registry::error::RegistryError;
-use crate::registry::fetch::Wanted;
+use crate::registry::fetch::FetchTarget;
 
 /// The most bytes of the payload of a signature of the older form.
 const SIGNED_BYTES: u64 = 64 << 10;
@@ -31,7 +31,7 @@ impl Images {
     /// per requirement.
     pub(super) async fn check_signatures(
         &self,
-        wanted: &[policy::Wanted<'_>],
+        wanted: &[policy::RequiredSignature<'_>],
         pinned: &Pinned,
         digests: &[Digest],
         access: &Access,
@@ -61,7 +61,7 @@ impl Images {
                 found.extend(self.bundles(pinned, digest, access).await?);
             }
             judged = if found.is_empty() {
-                Err(Refusal::Unsigned {
+                Err(PolicyRejection::Unsigned {
                     rule: first.rule.clone(),
                     tag: signature_tag(pinned.digest()),
                 })
@@ -69,7 +69,9 @@ impl Images {
                 judge(&found)
             };
         }
-        let outcome = judged.as_ref().map_or_else(Refusal::outcome, |_| VERIFIED);
+        let outcome = judged
+            .as_ref()
+            .map_or_else(PolicyRejection::outcome, |_| VERIFIED);
         self.inner.checks.count(outcome);
         judged.map_err(|source| PullError::Policy {
             reference: pinned.to_string(),
@@ -86,7 +88,7 @@ impl Images {
     ) -> Result<Vec<Signature>, PullError> {
         let tag = signature_tag(digest);
         let reference = pinned.reference().with_tag(&tag);
-        let wanted = Wanted::TaggedManifest {
+        let wanted = FetchTarget::TaggedManifest {
             tag: &tag,
             limit: MANIFEST_BYTES,
         };
@@ -120,7 +122,7 @@ impl Images {
         access: &Access,
     ) -> Result<Vec<Signature>, PullError> {
         let home = pinned.reference();
-        let wanted = Wanted::Referrers {
+        let wanted = FetchTarget::Referrers {
             digest,
             limit: MANIFEST_BYTES,
         };
@@ -141,7 +143,7 @@ impl Images {
         };
         if none(&listed) {
             let tag = digest.to_string().replace(':', "-");
-            let wanted = Wanted::TaggedManifest {
+            let wanted = FetchTarget::TaggedManifest {
                 tag: &tag,
                 limit: MANIFEST_BYTES,
             };
@@ -158,7 +160,7 @@ impl Images {
         });
         for entry in candidates.take(SIGNATURES) {
             let digest = Digest::parse(&entry.digest).map_err(|error| unusable(&home, error.to_string()))?;
-            let wanted = Wanted::Manifest {
+            let wanted = FetchTarget::Manifest {
                 digest: &digest,
                 limit: MANIFEST_BYTES,
             };
@@ -180,7 +182,7 @@ impl Images {
         &self,
         reference: &Reference,
         access: &Access,
-        wanted: Wanted<'_>,
+        wanted: FetchTarget<'_>,
     ) -> Result<Option<OciManifest>, PullError> {
         match self.fetch(reference, access, WHAT, wanted).await {
             Ok((text, _)) => parse_manifest(&text)
@@ -201,7 +203,7 @@ impl Images {
         blob: &Blob,
         limit: u64,
     ) -> Result<Vec<u8>, PullError> {
-        let wanted = Wanted::Blob { blob, limit };
+        let wanted = FetchTarget::Blob { blob, limit };
         let (bytes, _) = self.fetch(reference, access, WHAT, wanted).await?;
         Ok(bytes.to_vec())
     }
@@ -209,12 +211,12 @@ impl Images {
 
 /// The signature that satisfies a requirement.
 fn approval(
-    wanted: &policy::Wanted<'_>,
+    wanted: &policy::RequiredSignature<'_>,
     found: &[Signature],
     digests: &BTreeSet<&Digest>,
     image: &Reference,
     now: Timestamp,
-) -> Result<Approval, Refusal> {
+) -> Result<Approval, PolicyRejection> {
     let rule = wanted.rule.clone();
     let mut unfit = Vec::new();
     for signature in found {
@@ -227,13 +229,13 @@ fn approval(
 }
 
 /// The refusal of a requirement that no signature satisfies.
-fn unsatisfied(rule: Rule, unfit: &[Unfit]) -> Refusal {
+fn unsatisfied(rule: Rule, unfit: &[Unfit]) -> PolicyRejection {
     let kind = unfit.iter().map(Unfit::kind).min_by_key(|kind| distance(kind));
     let mut reasons: Vec<String> = unfit.iter().map(ToString::to_string).collect();
     reasons.sort();
     reasons.dedup();
     reasons.truncate(5);
-    Refusal::Signature {
+    PolicyRejection::Signature {
         rule,
         reasons,
         kind: kind.unwrap_or("form"),

@@ -30,32 +30,32 @@ const TAGS_BYTES: u64 = 256 << 10;
 /// The most tags that are named where another one is wanted.
 const TAGS_SHOWN: usize = 5;
 
-/// Something small to fetch whole.
+/// The target of a request: something small that is fetched whole.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted<'wanted> {
+pub(crate) enum FetchTarget<'target> {
     /// The digest behind a tag; no bytes.
-    Tag(&'wanted str),
+    Tag(&'target str),
     Manifest {
-        digest: &'wanted Digest,
+        digest: &'target Digest,
         limit: u64,
     },
     /// The manifest that a tag means now.
     TaggedManifest {
-        tag: &'wanted str,
+        tag: &'target str,
         limit: u64,
     },
     /// An index of the manifests that refer to one.
     Referrers {
-        digest: &'wanted Digest,
+        digest: &'target Digest,
         limit: u64,
     },
     Blob {
-        blob: &'wanted Blob,
+        blob: &'target Blob,
         limit: u64,
     },
 }
 
-impl Wanted<'_> {
+impl FetchTarget<'_> {
     pub(crate) async fn fetch(self, session: &Session<'_>) -> Result<(Bytes, Digest), RegistryError> {
         match self {
             Self::Tag(tag) => resolve_tag(session, tag)

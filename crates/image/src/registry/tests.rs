@@ -5,7 +5,7 @@ mod insecure;
 
 use std::sync::Arc;
 
-use fake::{Fault, Registry, Server};
+use fake::{Registry, RegistryFault, Server};
 
 use crate::*;
 
@@ -150,17 +150,17 @@ async fn broken_transfers_are_resumed_and_wrong_ones_refused() {
     push(&server, &sample()).await;
     let whole = pull(&server, &images()).await.unwrap();
     for fault in [
-        Fault::Cut { ranges: true },
-        Fault::Cut { ranges: false },
-        Fault::Refuse {
+        RegistryFault::Cut { ranges: true },
+        RegistryFault::Cut { ranges: false },
+        RegistryFault::Refuse {
             status: 503,
             times: 2,
         },
-        Fault::Refuse {
+        RegistryFault::Refuse {
             status: 429,
             times: 3,
         },
-        Fault::OldProtocol,
+        RegistryFault::OldProtocol,
     ] {
         server.set(fault);
         server.log();
@@ -170,18 +170,18 @@ async fn broken_transfers_are_resumed_and_wrong_ones_refused() {
         assert!(bundle == whole, "{fault:?}");
     }
     for (fault, expected) in [
-        (Fault::Longer, "wanted"),
-        (Fault::Corrupt, "wanted sha256:"),
-        (Fault::Endless, "is larger than 4194304 bytes"),
+        (RegistryFault::Longer, "wanted"),
+        (RegistryFault::Corrupt, "wanted sha256:"),
+        (RegistryFault::Endless, "is larger than 4194304 bytes"),
         (
-            Fault::Refuse {
+            RegistryFault::Refuse {
                 status: 500,
                 times: 9,
             },
             "cannot fetch the digest of R/a/b:v1: registry `R` answers 500: not now",
         ),
         (
-            Fault::Refuse {
+            RegistryFault::Refuse {
                 status: 403,
                 times: 9,
             },
@@ -266,7 +266,7 @@ async fn every_limit_of_a_pull_has_an_error_of_its_own() {
     )
     .await;
     // A registry that begins and never ends is given up in time.
-    server.set(Fault::Silent);
+    server.set(RegistryFault::Silent);
     check("time", 1, "was not pulled within 1 seconds").await;
 }
 
@@ -309,7 +309,7 @@ async fn a_mirror_that_fails_gives_way_at_once_and_in_the_middle() {
     let whole = pull().await;
     assert_eq!(home.log(), [""; 0], "the mirror has all of it");
     // The registry itself completes a transfer that a mirror breaks off.
-    mirror.set(Fault::Cut { ranges: true });
+    mirror.set(RegistryFault::Cut { ranges: true });
     assert!(pull().await == whole);
     assert!(home.log().iter().any(|line| line.contains("/blobs/")));
 }
@@ -370,7 +370,7 @@ async fn credentials_are_used_where_they_belong() {
         "cannot fetch the digest of R/other/b:v1: registry `R` refuses anonymous access: its token service answers 401",
     )
     .await;
-    server.set(Fault::HostileToken);
+    server.set(RegistryFault::HostileToken);
     check(
         server.reference("a/c:v1"),
         access("secret"),

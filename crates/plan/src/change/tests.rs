@@ -7,13 +7,13 @@ use super::*;
 
 fn bundle(version: &str) -> BundleIdentity {
     BundleIdentity {
-        package: "pots".to_owned(),
+        package: "greeter".to_owned(),
         metadata: BundleMetadata {
-            name: format!("pots.v{version}"),
+            name: format!("greeter.v{version}"),
             version: version.to_owned(),
             release: None,
         },
-        image: format!("registry.example/pots@sha256:{version}"),
+        image: format!("registry.example/greeter@sha256:{version}"),
     }
 }
 
@@ -28,8 +28,8 @@ fn definition(required: &[&str]) -> Value {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": required});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "pots.x.io"},
-        "spec": {"group": "x.io", "names": {"plural": "pots", "kind": "Pot"}, "versions": [
+        "metadata": {"name": "greetings.x.io"},
+        "spec": {"group": "x.io", "names": {"plural": "greetings", "kind": "Greeting"}, "versions": [
             {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
     })
 }
@@ -128,7 +128,7 @@ fn a_plan_holds_everything_that_changes() {
     let shown = serde_json::to_value(&plan).unwrap();
     let at = |pointer: &str| shown.pointer(pointer).cloned().unwrap_or_default();
     assert_eq!(at("/installed/version"), "1.0.0");
-    assert_eq!(at("/wanted/image"), "registry.example/pots@sha256:2.0.0");
+    assert_eq!(at("/wanted/image"), "registry.example/greeter@sha256:2.0.0");
     assert_eq!(at("/passed"), json!(["1.1.0"]));
     let name = |name: &str| json!({"kind": "ConfigMap", "namespace": "n", "name": name});
     assert_eq!(at("/objects/added/0/id"), name("new"));
@@ -152,7 +152,7 @@ fn a_plan_holds_everything_that_changes() {
     let expected = [
         ("changed", "data.key"),
         (
-            "pots.x.io",
+            "greetings.x.io",
             "spec.versions[name=v1].schema.openAPIV3Schema.required",
         ),
         ("op", "spec.template.spec.containers[name=manager].image"),
@@ -182,20 +182,31 @@ fn the_changes_lead_from_the_old_objects_to_the_new_ones() {
 
 #[test]
 fn objects_that_the_extension_leaves_are_not_removed() {
-    let pot = json!({"apiVersion": "x.io/v1", "kind": "Pot", "metadata": {"name": "p", "namespace": "n"}});
+    let greeting =
+        json!({"apiVersion": "x.io/v1", "kind": "Greeting", "metadata": {"name": "p", "namespace": "n"}});
     let names = |list: &[ObjectName]| -> Vec<String> { list.iter().map(|id| id.0.name.clone()).collect() };
     for (uninstall, removed, left, class) in [
         (
             Uninstall::Delete,
-            &["old", "pots.x.io", "p"][..],
+            &["old", "greetings.x.io", "p"][..],
             &[][..],
             Class::Breaking,
         ),
-        (Uninstall::KeepCrds, &["old"], &["pots.x.io", "p"], Class::Safe),
-        (Uninstall::Orphan, &[], &["old", "pots.x.io", "p"], Class::Safe),
+        (
+            Uninstall::KeepCrds,
+            &["old"],
+            &["greetings.x.io", "p"],
+            Class::Safe,
+        ),
+        (
+            Uninstall::Orphan,
+            &[],
+            &["old", "greetings.x.io", "p"],
+            Class::Safe,
+        ),
     ] {
         let plan = plan(&Case {
-            before: Vec::from([map("old", "a"), definition(&[]), pot.clone()]),
+            before: Vec::from([map("old", "a"), definition(&[]), greeting.clone()]),
             after: Vec::new(),
             uninstall,
             ..Case::default()
@@ -264,7 +275,7 @@ fn the_digest_stays_whatever_the_order_is_and_whatever_a_cluster_adds() {
         ..Case::default()
     });
     assert_eq!(found.digest, with_annotations.digest);
-    found.count(&BTreeMap::from([("pots.x.io".to_owned(), 7)]));
+    found.count(&BTreeMap::from([("greetings.x.io".to_owned(), 7)]));
     found.observed.findings.push("something".to_owned());
     found.observed.missing_rights = Some(Vec::new());
     found.passed.clear();

@@ -87,7 +87,7 @@ pub async fn elect(
     leading: watch::Sender<bool>,
 ) -> Result<(), LeaseLost> {
     let api = Api::<Lease>::namespaced(client, &settings.namespace);
-    let mut seen: Option<Seen> = None;
+    let mut seen: Option<ObservedLease> = None;
     while !stop.is_cancelled() {
         let attempt = tokio::time::timeout(ATTEMPT, try_acquire(&api, &settings, &mut seen));
         let attempt = tokio::select! { () = stop.cancelled() => break, attempt = attempt => attempt };
@@ -113,8 +113,8 @@ fn late() -> kube::Error {
     kube::Error::Service(Box::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))
 }
 
-/// The last seen state of the lease, and the time since which it is unchanged.
-struct Seen {
+/// The last observed state of the lease, and the time since which it is unchanged.
+struct ObservedLease {
     holder: String,
     renewed: Option<Timestamp>,
     since: Instant,
@@ -144,7 +144,7 @@ fn claim(spec: &LeaseSpec, identity: &str, unchanged_for: Duration) -> Claim {
 async fn try_acquire(
     api: &Api<Lease>,
     settings: &LeaseSettings,
-    seen: &mut Option<Seen>,
+    seen: &mut Option<ObservedLease>,
 ) -> Result<bool, kube::Error> {
     let Some(lease) = api.get_opt(&settings.name).await? else {
         let lease = Lease {
@@ -167,7 +167,7 @@ async fn try_acquire(
         Some(before) if before.holder == holder && before.renewed == renewed => before.since,
         _ => {
             let since = Instant::now();
-            *seen = Some(Seen {
+            *seen = Some(ObservedLease {
                 holder,
                 renewed,
                 since,

@@ -258,11 +258,12 @@ pub(crate) struct Running {
     pub(crate) longest: Duration,
 }
 
-type Look = Box<dyn Fn() -> Running + Send + Sync>;
+/// Reads the running work of a controller.
+type RunningReader = Box<dyn Fn() -> Running + Send + Sync>;
 
 /// The running work, read when metrics are scraped: a counter never shows work that hangs.
 #[derive(Clone, Default)]
-struct UnderWay(Arc<Mutex<Vec<(&'static str, Look)>>>);
+struct UnderWay(Arc<Mutex<Vec<(&'static str, RunningReader)>>>);
 
 impl fmt::Debug for UnderWay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::gate::{Asked, Gate};
+use crate::gate::{Gate, ProtectedResource};
 use crate::listener::{self, Limits, Transport};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::shutdown::Shutdown;
@@ -148,7 +148,7 @@ fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
 }
 
 async fn scrape(State((metrics, gate)): State<(Metrics, Gate)>, headers: HeaderMap) -> Response {
-    match gate.admit(&headers, Asked::Path("/metrics")).await {
+    match gate.admit(&headers, ProtectedResource::Path("/metrics")).await {
         Ok(()) => match metrics.text() {
             Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
             Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -15,9 +15,9 @@ const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
 /// The number of cached verdicts.
 const VERDICTS: usize = 1024;
 
-/// The resource that a client reads.
+/// The protected resource that a client reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Asked {
+pub enum ProtectedResource {
     /// A path of a server, as RBAC calls it.
     Path(&'static str),
     /// A subresource of an object, or of all objects when the name is empty.
@@ -33,7 +33,7 @@ pub enum Asked {
     },
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for ProtectedResource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Path(path) => write!(formatter, "the non-resource URL {path}"),
@@ -54,9 +54,9 @@ impl std::fmt::Display for Asked {
     }
 }
 
-/// A refused client.
+/// The reason why a client is denied access.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AccessDenied {
     /// There is no token, or the API server does not know it.
     #[error("a bearer token of the cluster is needed{}", meant(*audience))]
     Unauthenticated {
@@ -69,7 +69,7 @@ pub enum Refused {
         /// The user.
         user: String,
         /// The requested access.
-        asked: Asked,
+        asked: ProtectedResource,
     },
     /// The API server did not answer.
     #[error("the API server cannot be asked about the token now")]
@@ -82,7 +82,7 @@ fn meant(audience: Option<&str>) -> String {
     })
 }
 
-impl Refused {
+impl AccessDenied {
     /// The HTTP status of the answer.
     pub const fn status(&self) -> StatusCode {
         match self {
@@ -99,7 +99,7 @@ pub struct Gate {
     reviews: Reviews,
     /// The required audience of tokens; the API server itself if `None`.
     audience: Option<&'static str>,
-    verdicts: Arc<Verdicts<(String, Asked), Result<(), Refused>>>,
+    verdicts: Arc<Verdicts<(String, ProtectedResource), Result<(), AccessDenied>>>,
 }
 
 impl Gate {
@@ -124,14 +124,14 @@ impl Gate {
     ///
     /// # Errors
     /// When the sender has no access.
-    pub async fn admit(&self, headers: &HeaderMap, asked: Asked) -> Result<(), Refused> {
+    pub async fn admit(&self, headers: &HeaderMap, asked: ProtectedResource) -> Result<(), AccessDenied> {
         let token = bearer_token(headers).ok_or_else(|| self.unauthenticated())?;
         let key = (token.to_owned(), asked);
         if let Some(verdict) = self.verdicts.get(&key) {
             return verdict;
         }
         let Some(_turn) = self.reviews.turn().await else {
-            return Err(Refused::Unknown);
+            return Err(AccessDenied::Unknown);
         };
         // A concurrent request may have added the verdict meanwhile.
         if let Some(verdict) = self.verdicts.get(&key) {
@@ -139,19 +139,23 @@ impl Gate {
         }
         let verdict = self.ask(token, &key.1).await.map_err(|error| {
             tracing::warn!(%error, "cannot review a token");
-            Refused::Unknown
+            AccessDenied::Unknown
         })?;
         self.verdicts.keep(key, verdict.clone());
         verdict
     }
 
-    const fn unauthenticated(&self) -> Refused {
-        Refused::Unauthenticated {
+    const fn unauthenticated(&self) -> AccessDenied {
+        AccessDenied::Unauthenticated {
             audience: self.audience,
         }
     }
 
-    async fn ask(&self, token: &str, asked: &Asked) -> Result<Result<(), Refused>, kube::Error> {
+    async fn ask(
+        &self,
+        token: &str,
+        asked: &ProtectedResource,
+    ) -> Result<Result<(), AccessDenied>, kube::Error> {
         let Some(user) = self.reviews.user(token, self.audience).await? else {
             return Ok(Err(self.unauthenticated()));
         };
@@ -159,21 +163,21 @@ impl Gate {
         if self.reviews.may(user, attributes(asked)).await? {
             return Ok(Ok(()));
         }
-        Ok(Err(Refused::Forbidden {
+        Ok(Err(AccessDenied::Forbidden {
             user: name,
             asked: asked.clone(),
         }))
     }
 }
 
-fn attributes(asked: &Asked) -> Attributes {
+fn attributes(asked: &ProtectedResource) -> Attributes {
     let verb = Some("get".to_owned());
     match asked {
-        Asked::Path(path) => {
+        ProtectedResource::Path(path) => {
             let path = Some((*path).to_owned());
             Attributes::Path(NonResourceAttributes { path, verb })
         }
-        Asked::Part {
+        ProtectedResource::Part {
             group,
             resource,
             subresource,
@@ -199,8 +203,8 @@ mod tests {
     use super::super::reviews::REVIEWS;
     use super::*;
 
-    const ASKED: Asked = Asked::Path("/metrics");
-    const UNKNOWN_TOKEN: Refused = Refused::Unauthenticated { audience: None };
+    const ASKED: ProtectedResource = ProtectedResource::Path("/metrics");
+    const UNKNOWN_TOKEN: AccessDenied = AccessDenied::Unauthenticated { audience: None };
 
     #[tokio::test(start_paused = true)]
     async fn made_up_tokens_do_not_flood_the_api_server() {
@@ -227,7 +231,7 @@ mod tests {
         let verdicts = futures::future::join_all(asking).await;
         assert_eq!(seen.load(Ordering::SeqCst), REVIEWS);
         let reviewed = verdicts.iter().filter(|v| **v == Err(UNKNOWN_TOKEN));
-        let turned_away = verdicts.iter().filter(|v| **v == Err(Refused::Unknown));
+        let turned_away = verdicts.iter().filter(|v| **v == Err(AccessDenied::Unknown));
         let (reviewed, turned_away) = (reviewed.count(), turned_away.count());
         assert!(
             reviewed >= REVIEWS && turned_away > 0,

@@ -1,7 +1,7 @@
 //! Whether the objects that the cluster has fit the schemas of a new definition.
 //!
-//! [`questions`] selects the objects to check. The caller passes them to the [`Questions`] one by one;
-//! [`Questions::findings`] returns the result. Faults that the old schema reports as well are not reported.
+//! [`schema_checks`] selects the objects to check. The caller passes them to the [`SchemaChecks`] one by one;
+//! [`SchemaChecks::findings`] returns the result. Faults that the old schema reports as well are not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use serde_json::Value;
 use super::budget::{Budget, Exhausted, Patterns};
 use super::schema::{flatten, is_comparable};
 use super::unhandled::canonical;
-use super::validation::{Fault, faults};
-use super::{Check, Finding, Place, version};
+use super::validation::{SchemaViolation, violations};
+use super::{Check, Finding, FindingLocation, version};
 
-/// Different faults of one schema. Further ones are only counted.
-const MAX_FAULTS: usize = 50;
-/// Objects named for each fault.
+/// Different violations of one schema. Further ones are only counted.
+const MAX_VIOLATIONS: usize = 50;
+/// Objects named for each violation.
 const NAMED: usize = 3;
 
-/// The questions about the objects of one definition.
+/// The checks of the existing objects of one definition.
 #[derive(Debug, Default)]
-pub struct Questions {
-    all: Vec<Question>,
+pub struct SchemaChecks {
+    all: Vec<SchemaCheck>,
     patterns: Patterns,
 }
 
 /// Objects as one version shows them, and the schema that they must fit.
 #[derive(Debug)]
-struct Question {
+struct SchemaCheck {
     /// The served version of the definition on the cluster by which to list the objects.
     listed_by: String,
     /// The version of the schema, or `OLD -> NEW`.
@@ -48,14 +48,14 @@ struct Hits {
     names: Vec<String>,
 }
 
-/// The questions before `new` replaces `old`, the definition on the cluster.
+/// The checks before `new` replaces `old`, the definition on the cluster.
 ///
 /// They cover versions that stay served with another schema, and versions that become served: the API server shows the
 /// same objects as these versions unless a webhook converts them.
 #[must_use]
-pub fn questions(old: &Value, new: &Value) -> Questions {
+pub fn schema_checks(old: &Value, new: &Value) -> SchemaChecks {
     let before = version::served_ascending(old);
-    let mut found = Questions::default();
+    let mut found = SchemaChecks::default();
     for (name, schema) in &before {
         if let Some(after) = version::schema(new, name).filter(|after| canonical(after) != canonical(schema))
         {
@@ -76,9 +76,9 @@ pub fn questions(old: &Value, new: &Value) -> Questions {
     found
 }
 
-impl Questions {
+impl SchemaChecks {
     fn ask(&mut self, listed_by: &str, label: String, before: &Arc<Value>, after: &Value) {
-        self.all.push(Question {
+        self.all.push(SchemaCheck {
             listed_by: listed_by.to_owned(),
             label,
             before: Arc::clone(before),
@@ -90,82 +90,79 @@ impl Questions {
         });
     }
 
-    /// The served versions of the definition on the cluster by which to list objects; empty when there is no question.
+    /// The served versions of the definition on the cluster by which to list objects; empty without checks.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
-        let mut versions: Vec<String> = self
-            .all
-            .iter()
-            .map(|question| question.listed_by.clone())
-            .collect();
+        let mut versions: Vec<String> = self.all.iter().map(|check| check.listed_by.clone()).collect();
         versions.dedup();
         versions
     }
 
     /// Checks one object as this version shows it, within a budget.
-    pub fn look(&mut self, listed_by: &str, object: &Value) {
+    pub fn check(&mut self, listed_by: &str, object: &Value) {
         let mut budget = Budget::of_one_object();
-        let asked = self.all.iter_mut().filter(|one| one.listed_by == listed_by);
-        for question in asked {
-            question.look(object, &mut self.patterns, &mut budget);
+        let checks = self.all.iter_mut().filter(|one| one.listed_by == listed_by);
+        for check in checks {
+            check.run(object, &mut self.patterns, &mut budget);
         }
     }
 
-    /// The faults of the objects.
+    /// The violations of the objects.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        self.all.iter().flat_map(Question::findings).collect()
+        self.all.iter().flat_map(SchemaCheck::findings).collect()
     }
 
     /// The parts that could not be checked on the objects.
     #[must_use]
-    pub fn unlooked(&self) -> Vec<String> {
-        let rules = self.all.iter().filter_map(Question::rules);
+    pub fn unchecked(&self) -> Vec<String> {
+        let rules = self.all.iter().filter_map(SchemaCheck::rules);
         rules
-            .chain(self.all.iter().filter_map(Question::beyond))
+            .chain(self.all.iter().filter_map(SchemaCheck::beyond))
             .collect()
     }
 }
 
-impl Question {
-    fn look(&mut self, object: &Value, patterns: &mut Patterns, budget: &mut Budget) {
+impl SchemaCheck {
+    fn run(&mut self, object: &Value, patterns: &mut Patterns, budget: &mut Budget) {
         self.seen += 1;
-        let Ok(faults) = self.faults(object, patterns, budget) else {
+        let Ok(violations) = self.violations(object, patterns, budget) else {
             return self.beyond.add(object);
         };
-        for fault in faults {
-            if self.hits.len() >= MAX_FAULTS && !self.hits.contains_key(&fault) {
+        for violation in violations {
+            if self.hits.len() >= MAX_VIOLATIONS && !self.hits.contains_key(&violation) {
                 self.more += 1;
                 continue;
             }
-            self.hits.entry(fault).or_default().add(object);
+            self.hits.entry(violation).or_default().add(object);
         }
     }
 
-    /// The paths and messages of faults that the old schema does not have.
-    fn faults(
+    /// The paths and messages of violations that the old schema does not have.
+    fn violations(
         &self,
         object: &Value,
         patterns: &mut Patterns,
         budget: &mut Budget,
     ) -> Result<BTreeSet<(String, String)>, Exhausted> {
-        let found = faults(object, &self.after, patterns, budget)?;
+        let found = violations(object, &self.after, patterns, budget)?;
         if found.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let known: BTreeSet<(String, &str)> = faults(object, &self.before, patterns, budget)?
+        let known: BTreeSet<(String, &str)> = violations(object, &self.before, patterns, budget)?
             .into_iter()
-            .map(|fault| (fault.instance, fault.keyword))
+            .map(|violation| (violation.instance, violation.keyword))
             .collect();
-        let is_new = |fault: &Fault| !known.contains(&(fault.instance.clone(), fault.keyword));
+        let is_new =
+            |violation: &SchemaViolation| !known.contains(&(violation.instance.clone(), violation.keyword));
         let new = found.into_iter().filter(is_new);
-        Ok(new.map(|fault| (fault.path, fault.message)).collect())
+        Ok(new.map(|violation| (violation.path, violation.message)).collect())
     }
 
-    /// The faults of the objects.
+    /// The violations of the objects.
     fn findings(&self) -> Vec<Finding> {
         let finding = |path: &str, message: String| Finding {
-            place: Place::Property {
+            location: FindingLocation::Property {
                 version: self.label.clone(),
                 path: path.to_owned(),
             },

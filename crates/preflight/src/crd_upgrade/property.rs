@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::unhandled;
 use super::{Change, Check};
 
-type Found = (Check, Change, String);
+/// A failed check of a property: the check, the change and the message.
+type PropertyFinding = (Check, Change, String);
 
 /// The changes between two nodes without their properties and items. A null is an empty node.
-pub(super) fn findings(old: &Value, new: &Value) -> Vec<Found> {
+pub(super) fn findings(old: &Value, new: &Value) -> Vec<PropertyFinding> {
     let mut found = Vec::new();
     found.extend(types(old, new));
     found.extend(defaults(old, new));
@@ -104,7 +105,7 @@ fn change(before: bool, after: bool) -> Change {
     }
 }
 
-fn types(old: &Value, new: &Value) -> Option<Found> {
+fn types(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let (before, after) = (text(old, "type"), text(new, "type"));
     (before != after).then(|| {
         let change = change(!before.is_empty(), !after.is_empty());
@@ -116,7 +117,7 @@ fn types(old: &Value, new: &Value) -> Option<Found> {
     })
 }
 
-fn defaults(old: &Value, new: &Value) -> Option<Found> {
+fn defaults(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let (before, after) = (
         present(old, "default").map(json_text),
         present(new, "default").map(json_text),
@@ -136,7 +137,7 @@ fn defaults(old: &Value, new: &Value) -> Option<Found> {
     Some((Check::Default, change, message))
 }
 
-fn enums(old: &Value, new: &Value) -> Option<Found> {
+fn enums(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let values = |schema: &Value| {
         list(schema, "enum")
             .iter()
@@ -180,7 +181,7 @@ fn enums(old: &Value, new: &Value) -> Option<Found> {
     })
 }
 
-fn required(old: &Value, new: &Value) -> Option<Found> {
+fn required(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let names = |schema: &Value| {
         list(schema, "required")
             .iter()
@@ -208,7 +209,7 @@ fn limit(
     stricter: Ordering,
     word: &str,
     moved: &str,
-) -> Option<Found> {
+) -> Option<PropertyFinding> {
     let (before, after) = (present(old, field), present(new, field)?);
     // Bounds of numbers are floating point, counts are not.
     let shown = |limit: &Value| match limit.as_f64() {
@@ -233,7 +234,7 @@ fn limit(
 }
 
 /// A text in which every change counts.
-fn texts(old: &Value, new: &Value, field: &str, check: Check) -> Option<Found> {
+fn texts(old: &Value, new: &Value, field: &str, check: Check) -> Option<PropertyFinding> {
     let (before, after) = (text(old, field), text(new, field));
     if before == after {
         return None;
@@ -247,7 +248,7 @@ fn texts(old: &Value, new: &Value, field: &str, check: Check) -> Option<Found> {
     Some((check, change, format!("{field} {verb} : {before:?} -> {after:?}")))
 }
 
-fn descriptions(old: &Value, new: &Value) -> Option<Found> {
+fn descriptions(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let (before, after) = (text(old, "description"), text(new, "description"));
     (before != after).then(|| {
         let message = format!("description changed : {before:?} -> {after:?}");
@@ -259,7 +260,7 @@ fn descriptions(old: &Value, new: &Value) -> Option<Found> {
     })
 }
 
-fn nullable(old: &Value, new: &Value) -> Option<Found> {
+fn nullable(old: &Value, new: &Value) -> Option<PropertyFinding> {
     let flag = |schema: &Value| schema.get("nullable") == Some(&Value::Bool(true));
     match (flag(old), flag(new)) {
         (false, true) => Some((
@@ -276,7 +277,7 @@ fn nullable(old: &Value, new: &Value) -> Option<Found> {
     }
 }
 
-fn one_of(old: &Value, new: &Value) -> Vec<Found> {
+fn one_of(old: &Value, new: &Value) -> Vec<PropertyFinding> {
     let schemas = |schema: &Value| {
         list(schema, "oneOf")
             .iter()

@@ -1,6 +1,6 @@
 //! Whether an object fits the schema of a definition, as the API server checks it: it drops nulls that are not allowed,
-//! fills in defaults, then checks every constraint of a structural schema. Unknown fields are not faults, because the
-//! API server drops them. Formats and CEL rules are not evaluated.
+//! fills in defaults, then checks every constraint of a structural schema. Unknown fields are no violations: the API
+//! server drops them. Formats and CEL rules are not evaluated.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use super::budget::{Budget, Exhausted, Patterns, STEP_BYTES};
 
 /// The deepest value or schema that is checked. Readers of JSON stop earlier.
 const MAX_DEPTH: usize = 128;
-/// The most faults of one object.
-const MAX_FAULTS: usize = 100;
+/// The most violations of one object.
+const MAX_VIOLATIONS: usize = 100;
 /// The longest path or pattern in a message, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// A fault of an object.
+/// A violation of the schema by an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Fault {
-    /// The place in the schema, `^.spec.list.items`.
+pub(super) struct SchemaViolation {
+    /// The position in the schema, `^.spec.list.items`.
     pub(super) path: String,
-    /// The place in the object, `/spec/list/0`.
+    /// The position in the object, `/spec/list/0`.
     pub(super) instance: String,
     /// The keyword of the schema.
     pub(super) keyword: &'static str,
@@ -28,28 +28,28 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// The faults of an object, in the order of the schema.
+/// The violations of an object, in the order of the schema.
 ///
 /// # Errors
 /// The check exceeds the budget.
-pub(super) fn faults(
+pub(super) fn violations(
     object: &Value,
     schema: &Value,
     patterns: &mut Patterns,
     budget: &mut Budget,
-) -> Result<Vec<Fault>, Exhausted> {
+) -> Result<Vec<SchemaViolation>, Exhausted> {
     budget.read(object)?;
     let mut object = object.clone();
     fill(&mut object, schema, MAX_DEPTH, budget)?;
-    let mut look = Look {
+    let mut validator = Validator {
         patterns,
         budget,
-        telling: Telling::Faults(Vec::new()),
+        collected: Collected::Violations(Vec::new()),
     };
-    look.at(&object, schema, &Position::ROOT)?;
-    Ok(match look.telling {
-        Telling::Faults(faults) => faults,
-        Telling::Whether { .. } => Vec::new(),
+    validator.at(&object, schema, &Position::ROOT)?;
+    Ok(match validator.collected {
+        Collected::Violations(violations) => violations,
+        Collected::Whether { .. } => Vec::new(),
     })
 }
 
@@ -154,11 +154,11 @@ impl Position<'_> {
         })
     }
 
-    /// The place in the schema and the place in the object.
+    /// The position in the schema and the position in the object.
     fn texts(&self, budget: &mut Budget) -> Result<(String, String), Exhausted> {
         let (mut path, mut instance) = ("^".to_owned(), String::new());
-        let steps: Vec<&Step<'_>> = std::iter::successors(Some(self), |place| place.above)
-            .map(|place| &place.step)
+        let steps: Vec<&Step<'_>> = std::iter::successors(Some(self), |position| position.above)
+            .map(|position| &position.step)
             .collect();
         for step in steps.into_iter().rev() {
             let (way, at) = match step {
@@ -191,33 +191,34 @@ fn shortened(mut text: String) -> String {
 }
 
 /// The result that a check collects.
-enum Telling {
-    /// Every fault.
-    Faults(Vec<Fault>),
-    /// Whether there is a fault.
-    Whether { is_fault: bool },
+enum Collected {
+    /// Every violation.
+    Violations(Vec<SchemaViolation>),
+    /// Whether there is a violation.
+    Whether { is_violated: bool },
 }
 
-struct Look<'p> {
+/// The validation of one object, or of a part of it.
+struct Validator<'p> {
     patterns: &'p mut Patterns,
     budget: &'p mut Budget,
-    telling: Telling,
+    collected: Collected,
 }
 
-impl Look<'_> {
-    fn say(
+impl Validator<'_> {
+    fn report(
         &mut self,
-        place: &Position<'_>,
+        position: &Position<'_>,
         keyword: &'static str,
         message: impl FnOnce() -> String,
     ) -> Result<(), Exhausted> {
-        match &mut self.telling {
-            Telling::Whether { is_fault } => *is_fault = true,
-            Telling::Faults(faults) if faults.len() >= MAX_FAULTS => {}
-            Telling::Faults(faults) => {
-                let (path, instance) = place.texts(self.budget)?;
+        match &mut self.collected {
+            Collected::Whether { is_violated } => *is_violated = true,
+            Collected::Violations(violations) if violations.len() >= MAX_VIOLATIONS => {}
+            Collected::Violations(violations) => {
+                let (path, instance) = position.texts(self.budget)?;
                 let message = message();
-                faults.push(Fault {
+                violations.push(SchemaViolation {
                     path,
                     instance,
                     keyword,
@@ -228,54 +229,54 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Whether no further fault can be found.
+    /// Whether no further violation can be found.
     fn is_over(&self) -> bool {
-        match &self.telling {
-            Telling::Whether { is_fault } => *is_fault,
-            Telling::Faults(faults) => faults.len() >= MAX_FAULTS,
+        match &self.collected {
+            Collected::Whether { is_violated } => *is_violated,
+            Collected::Violations(violations) => violations.len() >= MAX_VIOLATIONS,
         }
     }
 
-    /// Whether a value fits a schema. Adds no fault.
-    fn fits(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
-        let mut look = Look {
+    /// Whether a value fits a schema. Adds no violation.
+    fn fits(&mut self, value: &Value, schema: &Value, position: &Position<'_>) -> Result<bool, Exhausted> {
+        let mut validator = Validator {
             patterns: &mut *self.patterns,
             budget: &mut *self.budget,
-            telling: Telling::Whether { is_fault: false },
+            collected: Collected::Whether { is_violated: false },
         };
-        look.at(value, schema, place)?;
-        Ok(!look.is_over())
+        validator.at(value, schema, position)?;
+        Ok(!validator.is_over())
     }
 
-    fn at(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
+    fn at(&mut self, value: &Value, schema: &Value, position: &Position<'_>) -> Result<(), Exhausted> {
         self.budget.steps(1)?;
         if self.is_over() {
             return Ok(());
         }
         if value.is_null() && flag(schema, "nullable") {
-            return self.among(value, schema, place);
+            return self.among(value, schema, position);
         }
-        if !self.kind(value, schema, place)? {
+        if !self.kind(value, schema, position)? {
             return Ok(());
         }
-        self.among(value, schema, place)?;
+        self.among(value, schema, position)?;
         match value {
-            Value::String(text) => self.text(text, schema, place)?,
-            Value::Number(number) => self.number(number.as_f64(), schema, place)?,
-            Value::Array(items) => self.items(items, schema, place)?,
-            Value::Object(map) => self.map(map, schema, place)?,
+            Value::String(text) => self.text(text, schema, position)?,
+            Value::Number(number) => self.number(number.as_f64(), schema, position)?,
+            Value::Array(items) => self.items(items, schema, position)?,
+            Value::Object(map) => self.map(map, schema, position)?,
             Value::Null | Value::Bool(_) => {}
         }
-        self.junctions(value, schema, place)
+        self.junctions(value, schema, position)
     }
 
     /// Whether the value has the right type. If not, nothing else is checked.
-    fn kind(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<bool, Exhausted> {
+    fn kind(&mut self, value: &Value, schema: &Value, position: &Position<'_>) -> Result<bool, Exhausted> {
         let found = kind_of(value);
         if flag(schema, "x-kubernetes-int-or-string") {
             let fits = matches!(found, "integer" | "string");
             if !fits {
-                self.say(place, "type", || {
+                self.report(position, "type", || {
                     format!("is of type {found}, not integer or string")
                 })?;
             }
@@ -284,14 +285,14 @@ impl Look<'_> {
         let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
         let fits = wanted.is_empty() || wanted == found || (wanted == "number" && found == "integer");
         if !fits {
-            self.say(place, "type", || {
+            self.report(position, "type", || {
                 shortened(format!("is of type {found}, not {wanted}"))
             })?;
         }
         Ok(fits)
     }
 
-    fn among(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
+    fn among(&mut self, value: &Value, schema: &Value, position: &Position<'_>) -> Result<(), Exhausted> {
         let allowed = list(schema, "enum");
         if allowed.is_empty() {
             return Ok(());
@@ -305,15 +306,15 @@ impl Look<'_> {
         if allowed.iter().any(|one| same(one, value)) {
             return Ok(());
         }
-        self.say(place, "enum", || {
+        self.report(position, "enum", || {
             "is none of the values that are allowed".to_owned()
         })
     }
 
-    fn text(&mut self, text: &str, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
+    fn text(&mut self, text: &str, schema: &Value, position: &Position<'_>) -> Result<(), Exhausted> {
         let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
         if !pattern.is_empty() && !self.patterns.matches(pattern, text, self.budget)? {
-            self.say(place, "pattern", || {
+            self.report(position, "pattern", || {
                 shortened(format!("does not match {pattern:?}"))
             })?;
         }
@@ -322,7 +323,7 @@ impl Look<'_> {
             return Ok(());
         }
         self.budget.steps(text.len() / STEP_BYTES)?;
-        self.size(text.chars().count(), limits, "character", schema, place)
+        self.size(text.chars().count(), limits, "character", schema, position)
     }
 
     fn size(
@@ -331,47 +332,52 @@ impl Look<'_> {
         [least, most]: [&'static str; 2],
         what: &str,
         schema: &Value,
-        place: &Position<'_>,
+        position: &Position<'_>,
     ) -> Result<(), Exhausted> {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
         if let Some(limit) = limit(least).filter(|limit| size < *limit) {
-            self.say(place, least, || format!("has fewer than {limit} {what}(s)"))?;
+            self.report(position, least, || format!("has fewer than {limit} {what}(s)"))?;
         }
         if let Some(limit) = limit(most).filter(|limit| size > *limit) {
-            self.say(place, most, || format!("has more than {limit} {what}(s)"))?;
+            self.report(position, most, || format!("has more than {limit} {what}(s)"))?;
         }
         Ok(())
     }
 
-    fn number(&mut self, number: Option<f64>, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
+    fn number(
+        &mut self,
+        number: Option<f64>,
+        schema: &Value,
+        position: &Position<'_>,
+    ) -> Result<(), Exhausted> {
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
         let Some(number) = number else { return Ok(()) };
         if let Some(limit) = limit("minimum") {
             let exclusive = flag(schema, "exclusiveMinimum");
             if number < limit || (exclusive && number <= limit) {
                 let or = if exclusive { " or equal to it" } else { "" };
-                self.say(place, "minimum", || format!("is less than {limit}{or}"))?;
+                self.report(position, "minimum", || format!("is less than {limit}{or}"))?;
             }
         }
         if let Some(limit) = limit("maximum") {
             let exclusive = flag(schema, "exclusiveMaximum");
             if number > limit || (exclusive && number >= limit) {
                 let or = if exclusive { " or equal to it" } else { "" };
-                self.say(place, "maximum", || format!("is more than {limit}{or}"))?;
+                self.report(position, "maximum", || format!("is more than {limit}{or}"))?;
             }
         }
         if let Some(factor) = limit("multipleOf").filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > 1e-9 {
-                self.say(place, "multipleOf", || format!("is no multiple of {factor}"))?;
+                self.report(position, "multipleOf", || format!("is no multiple of {factor}"))?;
             }
         }
         Ok(())
     }
 
-    fn items(&mut self, items: &[Value], schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
-        self.size(items.len(), ["minItems", "maxItems"], "item", schema, place)?;
+    fn items(&mut self, items: &[Value], schema: &Value, position: &Position<'_>) -> Result<(), Exhausted> {
+        self.size(items.len(), ["minItems", "maxItems"], "item", schema, position)?;
         let keys = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => Some(&[][..]),
             Some("map") => Some(list(schema, "x-kubernetes-list-map-keys")),
@@ -380,14 +386,14 @@ impl Look<'_> {
         if let Some(keys) = keys
             && self.holds_twice(items, keys)?
         {
-            self.say(place, "x-kubernetes-list-type", || {
+            self.report(position, "x-kubernetes-list-type", || {
                 "holds the same item twice".to_owned()
             })?;
         }
         if let Some(schema) = schema.get("items").filter(|schema| schema.is_object()) {
             for (index, item) in items.iter().enumerate() {
-                if let Some(place) = place.step(Step::Item(index)) {
-                    self.at(item, schema, &place)?;
+                if let Some(position) = position.step(Step::Item(index)) {
+                    self.at(item, schema, &position)?;
                 }
             }
         }
@@ -421,16 +427,16 @@ impl Look<'_> {
         &mut self,
         map: &Map<String, Value>,
         schema: &Value,
-        place: &Position<'_>,
+        position: &Position<'_>,
     ) -> Result<(), Exhausted> {
         let limits = ["minProperties", "maxProperties"];
-        self.size(map.len(), limits, "field", schema, place)?;
+        self.size(map.len(), limits, "field", schema, position)?;
         let required = list(schema, "required");
         self.budget.names(required.iter().filter_map(Value::as_str))?;
         self.budget.names(map.keys().map(String::as_str))?;
         for name in required.iter().filter_map(Value::as_str) {
             if !map.contains_key(name) {
-                self.say(place, "required", || {
+                self.report(position, "required", || {
                     shortened(format!("lacks the required field {name:?}"))
                 })?;
             }
@@ -444,22 +450,22 @@ impl Look<'_> {
             } else {
                 Step::OtherField(name)
             };
-            if let Some(place) = place.step(step) {
-                self.at(value, schema, &place)?;
+            if let Some(position) = position.step(step) {
+                self.at(value, schema, &position)?;
             }
         }
         Ok(())
     }
 
-    fn junctions(&mut self, value: &Value, schema: &Value, place: &Position<'_>) -> Result<(), Exhausted> {
+    fn junctions(&mut self, value: &Value, schema: &Value, position: &Position<'_>) -> Result<(), Exhausted> {
         for (index, one) in list(schema, "allOf").iter().enumerate() {
-            if let Some(place) = place.step(Step::WithinOne("allOf", index)) {
-                self.at(value, one, &place)?;
+            if let Some(position) = position.step(Step::WithinOne("allOf", index)) {
+                self.at(value, one, &position)?;
             }
         }
         for (keyword, enough) in [("anyOf", 1), ("oneOf", 2)] {
             let all = list(schema, keyword);
-            let Some(inner) = place.step(Step::Within(keyword)).filter(|_| !all.is_empty()) else {
+            let Some(inner) = position.step(Step::Within(keyword)).filter(|_| !all.is_empty()) else {
                 continue;
             };
             let mut fitting = 0;
@@ -471,14 +477,14 @@ impl Look<'_> {
             }
             if fitting != 1 {
                 let how = if fitting == 0 { "none" } else { "several" };
-                self.say(place, keyword, || format!("fits {how} of {keyword}"))?;
+                self.report(position, keyword, || format!("fits {how} of {keyword}"))?;
             }
         }
-        if let (Some(not), Some(inner)) = (schema.get("not"), place.step(Step::Within("not")))
+        if let (Some(not), Some(inner)) = (schema.get("not"), position.step(Step::Within("not")))
             && not.is_object()
             && self.fits(value, not, &inner)?
         {
-            self.say(place, "not", || "is what is excluded".to_owned())?;
+            self.report(position, "not", || "is what is excluded".to_owned())?;
         }
         Ok(())
     }

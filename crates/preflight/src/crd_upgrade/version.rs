@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::schema::flatten;
-use super::{Check, Finding, Place};
+use super::{Check, Finding, FindingLocation};
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition
@@ -87,7 +87,7 @@ pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
 /// Removed fields and versions, and a changed scope.
 pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
     let finding = |check, message| Finding {
-        place: Place::Definition,
+        location: FindingLocation::Definition,
         check,
         message,
     };

@@ -24,7 +24,7 @@ use crate::cluster::updates::updates;
 use crate::package::{Candidate, Package, ReleaseField};
 use crate::request::{Installed, Request, UpgradeConstraintPolicy};
 use crate::selector::Selector;
-use crate::{Availability, Blocker, Catalog, Content, Edge};
+use crate::{Availability, Blocker, Catalog, Edge, PackageAnswer};
 
 /// The maximum number of rounds through the extensions of a cluster. Each round changes at least one of them.
 const MOST_ROUNDS: usize = 100;
@@ -45,7 +45,7 @@ pub struct Planner<'a> {
     about: HashMap<&'a str, About>,
     nothing: About,
     interner: Interner,
-    made: HashMap<Key, Rc<Outcome>>,
+    made: HashMap<Key, Rc<BundleChoice>>,
     asked: usize,
 }
 
@@ -62,19 +62,19 @@ struct Key {
     facts: RelevantFacts,
 }
 
-/// A bundle: the index of its catalog, and its index in the package.
+/// The index of a bundle: that of its catalog, and its own in the package.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct BundleIndex {
     catalog: usize,
     bundle: usize,
 }
 
-/// The result of a choice.
-struct Outcome {
+/// The bundle chosen for an extension.
+struct BundleChoice {
     /// The chosen bundle and the edge to it, or the reason why there is none.
-    chosen: Result<(Place, Option<Edge>), String>,
+    chosen: Result<(BundleIndex, Option<Edge>), String>,
     /// The newest bundle, if it is newer than the chosen one.
-    newest: Option<Place>,
+    newest: Option<BundleIndex>,
     /// The reasons why the newest bundle is not chosen, as class and text.
     obstacles: Vec<(&'static str, String)>,
     /// Whether a newer bundle would be chosen if other extensions were updated too.
@@ -227,23 +227,23 @@ impl<'a> Planner<'a> {
         let Some(member) = state.members.get(index).filter(|member| member.may_move()) else {
             return false;
         };
-        let outcome = self.outcome(state, member);
-        if outcome.depends_on_others
+        let choice = self.choice(state, member);
+        if choice.depends_on_others
             && let Some((own, along)) = self.together(state, index)
         {
             let names: Vec<(usize, String)> = std::iter::once((index, own))
                 .chain(along.iter().copied())
                 .filter_map(|(index, _)| Some((index, state.members.get(index)?.record.name.clone())))
                 .collect();
-            for (index, place) in std::iter::once((index, own)).chain(along) {
+            for (index, bundle_index) in std::iter::once((index, own)).chain(along) {
                 let others = names.iter().filter(|(other, _)| *other != index);
                 let others = others.map(|(_, name)| name.clone()).collect();
-                self.step(state, index, place, None, others);
+                self.step(state, index, bundle_index, None, others);
             }
             return true;
         }
-        match outcome.chosen {
-            Ok((place, edge)) => self.step(state, index, place, edge, Vec::new()),
+        match choice.chosen {
+            Ok((bundle_index, edge)) => self.step(state, index, bundle_index, edge, Vec::new()),
             Err(_) => false,
         }
     }
@@ -253,21 +253,21 @@ impl<'a> Planner<'a> {
         &mut self,
         state: &mut State<'_>,
         index: usize,
-        place: Place,
+        bundle_index: BundleIndex,
         edge: Option<Edge>,
         together_with: Vec<String>,
     ) -> bool {
         let Some(member) = state.members.get_mut(index) else {
             return false;
         };
-        let Some((catalog, candidate)) = self.found(&member.record.catalog.package_name, place) else {
+        let Some((catalog, candidate)) = self.found(&member.record.catalog.package_name, bundle_index) else {
             return false;
         };
         let bundle = candidate.recorded(ReleaseField::Counts);
         if member.installed.as_ref() == Some(&bundle) {
             return false;
         }
-        member.there = Some(self.interner.chosen(member.record, candidate, place));
+        member.there = Some(self.interner.chosen(member.record, candidate, bundle_index));
         state.added.extend(candidate.subject().apis.iter().cloned());
         member.steps.push(Step {
             bundle: bundle.clone(),
@@ -280,10 +280,10 @@ impl<'a> Planner<'a> {
     }
 
     /// The name of the catalog, and the bundle.
-    fn found(&self, package: &str, place: Place) -> Option<(&'a str, &'a Candidate)> {
-        let catalog = self.catalogs.get(place.catalog)?;
+    fn found(&self, package: &str, bundle_index: BundleIndex) -> Option<(&'a str, &'a Candidate)> {
+        let catalog = self.catalogs.get(bundle_index.catalog)?;
         let package = catalog.packages.get(package)?;
-        Some((&catalog.name, package.candidates().get(place.bundle)?))
+        Some((&catalog.name, package.candidates().get(bundle_index.bundle)?))
     }
 
     /// The catalogs that an extension admits.
@@ -299,14 +299,14 @@ impl<'a> Planner<'a> {
                 priority: on_cluster.priority,
                 labels: &on_cluster.labels,
                 availability: Availability::Available,
-                content: package.map_or(Content::Absent, Content::Package),
+                answer: package.map_or(PackageAnswer::Absent, PackageAnswer::Package),
             })
         };
         member.admitted.iter().filter_map(view).collect()
     }
 
     /// The choice for an extension now.
-    fn outcome(&mut self, state: &State<'_>, member: &Member<'_>) -> Rc<Outcome> {
+    fn choice(&mut self, state: &State<'_>, member: &Member<'_>) -> Rc<BundleChoice> {
         self.asked += 1;
         let filter = &member.record.catalog;
         let about = self.about.get(filter.package_name.as_str());
@@ -336,10 +336,10 @@ impl<'a> Planner<'a> {
         made
     }
 
-    fn choose(&self, state: &State<'_>, member: &Member<'_>, facts: &RelevantFacts) -> Outcome {
+    fn choose(&self, state: &State<'_>, member: &Member<'_>, facts: &RelevantFacts) -> BundleChoice {
         let inventory = facts.inventory(state, member);
         let catalogs = self.views(state, member);
-        let refused = |why: String| Outcome {
+        let refused = |why: String| BundleChoice {
             chosen: Err(why),
             newest: None,
             obstacles: Vec::new(),
@@ -357,13 +357,16 @@ impl<'a> Planner<'a> {
             Err(refusal) => return refused(refusal.reason().to_string()),
         };
         let package = &member.record.catalog.package_name;
-        let place = |catalog: &str, bundle: &Candidate| self.place(package, catalog, bundle);
+        let bundle_index = |catalog: &str, bundle: &Candidate| self.bundle_index(package, catalog, bundle);
         let (chosen, depends_on_others) = match &found.chosen {
             Ok(chosen) => {
-                let place = place(chosen.catalog, chosen.bundle).ok_or_else(String::new);
+                let bundle_index = bundle_index(chosen.catalog, chosen.bundle).ok_or_else(String::new);
                 let mut blockers = chosen.held_in_catalog().flat_map(|blocked| &blocked.blockers);
                 let depends = blockers.any(Blocker::is_about_others);
-                (place.map(|place| (place, chosen.edge)), depends)
+                (
+                    bundle_index.map(|bundle_index| (bundle_index, chosen.edge)),
+                    depends,
+                )
             }
             Err(refusal) => {
                 let is_blocked = matches!(refusal.reason(), crate::Reason::Blocked { .. });
@@ -371,9 +374,9 @@ impl<'a> Planner<'a> {
             }
         };
         let newest = found.newest.as_ref();
-        Outcome {
+        BundleChoice {
             chosen,
-            newest: newest.and_then(|newest| place(newest.catalog, newest.bundle)),
+            newest: newest.and_then(|newest| bundle_index(newest.catalog, newest.bundle)),
             obstacles: newest
                 .map(|newest| newest.obstacles.as_slice())
                 .unwrap_or_default()
@@ -384,12 +387,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn place(&self, package: &str, catalog: &str, bundle: &Candidate) -> Option<Place> {
+    fn bundle_index(&self, package: &str, catalog: &str, bundle: &Candidate) -> Option<BundleIndex> {
         let index = self.catalogs.iter().position(|known| known.name == catalog)?;
         let package = self.catalogs.get(index)?.packages.get(package)?;
         let mut candidates = package.candidates().iter();
         let bundle = candidates.position(|candidate| std::ptr::eq(candidate, bundle))?;
-        Some(Place {
+        Some(BundleIndex {
             catalog: index,
             bundle,
         })

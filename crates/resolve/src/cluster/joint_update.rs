@@ -220,13 +220,13 @@ fn search<'a>(
     facts: &ClusterState<'_>,
     budget: &mut SearchBudget,
 ) -> Result<Option<Moved<'a>>, BudgetExceeded> {
-    let Some(problem) = problem(own, &moved, facts, budget)? else {
+    let Some(conflict) = conflict(own, &moved, facts, budget)? else {
         return Ok(Some(moved));
     };
     if moved.len() == MOST_MOVED {
         return Ok(None);
     }
-    for (extension, bundle) in solutions(&problem, own, &moved, others, facts, budget)? {
+    for (extension, bundle) in solutions(&conflict, own, &moved, others, facts, budget)? {
         let mut next = moved.clone();
         next.insert(extension, bundle);
         if let Some(found) = search(own, next, others, facts, budget)? {
@@ -236,8 +236,8 @@ fn search<'a>(
     Ok(None)
 }
 
-/// The reason why a set of bundles is not possible.
-enum Problem {
+/// The conflict that makes a joint update impossible.
+enum JointUpdateConflict {
     /// A requirement of a new bundle is invalid.
     Unsound,
     /// A requirement of a new bundle is not met.
@@ -282,21 +282,21 @@ fn served(moved: &Moved<'_>, facts: &ClusterState<'_>) -> HashSet<Gvk> {
         .collect()
 }
 
-fn problem(
+fn conflict(
     own: &Candidate,
     moved: &Moved<'_>,
     facts: &ClusterState<'_>,
     budget: &mut SearchBudget,
-) -> Result<Option<Problem>, BudgetExceeded> {
+) -> Result<Option<JointUpdateConflict>, BudgetExceeded> {
     let served = served(moved, facts);
     let present = budget.place(subjects(own, moved, facts), &served)?;
     for coming in std::iter::once(own).chain(moved.values().copied()) {
         for declared in &coming.requirements {
             let Ok(requirement) = declared.read() else {
-                return Ok(Some(Problem::Unsound));
+                return Ok(Some(JointUpdateConflict::Unsound));
             };
             if !budget.holds(requirement, &present)? {
-                return Ok(Some(Problem::Lack(requirement.clone())));
+                return Ok(Some(JointUpdateConflict::Lack(requirement.clone())));
             }
         }
     }
@@ -309,26 +309,26 @@ fn problem(
     for neighbour in facts.neighbours.iter().filter(stays) {
         for requirement in &neighbour.requirements {
             if budget.holds(requirement, &now)? && !budget.holds(requirement, &present)? {
-                return Ok(Some(Problem::Broken(neighbour.subject.name.clone())));
+                return Ok(Some(JointUpdateConflict::Broken(neighbour.subject.name.clone())));
             }
         }
     }
     Ok(None)
 }
 
-/// The bundles of one more extension that solve the problem, first those without unmet requirements.
+/// The bundles of one more extension that resolve the conflict, first those without unmet requirements.
 fn solutions<'a>(
-    problem: &Problem,
+    conflict: &JointUpdateConflict,
     own: &'a Candidate,
     moved: &Moved<'a>,
     others: &[Participant<'a>],
     facts: &ClusterState<'_>,
     budget: &mut SearchBudget,
 ) -> Result<Vec<(&'a str, &'a Candidate)>, BudgetExceeded> {
-    let may_move = |participant: &&Participant<'a>| match problem {
-        Problem::Unsound => false,
-        Problem::Broken(extension) => participant.extension == extension,
-        Problem::Lack(_) => !moved.contains_key(participant.extension),
+    let may_move = |participant: &&Participant<'a>| match conflict {
+        JointUpdateConflict::Unsound => false,
+        JointUpdateConflict::Broken(extension) => participant.extension == extension,
+        JointUpdateConflict::Lack(_) => !moved.contains_key(participant.extension),
     };
     let mut found = Vec::new();
     for participant in others.iter().filter(may_move) {
@@ -337,9 +337,9 @@ fn solutions<'a>(
             next.insert(participant.extension, option.bundle);
             let served = served(&next, facts);
             let present = budget.place(subjects(own, &next, facts), &served)?;
-            let helps = match problem {
-                Problem::Lack(requirement) => budget.holds(requirement, &present)?,
-                Problem::Unsound | Problem::Broken(_) => true,
+            let helps = match conflict {
+                JointUpdateConflict::Lack(requirement) => budget.holds(requirement, &present)?,
+                JointUpdateConflict::Unsound | JointUpdateConflict::Broken(_) => true,
             };
             if helps {
                 let is_whole = is_whole(option.bundle, &present, budget)?;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use olm_constraint::Wanted;
+use olm_constraint::SimpleRequirement;
 use olm_constraint::cel::Budget;
 
 use crate::cluster::compatibility::ClusterState;
@@ -43,7 +43,7 @@ pub struct Provider<'a> {
 /// priority; the default channel, then others by name; in a channel the bundle nearest to the head. Bundles beyond the
 /// budget are not proposed.
 pub fn providers<'a>(
-    wanted: &Wanted,
+    wanted: &SimpleRequirement,
     offers: &[Offer<'a>],
     own_catalog: Option<&str>,
     facts: &ClusterState<'_>,

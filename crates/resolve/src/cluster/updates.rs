@@ -35,7 +35,7 @@ pub struct Newest<'a> {
     /// The catalog that has it.
     pub catalog: &'a str,
     /// The obstacles; empty if it is chosen, or no bundle is.
-    pub obstacles: Vec<Obstacle>,
+    pub obstacles: Vec<UpdateObstacle>,
 }
 
 impl fmt::Display for Newest<'_> {
@@ -55,9 +55,9 @@ impl fmt::Display for Newest<'_> {
     }
 }
 
-/// An obstacle of a bundle.
+/// An obstacle to an update to a bundle.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Obstacle {
+pub enum UpdateObstacle {
     /// The bundle is not in a requested channel.
     #[error("it is in other channels: {0}")]
     Channel(String),
@@ -84,7 +84,7 @@ pub enum Obstacle {
     Priority(String),
 }
 
-impl Obstacle {
+impl UpdateObstacle {
     /// The reason why the bundle is held back, one of [`held_back`]'s constants.
     pub fn held_back_by(&self) -> &'static str {
         match self {
@@ -188,7 +188,7 @@ pub struct Considered<'a> {
     /// Whether it is chosen.
     pub is_chosen: bool,
     /// The obstacles; empty for the chosen bundle, and for bundles that are only older than the chosen one.
-    pub obstacles: Vec<Obstacle>,
+    pub obstacles: Vec<UpdateObstacle>,
 }
 
 /// All bundles of the selected catalogs, newest first. `chosen` is the result of the request.
@@ -248,43 +248,47 @@ fn highest<'a, 'c>(selected: &'c [Selected<'a>]) -> Option<(&'c Selected<'a>, &'
 }
 
 /// The filter of the request that excludes a bundle.
-fn excluded(catalog: &Selected<'_>, bundle: &Candidate, context: &choose::Context<'_>) -> Vec<Obstacle> {
+fn excluded(
+    catalog: &Selected<'_>,
+    bundle: &Candidate,
+    context: &choose::Context<'_>,
+) -> Vec<UpdateObstacle> {
     let (package, request) = (catalog.package, context.request);
     let mut found = Vec::new();
     let range = request.version.unwrap_or_default().to_owned();
     match fit(bundle, context.range.as_ref()) {
         Fit::Inside | Fit::Unknown => {}
-        Fit::Prerelease => found.push(Obstacle::Prerelease(range)),
+        Fit::Prerelease => found.push(UpdateObstacle::Prerelease(range)),
         Fit::Outside => found.push(match context.range.as_ref().and_then(Constraint::exact) {
-            Some(version) => Obstacle::Pin(version.to_string()),
-            None => Obstacle::Range(range),
+            Some(version) => UpdateObstacle::Pin(version.to_string()),
+            None => UpdateObstacle::Range(range),
         }),
     }
     let members = channels::members(package, request);
     if members.is_some_and(|members| !members.contains(bundle.name.as_str())) {
         let channels: Vec<&str> = package.channels_of(&bundle.name).collect();
-        found.push(Obstacle::Channel(channels.join(", ")));
+        found.push(UpdateObstacle::Channel(channels.join(", ")));
     }
     if let Some(current) = &context.current
         && Successors::new(package, request, current).to(bundle).is_none()
     {
-        found.push(Obstacle::Edge(current.name.to_owned()));
+        found.push(UpdateObstacle::Edge(current.name.to_owned()));
     }
     found
 }
 
 /// The blockers of a bundle on this cluster.
-fn blocked(bundle: &Candidate, facts: &ClusterState<'_>) -> Vec<Obstacle> {
+fn blocked(bundle: &Candidate, facts: &ClusterState<'_>) -> Vec<UpdateObstacle> {
     let served = compatibility::without_own(facts);
     let blockers = CompatibilityCheck::new(*facts, &served).blockers(bundle);
-    blockers.into_iter().map(Obstacle::from).collect()
+    blockers.into_iter().map(UpdateObstacle::from).collect()
 }
 
 /// The reason why another bundle is preferred to this one.
-fn preferred(bundle: &Candidate, chosen: &Resolution<'_>) -> Obstacle {
+fn preferred(bundle: &Candidate, chosen: &Resolution<'_>) -> UpdateObstacle {
     if bundle.is_deprecated {
-        Obstacle::Deprecated
+        UpdateObstacle::Deprecated
     } else {
-        Obstacle::Priority(chosen.catalog.to_owned())
+        UpdateObstacle::Priority(chosen.catalog.to_owned())
     }
 }

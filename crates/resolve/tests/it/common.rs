@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use olm_fbc::Blob;
 use olm_resolve::{
-    Availability, Catalog, Content, Installed, Package, Refusal, ReleaseField, Request, Resolution, resolve,
+    Availability, Catalog, Installed, Package, PackageAnswer, Refusal, ReleaseField, Request, Resolution,
+    resolve,
 };
 use serde_json::{Value, json};
 
@@ -15,11 +16,11 @@ pub(crate) struct Shelf {
     labels: BTreeMap<String, String>,
     availability: Availability,
     blobs: Vec<Value>,
-    answer: Answer,
+    answer: ShelfAnswer,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum ShelfAnswer {
     Package,
     Absent,
     Fault(&'static str),
@@ -34,7 +35,7 @@ pub(crate) fn shelf(name: &'static str) -> Shelf {
         labels: BTreeMap::from([(label, name.to_owned())]),
         availability: Availability::Available,
         blobs: Vec::new(),
-        answer: Answer::Package,
+        answer: ShelfAnswer::Package,
     }
 }
 
@@ -60,12 +61,12 @@ impl Shelf {
     }
 
     pub(crate) fn silent(mut self, fault: &'static str) -> Self {
-        self.answer = Answer::Fault(fault);
+        self.answer = ShelfAnswer::Fault(fault);
         self
     }
 
     pub(crate) fn without_package(mut self) -> Self {
-        self.answer = Answer::Absent;
+        self.answer = ShelfAnswer::Absent;
         self
     }
 
@@ -162,10 +163,10 @@ pub(crate) fn catalogs<'a>(shelves: &'a [Shelf], packages: &'a [Package]) -> Vec
             priority: shelf.priority,
             labels: &shelf.labels,
             availability: shelf.availability,
-            content: match shelf.answer {
-                Answer::Package => Content::Package(package),
-                Answer::Absent => Content::Absent,
-                Answer::Fault(fault) => Content::Failed(fault),
+            answer: match shelf.answer {
+                ShelfAnswer::Package => PackageAnswer::Package(package),
+                ShelfAnswer::Absent => PackageAnswer::Absent,
+                ShelfAnswer::Fault(fault) => PackageAnswer::Failed(fault),
             },
         })
         .collect()

@@ -14,8 +14,8 @@ use olm_resolve::cluster::platform::ClusterPlatform;
 use olm_resolve::cluster::providers::{Offer, providers};
 use olm_resolve::cluster::updates::updates;
 use olm_resolve::{
-    Availability, Catalog, ClusterState, Content, Dependents, Installed, Neighbour, Package, Reason, Refusal,
-    ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
+    Availability, Catalog, ClusterState, Dependents, Installed, Neighbour, Package, PackageAnswer, Reason,
+    Refusal, ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
 };
 use serde_json::{Value, json};
 
@@ -207,6 +207,6 @@ pub(crate) fn catalog<'a>(package: &'a Package, labels: &'a BTreeMap<String, Str
         priority: 0,
         labels,
         availability: Availability::Available,
-        content: Content::Package(package),
+        answer: PackageAnswer::Package(package),
     }
 }

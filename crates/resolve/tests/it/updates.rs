@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use olm_api::updates::held_back;
-use olm_resolve::cluster::updates::{Obstacle, considered, newest};
+use olm_resolve::cluster::updates::{UpdateObstacle, considered, newest};
 use olm_resolve::{
     Catalog, ClusterPlatform, ClusterState, Dependents, Installed, ReleaseField, Request,
     UpgradeConstraintPolicy, resolve_in,
@@ -61,7 +61,7 @@ fn beyond(
         &|catalogs, request, installed, facts| {
             let chosen = resolve_in(catalogs, request, installed, facts);
             let found = newest(catalogs, request, installed, facts, chosen.as_ref().ok()).unwrap()?;
-            let why = found.obstacles.first().map(Obstacle::held_back_by);
+            let why = found.obstacles.first().map(UpdateObstacle::held_back_by);
             Some((format!("{} of {}", found.bundle.name, found.catalog), why))
         },
     )
@@ -77,7 +77,7 @@ fn every(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>) -> Ve
             let chosen = resolve_in(catalogs, request, installed, facts);
             let found = considered(catalogs, request, installed, facts, chosen.as_ref().ok()).unwrap();
             let lines = found.iter().map(|one| {
-                let why: Vec<&str> = one.obstacles.iter().map(Obstacle::held_back_by).collect();
+                let why: Vec<&str> = one.obstacles.iter().map(UpdateObstacle::held_back_by).collect();
                 let chosen = if one.is_chosen { " chosen" } else { "" };
                 format!("{} of {}{chosen} {}", one.bundle.name, one.catalog, why.join(","))
             });

@@ -208,7 +208,7 @@ fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
 
 /// The part of a live object that makes the server refuse the wanted one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Obstacle {
+pub enum AuthorityObstacle {
     /// Entries with nothing but our authorities. To remove them, apply this body with the field manager of
     /// certificates.
     Ours(Value),
@@ -216,7 +216,7 @@ pub enum Obstacle {
     Injected(Value),
 }
 
-impl Obstacle {
+impl AuthorityObstacle {
     /// The obstacle in a live object, if any.
     pub fn of(wanted: &Value, live: &Value) -> Option<Self> {
         without_leftovers(wanted, live)

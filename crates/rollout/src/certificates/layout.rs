@@ -7,18 +7,18 @@ use olm_api::names::{annotation, label};
 use serde_json::{Value, json};
 
 use super::authority;
-use crate::content::{Content, ContentObject, ContentPhase};
+use crate::content::{ContentObject, ContentPhase, RevisionContent};
 use crate::object::ObjectId;
-use crate::outline::Place;
+use crate::outline::ObjectPosition;
 
 /// The name of the phase before those of the revision.
 const PHASE: &str = "certificates";
 
-/// The places of certificates in a revision, and of the objects that must trust them.
+/// The positions of certificates in a revision, and of the objects that must trust them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
-    secrets: BTreeMap<Place, Vec<String>>,
-    callers: BTreeMap<Place, Place>,
+    secrets: BTreeMap<ObjectPosition, Vec<String>>,
+    callers: BTreeMap<ObjectPosition, ObjectPosition>,
 }
 
 /// The Secrets for the certificates that objects request, without data.
@@ -32,7 +32,7 @@ pub fn secrets<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<Value> {
 
 /// Adds the Secrets for the certificates before the content of a revision. `protection` is that of the
 /// ClusterObjectSet.
-pub fn complete(protection: CollisionProtection, content: &mut Content) {
+pub fn complete(protection: CollisionProtection, content: &mut RevisionContent) {
     let objects = content.phases.iter().flat_map(|phase| &phase.objects);
     let secrets = secrets(objects.map(|object| &object.object));
     if secrets.is_empty() {
@@ -90,7 +90,7 @@ impl Layout {
     };
 
     /// The layout of a complete content.
-    pub fn of(content: &Content) -> Self {
+    pub fn of(content: &RevisionContent) -> Self {
         let Some(first) = content
             .phases
             .first()
@@ -102,10 +102,10 @@ impl Layout {
         let mut by_name = BTreeMap::new();
         for (object, secret) in first.objects.iter().enumerate() {
             let id = ObjectId::of(&secret.object);
-            let place = Place { phase: 0, object };
+            let position = ObjectPosition { phase: 0, object };
             let service = annotated(&secret.object, annotation::CERTIFICATE_FOR).unwrap_or_default();
-            layout.secrets.insert(place, names(service, &id.namespace));
-            by_name.insert(format!("{}/{}", id.namespace, id.name), place);
+            layout.secrets.insert(position, names(service, &id.namespace));
+            by_name.insert(format!("{}/{}", id.namespace, id.name), position);
         }
         for (phase, objects) in content
             .phases
@@ -118,31 +118,31 @@ impl Layout {
                 let secret =
                     annotated(&caller.object, annotation::AUTHORITY_FROM).and_then(|from| by_name.get(from));
                 if let Some(secret) = secret.filter(|_| authority::is_caller(&caller.object)) {
-                    layout.callers.insert(Place { phase, object }, *secret);
+                    layout.callers.insert(ObjectPosition { phase, object }, *secret);
                 }
             }
         }
         layout
     }
 
-    /// The places of the Secrets with certificates.
-    pub fn secrets(&self) -> impl Iterator<Item = Place> + '_ {
+    /// The positions of the Secrets with certificates.
+    pub fn secrets(&self) -> impl Iterator<Item = ObjectPosition> + '_ {
         self.secrets.keys().copied()
     }
 
-    /// The host names of the certificate at a place, first the one that the API server calls; `None` if there is no
+    /// The host names of the certificate at a position, first the one that the API server calls; `None` if there is no
     /// certificate.
-    pub fn names(&self, place: Place) -> Option<&[String]> {
-        self.secrets.get(&place).map(Vec::as_slice)
+    pub fn names(&self, position: ObjectPosition) -> Option<&[String]> {
+        self.secrets.get(&position).map(Vec::as_slice)
     }
 
-    /// The Secret with the authority that the object at a place must trust.
-    pub fn secret_of(&self, caller: Place) -> Option<Place> {
+    /// The Secret with the authority that the object at a position must trust.
+    pub fn secret_of(&self, caller: ObjectPosition) -> Option<ObjectPosition> {
         self.callers.get(&caller).copied()
     }
 
     /// The objects that must trust the authority in a Secret.
-    pub fn callers(&self, secret: Place) -> impl Iterator<Item = Place> + '_ {
+    pub fn callers(&self, secret: ObjectPosition) -> impl Iterator<Item = ObjectPosition> + '_ {
         self.callers
             .iter()
             .filter(move |(_, of)| **of == secret)
@@ -172,7 +172,7 @@ pub(super) mod tests {
     }
 
     /// A revision with a Service that requests a certificate and a webhook configuration that trusts it.
-    pub(in crate::certificates) fn content() -> Content {
+    pub(in crate::certificates) fn content() -> RevisionContent {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {
             "name": "op-service", "namespace": "ns",
             "labels": {label::OWNER_KIND: "ClusterExtension"},
@@ -185,7 +185,7 @@ pub(super) mod tests {
         });
         let plain =
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "ns"}});
-        Content {
+        RevisionContent {
             phases: vec![ContentPhase {
                 name: "deploy".to_owned(),
                 digest: "sha256:x".to_owned(),
@@ -218,7 +218,10 @@ pub(super) mod tests {
             "it is no content"
         );
         let layout = Layout::of(&all);
-        let (secret, caller) = (Place { phase: 0, object: 0 }, Place { phase: 1, object: 2 });
+        let (secret, caller) = (
+            ObjectPosition { phase: 0, object: 0 },
+            ObjectPosition { phase: 1, object: 2 },
+        );
         assert_eq!(
             layout.names(secret).unwrap(),
             [

@@ -7,13 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::civil::Date;
 
 use super::layout::Layout;
-use crate::outline::Place;
+use crate::outline::ObjectPosition;
 
 /// The state of one revision's certificates. Requests of a run may update it at the same time.
 #[derive(Debug, Default)]
 pub struct CertificateMemory {
-    secrets: Mutex<BTreeMap<Place, Secret>>,
-    callers: Mutex<BTreeMap<Place, u64>>,
+    secrets: Mutex<BTreeMap<ObjectPosition, Secret>>,
+    callers: Mutex<BTreeMap<ObjectPosition, u64>>,
 }
 
 #[derive(Debug)]
@@ -24,17 +24,17 @@ struct Secret {
 
 impl CertificateMemory {
     /// Records that a Secret was read on a day, and the authorities to trust.
-    pub fn secret_seen(&self, place: Place, looked: Date, trusted: String) {
-        lock(&self.secrets).insert(place, Secret { looked, trusted });
+    pub fn secret_seen(&self, position: ObjectPosition, looked: Date, trusted: String) {
+        lock(&self.secrets).insert(position, Secret { looked, trusted });
     }
 
     /// Records that a caller was compared with these authorities.
-    pub fn caller_seen(&self, place: Place, trusted: &str) {
-        lock(&self.callers).insert(place, mark(trusted));
+    pub fn caller_seen(&self, position: ObjectPosition, trusted: &str) {
+        lock(&self.callers).insert(position, mark(trusted));
     }
 
     /// The authorities to be trusted, PEM.
-    pub fn trusted(&self, secret: Place) -> Option<String> {
+    pub fn trusted(&self, secret: ObjectPosition) -> Option<String> {
         lock(&self.secrets)
             .get(&secret)
             .map(|secret| secret.trusted.clone())
@@ -42,19 +42,19 @@ impl CertificateMemory {
 
     /// Whether the last read of an object is still current although time passes and certificates are renewed. A Secret
     /// is read every day, a caller when the authority has changed.
-    pub fn is_current(&self, layout: &Layout, place: Place, today: Date) -> bool {
-        if layout.names(place).is_some() {
+    pub fn is_current(&self, layout: &Layout, position: ObjectPosition, today: Date) -> bool {
+        if layout.names(position).is_some() {
             return lock(&self.secrets)
-                .get(&place)
+                .get(&position)
                 .is_some_and(|secret| secret.looked == today);
         }
-        let Some(secret) = layout.secret_of(place) else {
+        let Some(secret) = layout.secret_of(position) else {
             return true;
         };
         let Some(trusted) = self.trusted(secret) else {
             return false;
         };
-        lock(&self.callers).get(&place) == Some(&mark(&trusted))
+        lock(&self.callers).get(&position) == Some(&mark(&trusted))
     }
 }
 
@@ -81,13 +81,13 @@ mod tests {
         complete(CollisionProtection::Prevent, &mut content);
         let layout = Layout::of(&content);
         let (secret, caller, other) = (
-            Place { phase: 0, object: 0 },
-            Place { phase: 1, object: 2 },
-            Place { phase: 1, object: 0 },
+            ObjectPosition { phase: 0, object: 0 },
+            ObjectPosition { phase: 1, object: 2 },
+            ObjectPosition { phase: 1, object: 0 },
         );
         let day = |text: &str| -> Date { text.parse().unwrap() };
         let memory = CertificateMemory::default();
-        let current = |place, on| memory.is_current(&layout, place, day(on));
+        let current = |position, on| memory.is_current(&layout, position, day(on));
         assert!(!current(secret, "2026-01-01") && !current(caller, "2026-01-01"));
         assert!(current(other, "2026-01-01"));
         memory.secret_seen(secret, day("2026-01-01"), "one".to_owned());

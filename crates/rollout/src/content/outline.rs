@@ -62,8 +62,8 @@ pub struct Outline {
 /// A CustomResourceDefinition of a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// The place.
-    pub place: Place,
+    /// The position.
+    pub position: ObjectPosition,
     /// The group of the kind.
     pub group: String,
     /// The kind that it defines.
@@ -89,23 +89,23 @@ pub struct OutlineObject {
 }
 
 impl Outline {
-    /// The object at a place.
-    pub fn object(&self, place: Place) -> Option<&OutlineObject> {
-        self.phases.get(place.phase)?.objects.get(place.object)
+    /// The object at a position.
+    pub fn object(&self, position: ObjectPosition) -> Option<&OutlineObject> {
+        self.phases.get(position.phase)?.objects.get(position.object)
     }
 
-    /// The identity of the object at a place; empty for a place that the outline lacks.
-    pub fn id(&self, place: Place) -> ObjectId {
-        self.object(place)
+    /// The identity of the object at a position; empty for a position that the outline lacks.
+    pub fn id(&self, position: ObjectPosition) -> ObjectId {
+        self.object(position)
             .map(|object| object.id.clone())
             .unwrap_or_default()
     }
 
-    /// Lets the revision take over the object at a place if it has no controller, unless a revision released it on
+    /// Lets the revision take over the object at a position if it has no controller, unless a revision released it on
     /// purpose.
-    pub fn inherit(&mut self, place: Place) {
-        let phase = self.phases.get_mut(place.phase);
-        if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(place.object))
+    pub fn inherit(&mut self, position: ObjectPosition) {
+        let phase = self.phases.get_mut(position.phase);
+        if let Some(object) = phase.and_then(|phase| phase.objects.get_mut(position.object))
             && object.collision_protection == CollisionProtection::Prevent
         {
             object.collision_protection = CollisionProtection::IfNoController;
@@ -118,39 +118,39 @@ impl Outline {
         PhaseName { index, name }
     }
 
-    /// The places of a phase.
-    pub fn places(&self, phase: usize) -> impl Iterator<Item = Place> + use<> {
+    /// The positions of a phase.
+    pub fn positions(&self, phase: usize) -> impl Iterator<Item = ObjectPosition> + use<> {
         let count = self.phases.get(phase).map_or(0, |p| p.objects.len());
-        (0..count).map(move |object| Place { phase, object })
+        (0..count).map(move |object| ObjectPosition { phase, object })
     }
 
     /// The definition of a kind, if the revision contains it.
-    pub fn definition(&self, id: &ObjectId) -> Option<Place> {
+    pub fn definition(&self, id: &ObjectId) -> Option<ObjectPosition> {
         let found = self
             .definitions
             .iter()
             .find(|d| d.group == id.group && d.kind == id.kind);
-        found.map(|definition| definition.place)
+        found.map(|definition| definition.position)
     }
 
     /// The CustomResourceDefinitions and the objects of the kinds that they define.
-    pub fn custom_resources(&self) -> BTreeSet<Place> {
-        let definitions = self.definitions.iter().map(|definition| definition.place);
+    pub fn custom_resources(&self) -> BTreeSet<ObjectPosition> {
+        let definitions = self.definitions.iter().map(|definition| definition.position);
         let defined = self
-            .all_places()
-            .filter(|place| self.definition(&self.id(*place)).is_some());
+            .all_positions()
+            .filter(|position| self.definition(&self.id(*position)).is_some());
         definitions.chain(defined).collect()
     }
 
-    /// All places, phase by phase.
-    pub fn all_places(&self) -> impl Iterator<Item = Place> + '_ {
-        (0..self.phases.len()).flat_map(|phase| self.places(phase))
+    /// All positions, phase by phase.
+    pub fn all_positions(&self) -> impl Iterator<Item = ObjectPosition> + '_ {
+        (0..self.phases.len()).flat_map(|phase| self.positions(phase))
     }
 }
 
-/// The place of an object in a revision.
+/// The position of an object in a revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct ObjectPosition {
     /// The phase's index.
     pub phase: usize,
     /// The object's index in the phase.

@@ -4,9 +4,9 @@ use olm_api::cluster_object_set::ObservedPhase;
 use serde_json::Value;
 
 use crate::certificates::layout::Layout;
-use crate::content::Content;
+use crate::content::RevisionContent;
 use crate::object::ObjectId;
-use crate::outline::{Definition, Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling};
+use crate::outline::{Definition, ObjectPosition, Outline, OutlineObject, OutlinePhase, Owner, Sibling};
 
 /// The part of a set's content that is kept after the bodies are dropped.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Phases {
     pub phases: Vec<OutlinePhase>,
     /// Their digests.
     pub observed: Vec<ObservedPhase>,
-    /// The places of certificates.
+    /// The positions of certificates.
     pub certificates: Layout,
     /// The CustomResourceDefinitions.
     pub definitions: Vec<Definition>,
@@ -23,7 +23,7 @@ pub struct Phases {
 
 impl Phases {
     /// The part of a content that is kept.
-    pub fn of(content: &Content) -> Self {
+    pub fn of(content: &RevisionContent) -> Self {
         let phases = content
             .phases
             .iter()
@@ -59,7 +59,7 @@ impl Phases {
 }
 
 /// The CustomResourceDefinitions of a content.
-fn definitions(content: &Content) -> Vec<Definition> {
+fn definitions(content: &RevisionContent) -> Vec<Definition> {
     let text = |object: &Value, pointer: &str| {
         object
             .pointer(pointer)
@@ -73,7 +73,7 @@ fn definitions(content: &Content) -> Vec<Definition> {
             let id = ObjectId::of(&content.object);
             if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
                 found.push(Definition {
-                    place: Place { phase, object },
+                    position: ObjectPosition { phase, object },
                     group: text(&content.object, "/spec/group"),
                     kind: text(&content.object, "/spec/names/kind"),
                 });
@@ -97,7 +97,7 @@ mod tests {
             object,
             collision_protection: CollisionProtection::Prevent,
         };
-        let content = Content {
+        let content = RevisionContent {
             phases: vec![ContentPhase {
                 objects: vec![
                     object(json!({"apiVersion": "v1", "kind": "ConfigMap"})),
@@ -115,12 +115,12 @@ mod tests {
         let [definition] = &phases.definitions[..] else {
             panic!("{phases:?}")
         };
-        assert_eq!(definition.place.object, 2);
+        assert_eq!(definition.position.object, 2);
         let outline = phases.outline(Owner::default(), Vec::new());
         let found: Vec<usize> = outline
             .custom_resources()
             .iter()
-            .map(|place| place.object)
+            .map(|position| position.object)
             .collect();
         assert_eq!(found, [1, 2]);
     }

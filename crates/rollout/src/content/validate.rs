@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::content::Content;
+use crate::content::RevisionContent;
 use crate::object::ObjectId;
 
 /// Fields of an object's metadata that only the server or the owner writes.
@@ -18,7 +18,7 @@ const FORBIDDEN: [&str; 6] = [
 ];
 
 /// Checks all objects and lists every fault; `None` if there is none.
-pub fn faults(name: &str, revision: i64, content: &Content) -> Option<String> {
+pub fn faults(name: &str, revision: i64, content: &RevisionContent) -> Option<String> {
     let mut places: BTreeMap<ObjectId, Vec<&str>> = BTreeMap::new();
     for phase in &content.phases {
         for object in &phase.objects {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::content::{ContentObject, ContentPhase};
 
-    fn content(phases: &[(&str, &[Value])]) -> Content {
+    fn content(phases: &[(&str, &[Value])]) -> RevisionContent {
         let object = |object: &Value| ContentObject {
             object: object.clone(),
             collision_protection: CollisionProtection::Prevent,
@@ -109,7 +109,7 @@ mod tests {
             digest: String::new(),
             objects: objects.iter().map(object).collect(),
         };
-        Content {
+        RevisionContent {
             phases: phases.iter().map(phase).collect(),
         }
     }

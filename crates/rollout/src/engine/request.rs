@@ -1,7 +1,7 @@
 //! The requests of the engine's machines, and the answers.
 
-use crate::failure::Failure;
-use crate::outline::{Outline, Place};
+use crate::failure::RequestFailure;
+use crate::outline::{ObjectPosition, Outline};
 use crate::ownership::{Guard, OwnerReference, Ownership};
 use crate::probe::ProbeResult;
 
@@ -48,31 +48,31 @@ impl Holder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Reads the object. Answered by `Absent` or `Live`.
-    Observe(Place),
+    Observe(ObjectPosition),
     /// Tests whether the server would accept the write, without writing. Answered by `Live`, or by `Absent` if a dry
     /// run is not possible (a webhook does not support it).
-    DryRun(Place, Write),
+    DryRun(ObjectPosition, Write),
     /// Applies the object. Answered by `Live`.
-    Apply(Place, Write),
+    Apply(ObjectPosition, Write),
     /// Removes an owner reference from the object. Answered by `Live` or `Absent`.
-    Release(Place, Guard, Holder),
+    Release(ObjectPosition, Guard, Holder),
     /// Removes the authorities that make the server refuse the wanted object, ours and others'. Answered by `Live`, or
     /// by `Absent` if there are none left.
-    Clear(Place),
+    Clear(ObjectPosition),
     /// Deletes the object. Answered by `Absent`, or `Live` while finalizers hold it.
-    Delete(Place, Guard),
+    Delete(ObjectPosition, Guard),
 }
 
 impl Request {
-    /// The place of the object.
-    pub fn place(&self) -> Place {
+    /// The position of the object.
+    pub fn position(&self) -> ObjectPosition {
         match self {
-            Self::Observe(place)
-            | Self::Clear(place)
-            | Self::DryRun(place, _)
-            | Self::Apply(place, _)
-            | Self::Release(place, ..)
-            | Self::Delete(place, _) => *place,
+            Self::Observe(position)
+            | Self::Clear(position)
+            | Self::DryRun(position, _)
+            | Self::Apply(position, _)
+            | Self::Release(position, ..)
+            | Self::Delete(position, _) => *position,
         }
     }
 
@@ -82,17 +82,17 @@ impl Request {
     }
 }
 
-/// The answer to a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum RequestOutcome {
     /// The object does not exist.
     Absent,
     /// The object exists.
     Live(Box<Observation>),
     /// The server refuses the object because of authorities that [`Request::Clear`] removes.
-    Obstructed(Failure),
+    Obstructed(RequestFailure),
     /// The request failed.
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
 /// The next step of a machine.

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::decide::{Decision, History, Reclaims, decide};
-use super::request::{Answer, MAX_ROUNDS, Observation, Request, Step, Write};
-use crate::failure::{Failure, FailureKind};
+use super::request::{MAX_ROUNDS, Observation, Request, RequestOutcome, Step, Write};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
-use crate::outline::{Outline, Place};
+use crate::outline::{ObjectPosition, Outline};
 use crate::probe::ProbeStatus;
 
 /// Whether a phase waits for the probes of the previous one.
@@ -53,7 +53,7 @@ pub struct Settings {
     /// The action for objects of kinds that the cluster lacks.
     pub missing_kinds: MissingKinds,
     /// The fingerprints of the differences that the server left at the last apply of each object.
-    pub accepted: BTreeMap<Place, u64>,
+    pub accepted: BTreeMap<ObjectPosition, u64>,
     /// The objects without our owner reference that get it back.
     pub reclaims: Reclaims,
 }
@@ -77,7 +77,7 @@ pub enum RolloutEnd {
         /// The phase's index.
         phase: usize,
         /// The objects and their failures.
-        failures: Vec<(ObjectId, Failure)>,
+        failures: Vec<(ObjectId, RequestFailure)>,
     },
     /// The revision is paused and these objects are not as wanted.
     Paused(Vec<ObjectId>),
@@ -104,24 +104,24 @@ pub struct Report {
     /// The number of applied objects.
     pub written: usize,
     /// The fingerprints for the next run's [`Settings`].
-    pub accepted: BTreeMap<Place, u64>,
+    pub accepted: BTreeMap<ObjectPosition, u64>,
 }
 
 #[derive(Debug, Clone)]
 enum Stage {
-    Observing(Vec<Place>),
-    Checking(Vec<(Place, Write)>),
+    Observing(Vec<ObjectPosition>),
+    Checking(Vec<(ObjectPosition, Write)>),
     Clearing(Obstructed),
-    Writing(Vec<(Place, Write)>),
+    Writing(Vec<(ObjectPosition, Write)>),
 }
 
 /// Objects that the server refuses because of authorities in the live ones.
 #[derive(Debug, Clone, Default)]
 struct Obstructed {
     /// The objects and their failures.
-    objects: Vec<(Place, Failure)>,
+    objects: Vec<(ObjectPosition, RequestFailure)>,
     /// Other objects that changed meanwhile.
-    changed: Vec<Place>,
+    changed: Vec<ObjectPosition>,
 }
 
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ pub struct Rollout {
     phase: usize,
     stage: Stage,
     round: usize,
-    states: BTreeMap<Place, ObjectState>,
+    states: BTreeMap<ObjectPosition, ObjectState>,
     not_ready: Vec<NotReady>,
     handed_over: usize,
     skipped: Vec<ObjectId>,
@@ -167,9 +167,9 @@ impl Rollout {
     }
 
     /// Takes the answers to the last requests, in their order.
-    pub fn step(mut self, outline: &Outline, answers: Vec<Answer>) -> Next {
+    pub fn step(mut self, outline: &Outline, answers: Vec<RequestOutcome>) -> Next {
         match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
-            Stage::Observing(places) => self.observed(outline, &places, answers),
+            Stage::Observing(positions) => self.observed(outline, &positions, answers),
             Stage::Checking(writes) => self.checked(outline, writes, answers),
             Stage::Clearing(obstructed) => self.cleared(outline, obstructed, answers),
             Stage::Writing(writes) => self.wrote(outline, &writes, answers),
@@ -178,12 +178,12 @@ impl Rollout {
 
     fn enter(mut self, outline: &Outline, first: usize) -> Next {
         for phase in first..outline.phases.len() {
-            let places: Vec<Place> = outline.places(phase).collect();
-            if !places.is_empty() {
+            let positions: Vec<ObjectPosition> = outline.positions(phase).collect();
+            if !positions.is_empty() {
                 self.phase = phase;
                 self.round = 0;
                 self.states.clear();
-                return self.observe(places);
+                return self.observe(positions);
             }
         }
         let end = if self.not_ready.is_empty() {
@@ -194,20 +194,28 @@ impl Rollout {
         self.end(end)
     }
 
-    fn observe(mut self, places: Vec<Place>) -> Next {
-        let requests = places.iter().map(|place| Request::Observe(*place)).collect();
-        self.stage = Stage::Observing(places);
+    fn observe(mut self, positions: Vec<ObjectPosition>) -> Next {
+        let requests = positions
+            .iter()
+            .map(|position| Request::Observe(*position))
+            .collect();
+        self.stage = Stage::Observing(positions);
         Step::Ask(self, requests)
     }
 
-    fn observed(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+    fn observed(
+        mut self,
+        outline: &Outline,
+        positions: &[ObjectPosition],
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
         let mut failures = Vec::new();
-        for (place, answer) in places.iter().zip(answers) {
+        for (position, answer) in positions.iter().zip(answers) {
             match answer {
-                Answer::Absent => drop(self.states.insert(*place, ObjectState::Absent)),
-                Answer::Live(seen) => drop(self.states.insert(*place, ObjectState::Seen(*seen))),
-                Answer::Failed(failure) | Answer::Obstructed(failure) => {
-                    self.failed(outline, *place, failure, &mut failures);
+                RequestOutcome::Absent => drop(self.states.insert(*position, ObjectState::Absent)),
+                RequestOutcome::Live(seen) => drop(self.states.insert(*position, ObjectState::Seen(*seen))),
+                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                    self.failed(outline, *position, failure, &mut failures);
                 }
             }
         }
@@ -221,13 +229,13 @@ impl Rollout {
     fn failed(
         &mut self,
         outline: &Outline,
-        place: Place,
-        failure: Failure,
-        failures: &mut Vec<(ObjectId, Failure)>,
+        position: ObjectPosition,
+        failure: RequestFailure,
+        failures: &mut Vec<(ObjectId, RequestFailure)>,
     ) {
-        let id = outline.id(place);
+        let id = outline.id(position);
         if failure.kind == FailureKind::UnknownKind && self.settings.missing_kinds == MissingKinds::Skip {
-            self.states.insert(place, ObjectState::Skipped);
+            self.states.insert(position, ObjectState::Skipped);
             self.skipped.push(id);
         } else {
             failures.push((id, failure));
@@ -237,8 +245,8 @@ impl Rollout {
     fn decide(mut self, outline: &Outline) -> Next {
         let mut writes = Vec::new();
         let mut collisions = Vec::new();
-        for (place, state) in &mut self.states {
-            let Some(object) = outline.object(*place) else {
+        for (position, state) in &mut self.states {
+            let Some(object) = outline.object(*position) else {
                 continue;
             };
             let seen = match state {
@@ -247,11 +255,11 @@ impl Rollout {
                 ObjectState::HandedOver(_) | ObjectState::Terminating | ObjectState::Skipped => continue,
             };
             let known = History {
-                accepted: self.settings.accepted.get(place).copied(),
+                accepted: self.settings.accepted.get(position).copied(),
                 reclaims: self.settings.reclaims,
             };
             match (decide(outline, object, seen, known), seen) {
-                (Decision::Write(write), _) => writes.push((*place, write)),
+                (Decision::Write(write), _) => writes.push((*position, write)),
                 (Decision::Terminating, _) => *state = ObjectState::Terminating,
                 (Decision::HandedOver, Some(seen)) => *state = ObjectState::HandedOver(seen.clone()),
                 (Decision::Collision, Some(seen)) => collisions.push((object.id.clone(), seen.clone())),
@@ -268,7 +276,7 @@ impl Rollout {
         match (self.settings.writes, self.settings.mode) {
             _ if writes.is_empty() => self.conclude(outline),
             (Writes::Paused, _) => {
-                let ids = writes.iter().map(|(place, _)| outline.id(*place)).collect();
+                let ids = writes.iter().map(|(position, _)| outline.id(*position)).collect();
                 self.end(RolloutEnd::Paused(ids))
             }
             // A single apply succeeds or fails as a whole. Several are tested first, so that a phase that the server
@@ -276,7 +284,7 @@ impl Rollout {
             (Writes::Allowed, Mode::RollOut) if writes.len() > 1 && self.round == 0 => {
                 let requests = writes
                     .iter()
-                    .map(|(place, write)| Request::DryRun(*place, write.clone()))
+                    .map(|(position, write)| Request::DryRun(*position, write.clone()))
                     .collect();
                 self.stage = Stage::Checking(writes);
                 Step::Ask(self, requests)
@@ -285,31 +293,36 @@ impl Rollout {
         }
     }
 
-    fn write(mut self, writes: Vec<(Place, Write)>) -> Next {
+    fn write(mut self, writes: Vec<(ObjectPosition, Write)>) -> Next {
         let requests = writes
             .iter()
-            .map(|(place, write)| Request::Apply(*place, write.clone()))
+            .map(|(position, write)| Request::Apply(*position, write.clone()))
             .collect();
         self.stage = Stage::Writing(writes);
         Step::Ask(self, requests)
     }
 
-    fn checked(mut self, outline: &Outline, writes: Vec<(Place, Write)>, answers: Vec<Answer>) -> Next {
+    fn checked(
+        mut self,
+        outline: &Outline,
+        writes: Vec<(ObjectPosition, Write)>,
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
         let mut obstructed = Vec::new();
-        for ((place, _), answer) in writes.iter().zip(answers) {
+        for ((position, _), answer) in writes.iter().zip(answers) {
             match answer {
-                Answer::Obstructed(failure) => obstructed.push((*place, failure)),
-                Answer::Failed(failure) => match failure.kind {
-                    FailureKind::Conflict => again.push(*place),
+                RequestOutcome::Obstructed(failure) => obstructed.push((*position, failure)),
+                RequestOutcome::Failed(failure) => match failure.kind {
+                    FailureKind::Conflict => again.push(*position),
                     // An object of the same phase may bring the kind or the namespace.
                     FailureKind::UnknownKind | FailureKind::MissingNamespace => {}
                     FailureKind::Forbidden | FailureKind::Invalid | FailureKind::Transient => {
-                        failures.push((outline.id(*place), failure));
+                        failures.push((outline.id(*position), failure));
                     }
                 },
-                Answer::Absent | Answer::Live(_) => {}
+                RequestOutcome::Absent | RequestOutcome::Live(_) => {}
             }
         }
         if !failures.is_empty() {
@@ -325,24 +338,31 @@ impl Rollout {
         self.write(writes)
     }
 
-    fn clear(mut self, objects: Vec<(Place, Failure)>, changed: Vec<Place>) -> Next {
-        let requests = objects.iter().map(|(place, _)| Request::Clear(*place)).collect();
+    fn clear(mut self, objects: Vec<(ObjectPosition, RequestFailure)>, changed: Vec<ObjectPosition>) -> Next {
+        let requests = objects
+            .iter()
+            .map(|(position, _)| Request::Clear(*position))
+            .collect();
         self.stage = Stage::Clearing(Obstructed { objects, changed });
         Step::Ask(self, requests)
     }
 
     /// An object that could not be cleared keeps the first failure.
-    fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<Answer>) -> Next {
+    fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<RequestOutcome>) -> Next {
         let Obstructed {
             objects,
             changed: mut again,
         } = obstructed;
         let mut failures = Vec::new();
-        for ((place, refusal), answer) in objects.into_iter().zip(answers) {
+        for ((position, refusal), answer) in objects.into_iter().zip(answers) {
             match answer {
-                Answer::Absent | Answer::Live(_) => again.push(place),
-                Answer::Failed(failure) if failure.kind == FailureKind::Conflict => again.push(place),
-                Answer::Failed(_) | Answer::Obstructed(_) => failures.push((outline.id(place), refusal)),
+                RequestOutcome::Absent | RequestOutcome::Live(_) => again.push(position),
+                RequestOutcome::Failed(failure) if failure.kind == FailureKind::Conflict => {
+                    again.push(position);
+                }
+                RequestOutcome::Failed(_) | RequestOutcome::Obstructed(_) => {
+                    failures.push((outline.id(position), refusal));
+                }
             }
         }
         if !failures.is_empty() {
@@ -352,28 +372,35 @@ impl Rollout {
         self.observe(again)
     }
 
-    fn wrote(mut self, outline: &Outline, writes: &[(Place, Write)], answers: Vec<Answer>) -> Next {
+    fn wrote(
+        mut self,
+        outline: &Outline,
+        writes: &[(ObjectPosition, Write)],
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
         let mut obstructed = Vec::new();
-        for ((place, write), answer) in writes.iter().zip(answers) {
+        for ((position, write), answer) in writes.iter().zip(answers) {
             match answer {
-                Answer::Obstructed(failure) if self.round < MAX_ROUNDS => obstructed.push((*place, failure)),
-                Answer::Live(seen) => {
+                RequestOutcome::Obstructed(failure) if self.round < MAX_ROUNDS => {
+                    obstructed.push((*position, failure));
+                }
+                RequestOutcome::Live(seen) => {
                     // An apply without changes does not change the version of the object.
                     self.written += usize::from(write.guard != seen.ownership.guard());
-                    self.settings.accepted.insert(*place, seen.differences);
-                    self.states.insert(*place, ObjectState::Seen(*seen));
+                    self.settings.accepted.insert(*position, seen.differences);
+                    self.states.insert(*position, ObjectState::Seen(*seen));
                 }
-                Answer::Failed(failure)
+                RequestOutcome::Failed(failure)
                     if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
                 {
-                    again.push(*place);
+                    again.push(*position);
                 }
-                Answer::Failed(failure) | Answer::Obstructed(failure) => {
-                    self.failed(outline, *place, failure, &mut failures);
+                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                    self.failed(outline, *position, failure, &mut failures);
                 }
-                Answer::Absent => again.push(*place),
+                RequestOutcome::Absent => again.push(*position),
             }
         }
         if !failures.is_empty() {
@@ -388,10 +415,10 @@ impl Rollout {
         self.round += 1;
         if self.round > MAX_ROUNDS {
             let message = "the object keeps changing while it is applied".to_owned();
-            let failure = Failure::new(FailureKind::Conflict, message);
+            let failure = RequestFailure::new(FailureKind::Conflict, message);
             let failures = again
                 .iter()
-                .map(|place| (outline.id(*place), failure.clone()))
+                .map(|position| (outline.id(*position), failure.clone()))
                 .collect();
             return self.end_failed(failures);
         }
@@ -400,7 +427,7 @@ impl Rollout {
 
     fn conclude(mut self, outline: &Outline) -> Next {
         let mut first = None;
-        for (place, state) in &self.states {
+        for (position, state) in &self.states {
             let messages = match state {
                 ObjectState::Seen(seen) => not_passing(seen),
                 ObjectState::HandedOver(seen) => {
@@ -413,7 +440,7 @@ impl Rollout {
             };
             if first.is_none() {
                 first = messages.map(|messages| NotReady {
-                    id: outline.id(*place),
+                    id: outline.id(*position),
                     messages,
                 });
             }
@@ -428,7 +455,7 @@ impl Rollout {
         self.enter(outline, next)
     }
 
-    fn end_failed(self, failures: Vec<(ObjectId, Failure)>) -> Next {
+    fn end_failed(self, failures: Vec<(ObjectId, RequestFailure)>) -> Next {
         let phase = self.phase;
         self.end(RolloutEnd::Failed { phase, failures })
     }

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::request::{Answer, Holder, MAX_ROUNDS, Observation, Request, Step};
-use crate::failure::{Failure, FailureKind};
+use super::request::{Holder, MAX_ROUNDS, Observation, Request, RequestOutcome, Step};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
-use crate::outline::{Outline, Place};
+use crate::outline::{ObjectPosition, Outline};
 use crate::ownership::Ownership;
 
 /// The end of a run.
@@ -32,7 +32,7 @@ pub enum TeardownEnd {
         /// The phase's index.
         phase: usize,
         /// The objects and their failures.
-        failures: Vec<(ObjectId, Failure)>,
+        failures: Vec<(ObjectId, RequestFailure)>,
     },
 }
 
@@ -40,15 +40,15 @@ pub enum TeardownEnd {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lasting {
     /// Objects to release.
-    pub kept: BTreeSet<Place>,
+    pub kept: BTreeSet<ObjectPosition>,
     /// Objects to leave unchanged until another revision has taken them over.
-    pub held: BTreeSet<Place>,
+    pub held: BTreeSet<ObjectPosition>,
 }
 
 #[derive(Debug, Clone)]
 enum Stage {
-    Observing(Vec<Place>),
-    Acting(Vec<Place>),
+    Observing(Vec<ObjectPosition>),
+    Acting(Vec<ObjectPosition>),
 }
 
 /// A teardown in progress.
@@ -62,14 +62,14 @@ pub struct Teardown {
     round: usize,
     waiting: Vec<(ObjectId, Vec<String>)>,
     held: Vec<ObjectId>,
-    failures: Vec<(ObjectId, Failure)>,
+    failures: Vec<(ObjectId, RequestFailure)>,
 }
 
 /// Objects of a phase that are deleted at the same time.
 #[derive(Debug, Clone)]
 struct Stop {
     phase: usize,
-    places: Vec<Place>,
+    positions: Vec<ObjectPosition>,
 }
 
 type Next = Step<Teardown, TeardownEnd>;
@@ -77,13 +77,14 @@ type Next = Step<Teardown, TeardownEnd>;
 impl Teardown {
     /// Begins a run.
     pub fn start(outline: &Outline, lasting: Lasting) -> Next {
-        let is_definition = |place: &Place| outline.definitions.iter().any(|d| d.place == *place);
+        let is_definition =
+            |position: &ObjectPosition| outline.definitions.iter().any(|d| d.position == *position);
         let stops = (0..outline.phases.len())
             .flat_map(|phase| {
-                let (definitions, others) = outline.places(phase).partition(is_definition);
-                [definitions, others].map(|places| Stop { phase, places })
+                let (definitions, others) = outline.positions(phase).partition(is_definition);
+                [definitions, others].map(|positions| Stop { phase, positions })
             })
-            .filter(|stop| !stop.places.is_empty())
+            .filter(|stop| !stop.positions.is_empty())
             .collect();
         let teardown = Self {
             lasting,
@@ -99,15 +100,15 @@ impl Teardown {
     }
 
     /// Takes the answers to the last requests, in their order.
-    pub fn step(mut self, outline: &Outline, answers: Vec<Answer>) -> Next {
+    pub fn step(mut self, outline: &Outline, answers: Vec<RequestOutcome>) -> Next {
         match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
-            Stage::Observing(places) => self.observed(outline, &places, answers),
-            Stage::Acting(places) => self.acted(outline, &places, answers),
+            Stage::Observing(positions) => self.observed(outline, &positions, answers),
+            Stage::Acting(positions) => self.acted(outline, &positions, answers),
         }
     }
 
     fn enter(mut self) -> Next {
-        let Some(Stop { phase, places }) = self.stops.pop() else {
+        let Some(Stop { phase, positions }) = self.stops.pop() else {
             return Step::End(if self.held.is_empty() {
                 TeardownEnd::Complete
             } else {
@@ -116,79 +117,98 @@ impl Teardown {
         };
         self.phase = phase;
         self.round = 0;
-        self.observe(places)
+        self.observe(positions)
     }
 
-    fn observe(mut self, places: Vec<Place>) -> Next {
-        let requests = places.iter().map(|place| Request::Observe(*place)).collect();
-        self.stage = Stage::Observing(places);
+    fn observe(mut self, positions: Vec<ObjectPosition>) -> Next {
+        let requests = positions
+            .iter()
+            .map(|position| Request::Observe(*position))
+            .collect();
+        self.stage = Stage::Observing(positions);
         Step::Ask(self, requests)
     }
 
-    fn observed(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+    fn observed(
+        mut self,
+        outline: &Outline,
+        positions: &[ObjectPosition],
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
         let mut requests = Vec::new();
-        for (place, answer) in places.iter().zip(answers) {
+        for (position, answer) in positions.iter().zip(answers) {
             match answer {
-                Answer::Absent => {}
-                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
-                Answer::Failed(failure) | Answer::Obstructed(failure) => {
-                    self.failures.push((outline.id(*place), failure));
+                RequestOutcome::Absent => {}
+                RequestOutcome::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                    self.failures.push((outline.id(*position), failure));
                 }
-                Answer::Live(seen) => requests.extend(self.request(outline, *place, &seen)),
+                RequestOutcome::Live(seen) => requests.extend(self.request(outline, *position, &seen)),
             }
         }
         if requests.is_empty() {
             return self.conclude();
         }
-        self.stage = Stage::Acting(requests.iter().map(Request::place).collect());
+        self.stage = Stage::Acting(requests.iter().map(Request::position).collect());
         Step::Ask(self, requests)
     }
 
-    fn request(&mut self, outline: &Outline, place: Place, seen: &Observation) -> Option<Request> {
+    fn request(
+        &mut self,
+        outline: &Outline,
+        position: ObjectPosition,
+        seen: &Observation,
+    ) -> Option<Request> {
         let live = &seen.ownership;
         let inherited = is_inherited(outline, live);
         let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
         match &live.deleting {
             _ if !live.owned && !inherited => None,
-            None if controlled && self.lasting.held.contains(&place) => {
-                self.held.push(outline.id(place));
+            None if controlled && self.lasting.held.contains(&position) => {
+                self.held.push(outline.id(position));
                 None
             }
-            _ if !controlled || self.lasting.kept.contains(&place) => {
+            _ if !controlled || self.lasting.kept.contains(&position) => {
                 // The deletion of the extension would also delete the objects that it controls.
                 let holder = if inherited {
                     Holder::Extension
                 } else {
                     Holder::Revision
                 };
-                Some(Request::Release(place, live.guard(), holder))
+                Some(Request::Release(position, live.guard(), holder))
             }
             Some(finalizers) => {
-                self.waiting.push((outline.id(place), finalizers.clone()));
+                self.waiting.push((outline.id(position), finalizers.clone()));
                 None
             }
-            None => Some(Request::Delete(place, live.guard())),
+            None => Some(Request::Delete(position, live.guard())),
         }
     }
 
-    fn acted(mut self, outline: &Outline, places: &[Place], answers: Vec<Answer>) -> Next {
+    fn acted(
+        mut self,
+        outline: &Outline,
+        positions: &[ObjectPosition],
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
         let mut again = Vec::new();
-        for (place, answer) in places.iter().zip(answers) {
+        for (position, answer) in positions.iter().zip(answers) {
             match answer {
-                Answer::Absent => {}
-                Answer::Live(seen) if !seen.ownership.owned && !is_inherited(outline, &seen.ownership) => {}
-                Answer::Live(seen) => {
+                RequestOutcome::Absent => {}
+                RequestOutcome::Live(seen)
+                    if !seen.ownership.owned && !is_inherited(outline, &seen.ownership) => {}
+                RequestOutcome::Live(seen) => {
                     self.waiting
-                        .push((outline.id(*place), seen.ownership.deleting.unwrap_or_default()));
+                        .push((outline.id(*position), seen.ownership.deleting.unwrap_or_default()));
                 }
-                Answer::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
-                Answer::Failed(failure)
+                RequestOutcome::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
+                RequestOutcome::Failed(failure)
                     if failure.kind == FailureKind::Conflict && self.round < MAX_ROUNDS =>
                 {
-                    again.push(*place);
+                    again.push(*position);
                 }
-                Answer::Failed(failure) | Answer::Obstructed(failure) => {
-                    self.failures.push((outline.id(*place), failure));
+                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                    self.failures.push((outline.id(*position), failure));
                 }
             }
         }

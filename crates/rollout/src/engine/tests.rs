@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use self::simulation::{Cluster, Crash, Executor, Revision, executor, revision, roll_out, take_down};
-use super::request::{Answer, Request, Step};
+use super::request::{Request, RequestOutcome, Step};
 use super::rollout::{Rollout, RolloutEnd, Settings, Writes};
 use super::teardown::{Lasting, Teardown, TeardownEnd};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
-use crate::outline::{Definition, Outline, OutlineObject, OutlinePhase, Owner, Place};
+use crate::outline::{Definition, ObjectPosition, Outline, OutlineObject, OutlinePhase, Owner};
 use crate::report;
 
 fn first() -> Revision {
@@ -293,7 +293,12 @@ fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_releas
     };
     for (extension, migrated, kept, left) in [
         ("us", true, BTreeSet::new(), 0),
-        ("us", true, BTreeSet::from([Place { phase: 0, object: 0 }]), 1),
+        (
+            "us",
+            true,
+            BTreeSet::from([ObjectPosition { phase: 0, object: 0 }]),
+            1,
+        ),
         ("us", false, BTreeSet::new(), 1),
         ("", true, BTreeSet::new(), 1),
         ("other", true, BTreeSet::new(), 1),
@@ -301,7 +306,7 @@ fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_releas
         let mut revision = revision(1, &[&[("A", "1")]]);
         revision.outline.owner.extension = extension.to_owned();
         revision.outline.owner.migrated = migrated;
-        let id = revision.outline.id(Place::default());
+        let id = revision.outline.id(ObjectPosition::default());
         let mut cluster = Cluster::default();
         cluster.objects.insert(id, live("us"));
         let lasting = Lasting {
@@ -333,12 +338,12 @@ fn definitions_of_a_phase_go_after_everything_else_in_it() {
         ],
     );
     revision.outline.definitions = vec![Definition {
-        place: Place { phase: 1, object: 0 },
+        position: ObjectPosition { phase: 1, object: 0 },
         ..Definition::default()
     }];
     let mut cluster = Cluster::default();
     roll_out(&mut cluster, &revision);
-    let custom = revision.outline.id(Place { phase: 1, object: 1 });
+    let custom = revision.outline.id(ObjectPosition { phase: 1, object: 1 });
     cluster.edit(&custom, |live| {
         live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         live["metadata"]["finalizers"] = json!(["example.com/f"]);
@@ -359,12 +364,12 @@ fn definitions_of_a_phase_go_after_everything_else_in_it() {
 fn objects_stay_until_the_next_revision_has_taken_them_over() {
     let old = revision(1, &[&[("Definition", "1")], &[("A", "1")]]);
     let held = || Lasting {
-        held: BTreeSet::from([Place { phase: 0, object: 0 }]),
+        held: BTreeSet::from([ObjectPosition { phase: 0, object: 0 }]),
         ..Lasting::default()
     };
     let mut cluster = Cluster::default();
     roll_out(&mut cluster, &old);
-    let definition = old.outline.id(Place { phase: 0, object: 0 });
+    let definition = old.outline.id(ObjectPosition { phase: 0, object: 0 });
     let before = cluster.objects[&definition].clone();
     for _ in 0..2 {
         let end = executor(&mut cluster, &old).take_down(held()).ok();
@@ -391,7 +396,7 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
         ..Outline::default()
     };
     let unknown = || {
-        vec![Answer::Failed(Failure::new(
+        vec![RequestOutcome::Failed(RequestFailure::new(
             FailureKind::UnknownKind,
             String::new(),
         ))]
@@ -426,50 +431,54 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
 fn obstacles_of_a_phase_are_cleared_by_requests_of_their_own_after_every_dry_run() {
     let revision = revision(1, &[&[("A", "1"), ("B", "1")]]);
     let outline = &revision.outline;
-    let [a, b] = [0, 1].map(|object| Place { phase: 0, object });
-    let refusal = Failure::new(FailureKind::Invalid, "refused");
+    let [a, b] = [0, 1].map(|object| ObjectPosition { phase: 0, object });
+    let refusal = RequestFailure::new(FailureKind::Invalid, "refused");
     let dry_runs = || -> Rollout {
         let Step::Ask(machine, _) = Rollout::start(outline, Settings::default()) else {
             panic!("nothing is observed")
         };
-        let Step::Ask(machine, asked) = machine.step(outline, vec![Answer::Absent, Answer::Absent]) else {
+        let Step::Ask(machine, asked) =
+            machine.step(outline, vec![RequestOutcome::Absent, RequestOutcome::Absent])
+        else {
             panic!("no dry run is made")
         };
         assert!(asked.iter().all(|request| !request.writes()), "{asked:?}");
         machine
     };
-    let obstructed = Answer::Obstructed(refusal.clone());
-    let Step::Ask(machine, asked) = dry_runs().step(outline, vec![obstructed.clone(), Answer::Absent]) else {
+    let obstructed = RequestOutcome::Obstructed(refusal.clone());
+    let Step::Ask(machine, asked) =
+        dry_runs().step(outline, vec![obstructed.clone(), RequestOutcome::Absent])
+    else {
         panic!("nothing is cleared")
     };
     assert_eq!(asked, [Request::Clear(a)]);
-    let Step::Ask(_, asked) = machine.step(outline, vec![Answer::Absent]) else {
+    let Step::Ask(_, asked) = machine.step(outline, vec![RequestOutcome::Absent]) else {
         panic!("the object is not looked at again")
     };
     assert_eq!(asked, [Request::Observe(a)]);
 
-    let failed = |answers: Vec<Answer>| match dry_runs().step(outline, answers) {
+    let failed = |answers: Vec<RequestOutcome>| match dry_runs().step(outline, answers) {
         Step::End(report) => report.end,
         Step::Ask(machine, asked) => {
             assert_eq!(asked, [Request::Clear(a)]);
-            let transient = Failure::new(FailureKind::Transient, "down");
-            match machine.step(outline, vec![Answer::Failed(transient)]) {
+            let transient = RequestFailure::new(FailureKind::Transient, "down");
+            match machine.step(outline, vec![RequestOutcome::Failed(transient)]) {
                 Step::End(report) => report.end,
                 Step::Ask(_, asked) => panic!("{asked:?}"),
             }
         }
     };
-    let end = |place| RolloutEnd::Failed {
+    let end = |position| RolloutEnd::Failed {
         phase: 0,
-        failures: vec![(outline.id(place), refusal.clone())],
+        failures: vec![(outline.id(position), refusal.clone())],
     };
     // The server refuses another object permanently: nothing is written.
     assert_eq!(
-        failed(vec![obstructed.clone(), Answer::Failed(refusal.clone())]),
+        failed(vec![obstructed.clone(), RequestOutcome::Failed(refusal.clone())]),
         end(b)
     );
     assert_eq!(
-        failed(vec![obstructed, Answer::Absent]),
+        failed(vec![obstructed, RequestOutcome::Absent]),
         end(a),
         "what cannot be cleared is refused"
     );

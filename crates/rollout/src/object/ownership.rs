@@ -3,7 +3,7 @@
 use olm_api::names;
 use serde_json::Value;
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::inheritance;
 use crate::outline::Owner;
 
@@ -229,11 +229,14 @@ impl Ownership {
     ///
     /// # Errors
     /// It does not.
-    pub fn check(&self, guard: &Guard) -> Result<(), Failure> {
+    pub fn check(&self, guard: &Guard) -> Result<(), RequestFailure> {
         if self.guard() == *guard {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::Conflict, "the object has changed"))
+        Err(RequestFailure::new(
+            FailureKind::Conflict,
+            "the object has changed",
+        ))
     }
 
     /// The guard that allows a write only to the object that was read.

@@ -2,7 +2,7 @@
 
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct RequestFailure {
     /// The class.
     pub kind: FailureKind,
     /// The server's message.
@@ -15,7 +15,7 @@ pub struct Failure {
     pub fields: Vec<String>,
 }
 
-impl Failure {
+impl RequestFailure {
     /// A failure with a message alone.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {

@@ -27,13 +27,13 @@ struct Catalog<'a> {
     /// The path of its endpoints.
     path: String,
     #[serde(flatten)]
-    content: Option<Content<'a>>,
+    content: Option<ContentSummary<'a>>,
 }
 
-/// The metadata of served content.
+/// A summary of served content.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Content<'a> {
+struct ContentSummary<'a> {
     digest: String,
     source: &'a str,
     bytes: u64,
@@ -80,10 +80,10 @@ impl App {
     }
 }
 
-fn content(snapshot: &Snapshot) -> Content<'_> {
+fn content(snapshot: &Snapshot) -> ContentSummary<'_> {
     let record = snapshot.record();
     let count = |schema: &str| record.schemas.get(schema).copied().unwrap_or(0);
-    Content {
+    ContentSummary {
         digest: format!("sha256:{}", record.digest),
         source: &record.origin.resolved,
         bytes: record.bytes,

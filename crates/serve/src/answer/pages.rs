@@ -17,7 +17,7 @@ use super::route::PackagePage;
 use super::search::PARAMETERS;
 use super::{App, document};
 use crate::body::Body;
-use crate::site::{self, ATOM, Asked, HTML, Package};
+use crate::site::{self, ATOM, HTML, Package, QueryParameters};
 use crate::store::Snapshot;
 
 impl App {
@@ -28,9 +28,9 @@ impl App {
         // The search has accepted the query, so it can be read.
         let given = parameters(query, PARAMETERS).unwrap_or_default();
         let given = PARAMETERS.into_iter().zip(given);
-        let asked = Asked::new(given.filter_map(|(key, value)| Some((key, value?))));
+        let parameters = QueryParameters::new(given.filter_map(|(key, value)| Some((key, value?))));
         let catalogs = self.store.snapshots().len();
-        let page = site::home(&asked, &found, catalogs);
+        let page = site::home(&parameters, &found, catalogs);
         Ok(shown(HTML, &page.into_string(), request))
     }
 

@@ -104,6 +104,7 @@ pub(super) enum Detail {
     OnRequest,
 }
 
+/// Problem details, as HTTP APIs have them.
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: &'a str,

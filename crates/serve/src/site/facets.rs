@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::asked::Asked;
 use super::icons;
+use super::query_parameters::QueryParameters;
 use crate::search_page::{Facet, FacetValue, Facets};
 
 /// The number of values of a filter that are not collapsed; the others expand, up to [`ALL`].
@@ -58,7 +58,7 @@ pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
 }
 
 /// All filters. Each value is a link that sets it, or removes it if it is set.
-pub(super) fn aside(asked: &Asked, facets: &Facets) -> Markup {
+pub(super) fn aside(parameters: &QueryParameters, facets: &Facets) -> Markup {
     html! {
         aside id="filters" aria-label="Filters" {
             div class="filters-head" {
@@ -67,8 +67,10 @@ pub(super) fn aside(asked: &Asked, facets: &Facets) -> Markup {
             }
             @for facet in Facet::ALL {
                 @let values = ordered(facet, facets);
-                @let is_set = !asked.get(facet.parameter()).is_empty();
-                @if values.len() > 1 || is_set || facet == Facet::Api && !values.is_empty() { (group(facet, asked, &values)) }
+                @let is_set = !parameters.get(facet.parameter()).is_empty();
+                @if values.len() > 1 || is_set || facet == Facet::Api && !values.is_empty() {
+                    (group(facet, parameters, &values))
+                }
             }
         }
     }
@@ -83,9 +85,9 @@ fn ordered(facet: Facet, facets: &Facets) -> Vec<&FacetValue> {
     values
 }
 
-fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
+fn group(facet: Facet, parameters: &QueryParameters, values: &[&FacetValue]) -> Markup {
     let parameter = facet.parameter();
-    let set = asked.get(parameter);
+    let set = parameters.get(parameter);
     // The set value is among the first.
     let (chosen, others): (Vec<&FacetValue>, Vec<&FacetValue>) = values
         .iter()
@@ -96,14 +98,14 @@ fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
     html! {
         section class="facet" {
             h3 { (title(parameter)) }
-            @if facet == Facet::Api { (field(asked, set)) }
+            @if facet == Facet::Api { (field(parameters, set)) }
             ul {
-                @for value in chosen.iter().chain(&first) { li { (link(facet, asked, value)) } }
+                @for value in chosen.iter().chain(&first) { li { (link(facet, parameters, value)) } }
             }
             @if !rest.is_empty() {
                 details {
                     summary { (rest.len()) " more" span class="hidden" { " values of " (title(parameter)) } }
-                    ul { @for value in &rest { li { (link(facet, asked, value)) } } }
+                    ul { @for value in &rest { li { (link(facet, parameters, value)) } } }
                 }
             }
         }
@@ -111,10 +113,10 @@ fn group(facet: Facet, asked: &Asked, values: &[&FacetValue]) -> Markup {
 }
 
 /// The input field for an API: there are too many for a list.
-fn field(asked: &Asked, set: &str) -> Markup {
+fn field(parameters: &QueryParameters, set: &str) -> Markup {
     html! {
         form action="/" {
-            @for (key, value) in asked.without("api") { input type="hidden" name=(key) value=(value); }
+            @for (key, value) in parameters.without("api") { input type="hidden" name=(key) value=(value); }
             label class="hidden" for="api" { "Kind or group of a provided API" }
             input id="api" name="api" value=(set) placeholder="Kind or group" autocomplete="off" spellcheck="false" maxlength="300";
             button class="small" { "Apply" }
@@ -122,11 +124,11 @@ fn field(asked: &Asked, set: &str) -> Markup {
     }
 }
 
-fn link(facet: Facet, asked: &Asked, value: &FacetValue) -> Markup {
+fn link(facet: Facet, parameters: &QueryParameters, value: &FacetValue) -> Markup {
     let parameter = facet.parameter();
-    let is_set = asked.get(parameter).eq_ignore_ascii_case(&value.name);
+    let is_set = parameters.get(parameter).eq_ignore_ascii_case(&value.name);
     html! {
-        a href=(asked.with(parameter, (!is_set).then_some(&value.name))) aria-current=[is_set.then_some("true")] {
+        a href=(parameters.with(parameter, (!is_set).then_some(&value.name))) aria-current=[is_set.then_some("true")] {
             span class="value" { (shown(parameter, &value.name)) }
             @if is_set { (icons::symbol("close")) span class="hidden" { "Remove" } }
             @else { span class="number" { (value.count) } }

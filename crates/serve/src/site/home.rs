@@ -2,17 +2,17 @@
 
 use maud::{Markup, html};
 
-use super::asked::Asked;
 use super::layout::{Frame, badge, page};
+use super::query_parameters::QueryParameters;
 use super::{facets, icons, package_path};
 use crate::search_page::{Facet, SearchPage, SearchResult};
 
 /// The page with the results and the links to further pages.
-pub(crate) fn home(asked: &Asked, found: &SearchPage, catalogs: usize) -> Markup {
-    let words = asked.get("q");
+pub(crate) fn home(parameters: &QueryParameters, found: &SearchPage, catalogs: usize) -> Markup {
+    let words = parameters.get("q");
     let content = html! {
         div class="page home" {
-            (facets::aside(asked, &found.facets))
+            (facets::aside(parameters, &found.facets))
             div id="results" {
                 div class="headline" {
                     h1 { @if words.is_empty() { "Packages" } @else { "Results for “" (words) "”" } }
@@ -22,30 +22,30 @@ pub(crate) fn home(asked: &Asked, found: &SearchPage, catalogs: usize) -> Markup
                     }
                     a class="button small open-filters" href="#filters" { (icons::symbol("filter")) "Filters" }
                 }
-                (chips(asked))
+                (chips(parameters))
                 @if found.items.is_empty() { (nothing(words, found, catalogs)) }
                 @else {
                     ul class="cards" { @for found in &found.items { li { (card(found, catalogs > 1)) } } }
                 }
-                (paging(asked, found))
+                (paging(parameters, found))
             }
         }
     };
     let frame = Frame {
         title: "Packages",
         words,
-        kept: asked.without("q").collect(),
+        kept: parameters.without("q").collect(),
         feed: None,
     };
     page(&frame, &content)
 }
 
 /// The set filters, each with a link that removes it.
-fn chips(asked: &Asked) -> Markup {
-    let parameters = Facet::ALL.map(Facet::parameter).into_iter();
-    let set: Vec<(&str, &str)> = parameters
+fn chips(parameters: &QueryParameters) -> Markup {
+    let keys = Facet::ALL.map(Facet::parameter).into_iter();
+    let set: Vec<(&str, &str)> = keys
         .chain(["keyword", "name"])
-        .map(|key| (key, asked.get(key)))
+        .map(|key| (key, parameters.get(key)))
         .filter(|(_, value)| !value.is_empty())
         .collect();
     html! {
@@ -53,7 +53,7 @@ fn chips(asked: &Asked) -> Markup {
             ul class="chips" aria-label="Filters that are set" {
                 @for (key, value) in &set {
                     li {
-                        a href=(asked.with(facets::known(key), None)) {
+                        a href=(parameters.with(facets::known(key), None)) {
                             span { (facets::title(key)) ": " strong { (facets::shown(key, value)) } }
                             (icons::symbol("close")) span class="hidden" { "Remove" }
                         }
@@ -121,13 +121,13 @@ fn card(found: &SearchResult, several: bool) -> Markup {
 }
 
 /// Links to the pages before and after.
-fn paging(asked: &Asked, found: &SearchPage) -> Markup {
+fn paging(parameters: &QueryParameters, found: &SearchPage) -> Markup {
     let page = found.start.checked_div(found.limit).unwrap_or(0) + 1;
     let pages = found.total.div_ceil(found.limit.max(1));
     let before = found.start.saturating_sub(found.limit);
     let back = (found.start > 0).then(|| {
         let cursor = (before > 0).then(|| before.to_string());
-        asked.with("cursor", cursor.as_deref())
+        parameters.with("cursor", cursor.as_deref())
     });
     html! {
         @if back.is_some() || found.next.is_some() {
@@ -138,7 +138,7 @@ fn paging(asked: &Asked, found: &SearchPage) -> Markup {
                 }
                 span { "Page " (page) " of " (pages) }
                 @match &found.next {
-                    Some(next) => a class="button" rel="next" href=(asked.with("cursor", Some(next))) { "Next" },
+                    Some(next) => a class="button" rel="next" href=(parameters.with("cursor", Some(next))) { "Next" },
                     None => span class="button off" { "Next" },
                 }
             }

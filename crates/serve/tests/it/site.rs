@@ -3,10 +3,10 @@
 use olm_platform::listener::Limits;
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Answer, put, request, start};
+use crate::support::{RawResponse, put, request, start};
 
 /// The page without the one script that its policy allows.
-fn without_script(answer: &Answer) -> String {
+fn without_script(answer: &RawResponse) -> String {
     let text = String::from_utf8(answer.body.clone()).unwrap();
     let (before, rest) = text.split_once("<script>").unwrap();
     let (script, after) = rest.split_once("</script>").unwrap();

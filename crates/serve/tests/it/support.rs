@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 pub const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Endpoint, status and bytes of each request.
-pub type Seen = Arc<Mutex<Vec<(&'static str, u16, u64)>>>;
+pub type RequestLog = Arc<Mutex<Vec<(&'static str, u16, u64)>>>;
 
 pub struct Running {
     pub address: SocketAddr,
     pub store: Arc<Store>,
     pub shutdown: CancellationToken,
     pub task: JoinHandle<()>,
-    pub seen: Seen,
+    pub seen: RequestLog,
     _root: tempfile::TempDir,
 }
 
@@ -102,13 +102,13 @@ pub fn fill(store: &Arc<Store>, blobs: usize) -> Vec<u8> {
     lines.concat().into_bytes()
 }
 
-pub struct Answer {
+pub struct RawResponse {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl RawResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -118,7 +118,7 @@ impl Answer {
 }
 
 /// Sends these bytes and reads until the server closes.
-pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
+pub async fn raw(address: SocketAddr, bytes: &[u8]) -> RawResponse {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // The server may answer and close before it has read the whole request.
     let _ = stream.write_all(bytes).await;
@@ -126,25 +126,25 @@ pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
 }
 
 /// Reads an answer until the server closes.
-pub async fn read(mut stream: TcpStream) -> Answer {
+pub async fn read(mut stream: TcpStream) -> RawResponse {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let split = answer.windows(4).position(|w| w == b"\r\n\r\n");
     let split = split.unwrap_or_else(|| panic!("no answer: {:?}", String::from_utf8_lossy(&answer)));
     let head = String::from_utf8(answer[..split].to_vec()).unwrap();
-    Answer {
+    RawResponse {
         status: head[9..12].parse().unwrap(),
         head,
         body: answer[split + 4..].to_vec(),
     }
 }
 
-pub async fn request(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+pub async fn request(address: SocketAddr, method: &str, path: &str, headers: &str) -> RawResponse {
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     raw(address, head.as_bytes()).await
 }
 
-pub async fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> Answer {
+pub async fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> RawResponse {
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"

@@ -16,7 +16,7 @@ use super::progress::Progress;
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::apply::classify;
 use olm_cluster::list::{Budget, Collection, Detail, End};
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 
 /// The most bytes of metadata that one run lists.
 const MAX_BYTES: u64 = 512 << 20;
@@ -83,7 +83,7 @@ pub enum MigrationError {
         /// The request.
         what: String,
         /// The answer.
-        failure: Box<Failure>,
+        failure: Box<RequestFailure>,
     },
 }
 
@@ -219,7 +219,7 @@ pub(crate) async fn migrate(
 }
 
 /// Removes the versions from the list of the CRD as it was seen.
-async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), Failure> {
+async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), RequestFailure> {
     let path = format!(
         "/apis/{EXTENSIONS}/v1/customresourcedefinitions/{}/status",
         rewrite.definition
@@ -245,7 +245,7 @@ fn key(object: &Value) -> String {
 }
 
 /// Writes an object without a change. If it is gone or was changed, it needs no write.
-async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> Result<(), Failure> {
+async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> Result<(), RequestFailure> {
     let text = |key: &str| {
         let value = object.get("metadata").and_then(|metadata| metadata.get(key));
         value.and_then(Value::as_str).unwrap_or_default()
@@ -266,7 +266,7 @@ async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> 
         {
             Ok(())
         }
-        Err(failure) => Err(Failure {
+        Err(failure) => Err(RequestFailure {
             message: format!("{}/{}: {}", text("namespace"), text("name"), failure.message),
             ..failure
         }),
@@ -274,8 +274,8 @@ async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> 
     }
 }
 
-async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Failure> {
-    let invalid = |message: String| Failure::new(FailureKind::Invalid, message);
+async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), RequestFailure> {
+    let invalid = |message: String| RequestFailure::new(FailureKind::Invalid, message);
     let request = http::Request::patch(format!(
         "{path}?fieldManager={}",
         field_manager::OPERATOR_CONTROLLER
@@ -296,9 +296,9 @@ mod tests {
 
     fn rewrite() -> Rewrite {
         Rewrite {
-            definition: "pots.x.io".to_owned(),
+            definition: "greetings.x.io".to_owned(),
             group: "x.io".to_owned(),
-            plural: "pots".to_owned(),
+            plural: "greetings".to_owned(),
             served: "v2".to_owned(),
             storage: "v2".to_owned(),
             gone: vec!["v1".to_owned()],
@@ -340,12 +340,12 @@ mod tests {
                 other => panic!("{other:?}"),
             }
             let asked = asked.lock().unwrap();
-            assert_eq!(asked[..2], ["GET /apis/x.io/v2/pots"; 2]);
+            assert_eq!(asked[..2], ["GET /apis/x.io/v2/greetings"; 2]);
             assert!(
-                asked[2].starts_with("PATCH /apis/x.io/v2/namespaces/n/pots/"),
+                asked[2].starts_with("PATCH /apis/x.io/v2/namespaces/n/greetings/"),
                 "{asked:?}"
             );
-            let last = "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/pots.x.io/status";
+            let last = "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/greetings.x.io/status";
             assert_eq!(
                 asked.last().map(String::as_str) == Some(last),
                 object != 403,

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn saying(annotation: Option<&str>) -> ClusterExtension {
+    fn annotated(annotation: Option<&str>) -> ClusterExtension {
         let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
         let entry = |text: &str| [(annotation::STORAGE_MIGRATION.to_owned(), text.to_owned())].into();
         extension.metadata.annotations = annotation.map(entry);
@@ -117,8 +117,8 @@ mod tests {
         reached.written = 2;
         let known = Migration::Reached(reached.clone());
         // The record of the old leader at the end of a run is the start of the new one.
-        let value = known.change(&saying(None)).unwrap();
-        let extension = saying(value.as_str());
+        let value = known.change(&annotated(None)).unwrap();
+        let extension = annotated(value.as_str());
         assert_eq!(known.change(&extension), None, "it is recorded once");
         assert_eq!(Migration::Nothing.of(&extension), Some(reached.clone()));
         assert_eq!(Migration::Nothing.change(&extension), None);
@@ -127,9 +127,9 @@ mod tests {
         let begun = Migration::Reached(Progress::begin(&definition));
         assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));
         assert_eq!(Migration::Over.change(&extension), Some(Value::Null));
-        assert_eq!(Migration::Over.change(&saying(None)), None);
+        assert_eq!(Migration::Over.change(&annotated(None)), None);
         for odd in ["", "{}", "[]", r#"{"of": 1}"#] {
-            assert_eq!(Migration::Nothing.of(&saying(Some(odd))), None, "{odd}");
+            assert_eq!(Migration::Nothing.of(&annotated(Some(odd))), None, "{odd}");
         }
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::conditions::records::as_seen;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::plan::content::ContentSecret;
-use crate::extension::plan::revision::{Creation, is_made};
+use crate::extension::plan::revision::{Creation, is_same_revision};
 use olm_cluster::identity::AccountName;
 
 /// The number of attempts to write a revision when another writer changes it at the same time.
@@ -135,7 +135,7 @@ pub(crate) async fn create(
     let stored: Vec<_> = secrets.iter().map(|secret| store(&api, set, secret)).collect();
     let stored = at_once(stored).await?;
     let mut set = set.clone();
-    if !stored.is_empty() && stored.iter().all(|stored| *stored == Stored::Predecessor) {
+    if !stored.is_empty() && stored.iter().all(|stored| *stored == SecretOrigin::Predecessor) {
         let annotations = set.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::RESTORED.to_owned(), "true".to_owned());
     }
@@ -208,7 +208,7 @@ async fn create_set(
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
             let found = sets.get_opt(set.name()).await.map_err(failed)?;
             found
-                .filter(|found| is_made(found, set))
+                .filter(|found| is_same_revision(found, set))
                 .ok_or_else(|| WriteError::Taken(set.name().to_owned()))
         }
         made => made.map_err(failed),
@@ -297,7 +297,7 @@ fn params() -> PatchParams {
 
 /// The origin of a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stored {
+enum SecretOrigin {
     /// This extension, in this run or an interrupted one.
     Ours,
     /// An earlier extension of the same name. The name of a Secret is derived from its content, so an earlier revision
@@ -309,7 +309,7 @@ async fn store(
     secrets: &Api<Secret>,
     set: &ClusterObjectSet,
     content: &ContentSecret,
-) -> Result<Stored, WriteError> {
+) -> Result<SecretOrigin, WriteError> {
     let owner = set.label(label::OWNER_NAME).unwrap_or_default();
     let labels = [(label::REVISION_NAME, set.name()), (label::OWNER_NAME, owner)];
     let secret = Secret {
@@ -344,16 +344,16 @@ async fn store(
         source,
     };
     match secrets.create(&params, &secret).await {
-        Ok(_) => Ok(Stored::Ours),
+        Ok(_) => Ok(SecretOrigin::Ours),
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
             let found = secrets.get_metadata_opt(&content.name).await.map_err(failed)?;
             let annotations = found.and_then(|found| found.metadata.annotations);
             let maker = annotations.and_then(|mut all| all.remove(annotation::OWNER_UID));
             let is_ours = maker.as_deref() == controlling_extension(&set.metadata);
             Ok(if is_ours {
-                Stored::Ours
+                SecretOrigin::Ours
             } else {
-                Stored::Predecessor
+                SecretOrigin::Predecessor
             })
         }
         Err(source) => Err(failed(source)),

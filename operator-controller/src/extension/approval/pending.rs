@@ -13,7 +13,7 @@ use olm_plan::ChangePlan;
 use olm_plan::approval::{ChangeClass, widens_rights};
 use olm_text::escape;
 
-use super::{Held, Proposal};
+use super::{HeldChange, Proposal};
 use crate::extension::plan::action::Action;
 use crate::extension::revisions::Revisions;
 
@@ -24,10 +24,10 @@ const MAX_LINES: usize = 99;
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// The change that an extension wants.
-pub enum Wanted<'a> {
+/// The change of an extension that is still to be applied.
+pub enum DesiredChange<'a> {
     /// This change, which is free or held.
-    Change(&'a Proposal, Option<&'a Held>),
+    Change(&'a Proposal, Option<&'a HeldChange>),
     /// No change, with the reason.
     Nothing(&'a str),
 }
@@ -59,13 +59,13 @@ pub(crate) fn records(
     extension: &ClusterExtension,
     all: &[Arc<PendingChange>],
     revisions: &Revisions,
-    wanted: &Wanted<'_>,
+    wanted: &DesiredChange<'_>,
     now: Timestamp,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
     let name = match wanted {
-        Wanted::Change(proposal, _) => pending_change::name(extension.name(), &proposal.plan.digest),
-        Wanted::Nothing(_) => String::new(),
+        DesiredChange::Change(proposal, _) => pending_change::name(extension.name(), &proposal.plan.digest),
+        DesiredChange::Nothing(_) => String::new(),
     };
     let mut is_offered = false;
     let mut over: Vec<&Arc<PendingChange>> = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn records(
     for pending in all {
         let is_used = used.contains(pending.metadata.uid.as_deref().unwrap_or_default());
         let is_wanted = pending.name() == name;
-        if let (Wanted::Change(proposal, held), true) = (wanted, is_wanted) {
+        if let (DesiredChange::Change(proposal, held), true) = (wanted, is_wanted) {
             if !counts(pending, extension, &proposal.plan, revisions) {
                 // Its decision was used, or was about another change: a new one is needed.
                 if proposal.gate.needs_approval {
@@ -104,8 +104,8 @@ pub(crate) fn records(
             over.push(pending);
         } else {
             let why = match wanted {
-                Wanted::Change(..) => format!("{name} takes its place"),
-                Wanted::Nothing(why) => (*why).to_owned(),
+                DesiredChange::Change(..) => format!("{name} takes its place"),
+                DesiredChange::Nothing(why) => (*why).to_owned(),
             };
             actions.extend(record(pending, Status::False, reason::VOID, &why, now));
         }
@@ -114,7 +114,7 @@ pub(crate) fn records(
     let superfluous = over.len().saturating_sub(KEPT);
     let removed = over.into_iter().take(superfluous);
     actions.extend(removed.map(|pending| Action::RemovePendingChange(Arc::clone(pending))));
-    if let Wanted::Change(proposal, Some(held)) = wanted
+    if let DesiredChange::Change(proposal, Some(held)) = wanted
         && proposal.gate.needs_approval
         && !is_offered
     {
@@ -152,7 +152,7 @@ fn offer(
     extension: &ClusterExtension,
     name: &str,
     proposal: &Proposal,
-    held: &Held,
+    held: &HeldChange,
     now: Timestamp,
 ) -> PendingChange {
     let plan = &proposal.plan;
@@ -287,7 +287,11 @@ mod tests {
         }
     }
 
-    fn run(all: &[PendingChange], sets: Vec<Arc<ClusterObjectSet>>, wanted: &Wanted<'_>) -> Vec<Action> {
+    fn run(
+        all: &[PendingChange],
+        sets: Vec<Arc<ClusterObjectSet>>,
+        wanted: &DesiredChange<'_>,
+    ) -> Vec<Action> {
         let all: Vec<Arc<PendingChange>> = all.iter().cloned().map(Arc::new).collect();
         let now = Timestamp::UNIX_EPOCH;
         records(&extension(), &all, &Revisions::new(sets), wanted, now)
@@ -296,7 +300,7 @@ mod tests {
     fn offered(version: &str, uid: &str) -> PendingChange {
         let proposal = proposal(version, vec![Cause::Approval]);
         let held = proposal.held("ext");
-        let actions = run(&[], Vec::new(), &Wanted::Change(&proposal, held.as_ref()));
+        let actions = run(&[], Vec::new(), &DesiredChange::Change(&proposal, held.as_ref()));
         let [Action::OfferChange(change)] = &actions[..] else {
             panic!("{actions:?}");
         };
@@ -317,7 +321,11 @@ mod tests {
         }
     }
 
-    fn reasons(all: &[PendingChange], sets: Vec<Arc<ClusterObjectSet>>, wanted: &Wanted<'_>) -> Vec<String> {
+    fn reasons(
+        all: &[PendingChange],
+        sets: Vec<Arc<ClusterObjectSet>>,
+        wanted: &DesiredChange<'_>,
+    ) -> Vec<String> {
         run(all, sets, wanted).iter().map(reason_of).collect()
     }
 
@@ -330,18 +338,18 @@ mod tests {
             proposal("1.0.1", vec![Cause::Approval]),
         );
         let held = one.held("ext");
-        let wanted = Wanted::Change(&one, held.as_ref());
+        let wanted = DesiredChange::Change(&one, held.as_ref());
         assert!(
             run(from_ref(&first), Vec::new(), &wanted).is_empty(),
             "again: nothing"
         );
         let held = other.held("ext");
-        let wanted = Wanted::Change(&other, held.as_ref());
+        let wanted = DesiredChange::Change(&other, held.as_ref());
         assert_eq!(
             reasons(from_ref(&first), Vec::new(), &wanted),
             ["Void", "offered"]
         );
-        let nothing = Wanted::Nothing("the catalog lost it");
+        let nothing = DesiredChange::Nothing("the catalog lost it");
         assert_eq!(reasons(from_ref(&first), Vec::new(), &nothing), ["Void"]);
         let Some(Action::RecordPendingChange(void)) = run(&[first], Vec::new(), &nothing).pop() else {
             panic!("it is not void");
@@ -349,7 +357,7 @@ mod tests {
         assert!(run(&[(*void).clone()], Vec::new(), &nothing).is_empty());
         // A void one is created again, so that an old decision does not count.
         let held = one.held("ext");
-        let wanted = Wanted::Change(&one, held.as_ref());
+        let wanted = DesiredChange::Change(&one, held.as_ref());
         assert_eq!(reasons(&[*void], Vec::new(), &wanted), ["removed", "offered"]);
     }
 
@@ -374,10 +382,10 @@ mod tests {
         let revisions = Revisions::new(sets.clone());
         assert!(!counts(&change, &extension(), &wanted.plan, &revisions));
         assert!(counts(&change, &extension(), &wanted.plan, &Revisions::default()));
-        let nothing = Wanted::Nothing("");
+        let nothing = DesiredChange::Nothing("");
         assert_eq!(reasons(from_ref(&change), sets.clone(), &nothing), ["Succeeded"]);
         let held = wanted.held("ext");
-        let again = Wanted::Change(&wanted, held.as_ref());
+        let again = DesiredChange::Change(&wanted, held.as_ref());
         assert_eq!(reasons(&[change], sets, &again), ["removed", "offered"]);
     }
 
@@ -407,7 +415,7 @@ mod tests {
         let over: Vec<PendingChange> = (0..8)
             .map(|number| {
                 let change = offered(&format!("1.0.{number}"), &number.to_string());
-                let mut actions = run(&[change], Vec::new(), &Wanted::Nothing("over"));
+                let mut actions = run(&[change], Vec::new(), &DesiredChange::Nothing("over"));
                 let Some(Action::RecordPendingChange(mut void)) = actions.pop() else {
                     panic!("it is not void");
                 };
@@ -416,7 +424,7 @@ mod tests {
                 *void
             })
             .collect();
-        let removed: Vec<String> = run(&over, Vec::new(), &Wanted::Nothing("over"))
+        let removed: Vec<String> = run(&over, Vec::new(), &DesiredChange::Nothing("over"))
             .iter()
             .map(|action| match action {
                 Action::RemovePendingChange(change) => change.spec.to.clone(),

@@ -29,7 +29,7 @@ struct Findings {
 
 impl Findings {
     /// Whether the result is still valid. A missing requirement may appear soon.
-    fn stand(&self, platform: &Arc<Platform>, age: Duration) -> bool {
+    fn is_valid(&self, platform: &Arc<Platform>, age: Duration) -> bool {
         let fresh = if self.warning.is_some() { FRESH } else { CONTENT };
         Arc::ptr_eq(&self.of, platform) && age < fresh
     }
@@ -45,7 +45,7 @@ impl Cache {
     pub(crate) async fn warnings(&mut self, context: &Context) -> Option<String> {
         let platform = self.platform.as_ref()?;
         if let Some(known) = &self.findings
-            && known.stand(platform, known.asked.elapsed())
+            && known.is_valid(platform, known.asked.elapsed())
         {
             return known.warning.clone();
         }
@@ -80,8 +80,8 @@ mod tests {
                 of: Arc::clone(&of),
                 warning: warning.map(str::to_owned),
             };
-            assert_eq!(findings.stand(&of, age), expected, "{warning:?} {age:?}");
-            assert!(!findings.stand(&other, Duration::ZERO));
+            assert_eq!(findings.is_valid(&of, age), expected, "{warning:?} {age:?}");
+            assert!(!findings.is_valid(&other, Duration::ZERO));
         }
     }
 }

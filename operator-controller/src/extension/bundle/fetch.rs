@@ -4,7 +4,7 @@ use olm_api::ClusterExtension;
 use olm_api::conditions::{self, PROGRESSING};
 
 use crate::bundles::FetchError;
-use crate::extension::failure::{Failure, Severity, StageError, retrying_unless_terminal};
+use crate::extension::failure::{Severity, StageError, StageFailure, retrying_unless_terminal};
 use crate::extension::resolve::{Origin, Target};
 
 impl StageError for FetchError {
@@ -29,12 +29,12 @@ impl StageError for FetchError {
 }
 
 /// The failure of an image that cannot be pulled. It names the catalog, whose author may have to fix the reference.
-pub(crate) fn failure(error: FetchError, target: &Target) -> Failure {
+pub(crate) fn failure(error: FetchError, target: &Target) -> StageFailure {
     let is_of_image = matches!(
         error,
         FetchError::Reference { .. } | FetchError::Resolve(_) | FetchError::Pull(_)
     );
-    let mut failure = Failure::from(error);
+    let mut failure = StageFailure::from(error);
     if is_of_image && target.origin == Origin::Catalog {
         failure.help = Some(format!(
             "ClusterCatalog {} names this image: check the reference, and that this cluster may pull from its registry",
@@ -49,7 +49,7 @@ pub(crate) fn unless_installed<T>(
     fetched: Result<T, FetchError>,
     extension: &ClusterExtension,
     target: &Target,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, StageFailure> {
     match fetched {
         // If the present spec was reported as installed, nothing is missing while its image is pulled again.
         Err(error @ FetchError::Pending { .. }) if is_news(extension) => Err(error.into()),
@@ -74,7 +74,7 @@ fn is_news(extension: &ClusterExtension) -> bool {
 
 /// A publisher may push another image with the same tag, without any event. So faults of a bundle with a tag are
 /// retried.
-pub(crate) fn patient(mut failure: Failure, target: &Target) -> Failure {
+pub(crate) fn patient(mut failure: StageFailure, target: &Target) -> StageFailure {
     if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
         failure.severity = Severity::Waiting;
     }
@@ -108,7 +108,7 @@ mod tests {
                 reference: "No".to_owned(),
                 source: Reference::parse("No").unwrap_err(),
             };
-            let plain = Failure::from(error());
+            let plain = StageFailure::from(error());
             let found = failure(error(), &target);
             assert_eq!(found.message, plain.message);
             let help = found.help.unwrap_or_default();

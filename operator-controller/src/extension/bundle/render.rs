@@ -7,7 +7,7 @@ use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::config::DeploymentConfiguration;
 use olm_bundle::media_type::labels_of;
-use olm_bundle::{CertificateProvider, Dependencies, Prepared, Refusal, Request, Scopes, prepare};
+use olm_bundle::{CertificateProvider, Dependencies, PrepareError, Prepared, Request, Scopes, prepare};
 use serde_json::Value;
 
 use crate::certificates::choose;
@@ -19,7 +19,7 @@ use crate::extension::failure::{Severity, StageError};
 pub enum RenderError {
     /// The bundle is refused.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] PrepareError),
     /// The kinds of the cluster are unknown.
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
@@ -32,7 +32,7 @@ impl StageError for RenderError {
     fn severity(&self) -> Severity {
         match self {
             // For example, a certificate provider may be installed later.
-            Self::Refused(Refusal::Unsupported(_)) => Severity::Waiting,
+            Self::Refused(PrepareError::Unsupported(_)) => Severity::Waiting,
             Self::Refused(_) => Severity::Terminal,
             Self::Discover(_) | Self::CutOff => Severity::Transient,
         }
@@ -40,15 +40,17 @@ impl StageError for RenderError {
 
     fn held_back_by(&self) -> &'static str {
         match self {
-            Self::Refused(Refusal::Config { .. }) => held_back::CONFIGURATION,
+            Self::Refused(PrepareError::Config { .. }) => held_back::CONFIGURATION,
             Self::Refused(_) | Self::Discover(_) | Self::CutOff => held_back::OTHER,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Refused(Refusal::Config { .. }) => reason::INVALID_CONFIGURATION,
-            Self::Refused(Refusal::Unsupported(_)) | Self::Discover(_) | Self::CutOff => reason::RETRYING,
+            Self::Refused(PrepareError::Config { .. }) => reason::INVALID_CONFIGURATION,
+            Self::Refused(PrepareError::Unsupported(_)) | Self::Discover(_) | Self::CutOff => {
+                reason::RETRYING
+            }
             Self::Refused(_) => reason::BLOCKED,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::extension::resolve::Resolved;
-use crate::extension::revisions::disturbed;
+use crate::extension::revisions::is_blocked;
 
 /// All inputs of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl Inputs {
             "deleted": deleted,
             "latest": latest.map(identity),
         });
-        let disturbed = latest.filter(|latest| disturbed(latest));
-        let trouble = disturbed.and_then(|set| conditions::find(set.conditions(), PROGRESSING));
+        let blocked = latest.filter(|latest| is_blocked(latest));
+        let trouble = blocked.and_then(|set| conditions::find(set.conditions(), PROGRESSING));
         Self {
             digest: Sha256::digest(all.to_string()).into(),
             trouble: trouble.map(|progressing| progressing.message.clone()),

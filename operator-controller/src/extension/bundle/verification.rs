@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use olm_api::ClusterObjectSet;
 use olm_api::names::annotation;
-use olm_image::{Answer, Pinned, Reference, Rules, SignatureStatus, Verification};
+use olm_image::{CachedVerification, Pinned, Reference, Rules, SignatureStatus, Verification};
 
 use crate::bundles::pulls::Pulled;
 use crate::extension::context::Context;
 
 /// The last answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache(Option<Answer>);
+pub(crate) struct Cache(Option<CachedVerification>);
 
 impl Cache {
     /// The verdict of the policy and the rules about the image of the installed revision. While these and the image

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::extension::failure::{Failure, Severity};
+use crate::extension::failure::{Severity, StageFailure};
 
 /// The stages of extensions. One that is not listed claims its package and has not begun to install it.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Claims {
     }
 
     /// Records the end of a run. After a transient error the claim stays, because the failed write may have succeeded.
-    pub(crate) fn conclude(&self, extension: &str, failure: Option<&Failure>) {
+    pub(crate) fn conclude(&self, extension: &str, failure: Option<&StageFailure>) {
         let mut stages = self.lock();
         match failure.map(|failure| failure.severity) {
             Some(Severity::Terminal | Severity::Waiting) => {
@@ -78,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    fn failure(severity: Severity) -> Failure {
-        Failure {
+    fn failure(severity: Severity) -> StageFailure {
+        StageFailure {
             severity,
             reason: reason::BLOCKED,
             message: String::new(),

@@ -85,7 +85,7 @@ pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revis
     let until = Instant::now() + MAX_TIME;
     let work: Vec<_> = kinds
         .collections()
-        .map(|collection| counted(&kinds.client, collection, until))
+        .map(|collection| object_count(&kinds.client, collection, until))
         .collect();
     let counts: Vec<String> = stream::iter(work).buffered(AT_ONCE).collect().await;
     (!counts.is_empty()).then(|| {
@@ -98,7 +98,7 @@ pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revis
 }
 
 /// The number of objects of a kind.
-async fn counted(client: &Result<Client, String>, collection: Collection<'_>, until: Instant) -> String {
+async fn object_count(client: &Result<Client, String>, collection: Collection<'_>, until: Instant) -> String {
     let Collection { group, plural, .. } = collection;
     let counted = match client {
         Ok(client) => match timeout_at(until.into(), collection.count(client)).await {
@@ -254,30 +254,33 @@ mod tests {
             (200, json!({"metadata": {}, "items": [{ "metadata": metadata }]}))
         });
         let kinds = Kinds {
-            definitions: ["cups", "pots"].map(definition).to_vec(),
+            definitions: ["backups", "greetings"].map(definition).to_vec(),
             client: Ok(client),
         };
         let text = find_held(&kinds).await.unwrap();
         assert!(
-            text.starts_with("cups.x.io are held") && text.contains("\npots.x.io are held"),
+            text.starts_with("backups.x.io are held") && text.contains("\npots.x.io are held"),
             "{text}"
         );
         assert_eq!(asked.lock().unwrap().len(), 2);
-        let pots = kinds.collections().next().unwrap();
+        let greetings = kinds.collections().next().unwrap();
         let late = Instant::now();
-        assert_eq!(held_of(kinds.client.as_ref().unwrap(), pots, late).await, None);
-        let uncounted = counted(&kinds.client, pots, late).await;
+        assert_eq!(
+            held_of(kinds.client.as_ref().unwrap(), greetings, late).await,
+            None
+        );
+        let uncounted = object_count(&kinds.client, greetings, late).await;
         assert!(
-            uncounted.starts_with("an unknown number of cups.x.io (no answer"),
+            uncounted.starts_with("an unknown number of backups.x.io (no answer"),
             "{uncounted}"
         );
     }
 
     #[test]
     fn only_kinds_that_revisions_speak_of_are_asked_about() {
-        let messages = ["CustomResourceDefinition pots.x.io is held", ""];
-        assert!(is_named(&definition("pots"), &messages));
-        assert!(!is_named(&definition("cups"), &messages));
+        let messages = ["CustomResourceDefinition greetings.x.io is held", ""];
+        assert!(is_named(&definition("greetings"), &messages));
+        assert!(!is_named(&definition("backups"), &messages));
     }
 
     #[test]
@@ -298,16 +301,16 @@ mod tests {
         .filter_map(held_by)
         .collect();
         assert_eq!(found, ["n/a (x.io/clean, y.io/wait)"]);
-        let pots = Collection {
+        let greetings = Collection {
             group: "x.io",
             version: "v1",
-            plural: "pots",
+            plural: "greetings",
         };
-        assert_eq!(describe(pots, &[]), None);
+        assert_eq!(describe(greetings, &[]), None);
         let many = vec![found[0].clone(); 5];
-        let text = describe(pots, &many).unwrap();
+        let text = describe(greetings, &many).unwrap();
         assert!(
-            text.contains("pots.x.io are held") && text.contains(" and 2 more"),
+            text.contains("greetings.x.io are held") && text.contains(" and 2 more"),
             "{text}"
         );
     }

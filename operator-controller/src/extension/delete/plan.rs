@@ -15,7 +15,7 @@ use crate::extension::plan::action::Action;
 use crate::extension::plan::prepare::{FINALIZERS, name_account};
 use crate::extension::plan::revision::inherit;
 use crate::extension::report::status::mirror;
-use crate::extension::revisions::{Revisions, disturbed, removing};
+use crate::extension::revisions::{Revisions, is_blocked, removing};
 use crate::object_set::records::{ORPHAN, has_finalizer};
 use olm_cluster::identity::AccountName;
 use olm_rollout::object::ObjectId;
@@ -130,7 +130,7 @@ pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
             let why = observed.policy.as_ref().err().map(ToString::to_string);
             blocked(
                 reason::BLOCKED,
-                why.unwrap_or_else(|| entanglement(observed.extension)),
+                why.unwrap_or_else(|| release_objects_advice(observed.extension)),
             )
         }
         Left::Nothing { records, .. } => Plan {
@@ -195,8 +195,8 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
             report: Outlook::Later(STALE),
         };
     }
-    if uninstall != Uninstall::Delete && entangled(revisions) {
-        return blocked(reason::BLOCKED, entanglement(extension));
+    if uninstall != Uninstall::Delete && owns_release_objects(revisions) {
+        return blocked(reason::BLOCKED, release_objects_advice(extension));
     }
     let mut actions = Vec::new();
     match releases {
@@ -213,10 +213,10 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
             delete,
         })
     }));
-    let reported = reported(revisions);
+    let reported = revision_messages(revisions);
     let kind = if reported.is_empty() {
         EventKind::None
-    } else if revisions.all().iter().any(|set| in_trouble(set)) {
+    } else if revisions.all().iter().any(|set| is_teardown_blocked(set)) {
         EventKind::Warning
     } else {
         EventKind::Normal(events::UNINSTALLING)
@@ -317,16 +317,16 @@ fn partly(all: &TeardownRecord) -> String {
 
 /// Whether objects of a Helm release still belong to the extension itself, so that Kubernetes would delete them with
 /// it. The revision of the release takes them over at its first run, which sets a condition.
-pub(crate) fn entangled(left: &Revisions) -> bool {
-    left.active().any(is_untouched)
+pub(crate) fn owns_release_objects(left: &Revisions) -> bool {
+    left.active().any(has_never_run)
 }
 
 /// Whether a revision was created from a release and has not run yet.
-pub(crate) fn is_untouched(set: &ClusterObjectSet) -> bool {
+pub(crate) fn has_never_run(set: &ClusterObjectSet) -> bool {
     set.label(label::MIGRATED_FROM_HELM).is_some() && conditions::find(set.conditions(), AVAILABLE).is_none()
 }
 
-fn entanglement(extension: &ClusterExtension) -> String {
+fn release_objects_advice(extension: &ClusterExtension) -> String {
     format!(
         "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
          it, whatever the annotation {} says: let the account in spec.serviceAccount take them over before the deletion, leave \
@@ -355,7 +355,7 @@ pub(crate) fn availability(list: &mut Vec<Condition>, left: &Revisions, generati
 }
 
 /// The messages of revisions that are not gone yet.
-pub(crate) fn reported(left: &Revisions) -> Vec<String> {
+pub(crate) fn revision_messages(left: &Revisions) -> Vec<String> {
     let unfinished = left.all().iter().filter(|set| removing(set));
     unfinished
         .filter_map(|set| {
@@ -366,8 +366,8 @@ pub(crate) fn reported(left: &Revisions) -> Vec<String> {
 }
 
 /// Whether something blocks the teardown of a revision.
-fn in_trouble(set: &ClusterObjectSet) -> bool {
-    set.is_deleting() && disturbed(set)
+fn is_teardown_blocked(set: &ClusterObjectSet) -> bool {
+    set.is_deleting() && is_blocked(set)
 }
 
 /// The message while the deletion waits. Messages of revisions come last, because they may end with roles to apply.
@@ -405,12 +405,12 @@ mod tests {
             Revisions::new(vec![Arc::new(set)])
         };
         let worked_on = [(AVAILABLE, Status::False, "")];
-        assert!(entangled(&made(
+        assert!(owns_release_objects(&made(
             true,
             &[(PROGRESSING, Status::False, "no account")]
         )));
-        assert!(!entangled(&made(true, &worked_on)));
-        assert!(!entangled(&made(false, &[])));
+        assert!(!owns_release_objects(&made(true, &worked_on)));
+        assert!(!owns_release_objects(&made(false, &[])));
     }
 
     #[test]
@@ -419,9 +419,15 @@ mod tests {
         stuck.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         let left = Revisions::new(vec![Arc::new(stuck), revision(1, &[])]);
         assert_eq!(
-            waiting("ext", &left, &reported(&left), vec!["2 pots are lost".to_owned()]),
-            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 pots are lost\nTo leave what remains on \
-             the cluster: kubectl annotate clusterextension ext --overwrite olm.operatorframework.io/uninstall=orphan\n\
+            waiting(
+                "ext",
+                &left,
+                &revision_messages(&left),
+                vec!["2 greetings are lost".to_owned()]
+            ),
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 greetings are lost\nTo leave what \
+             remains on the cluster: kubectl annotate clusterextension ext --overwrite \
+             olm.operatorframework.io/uninstall=orphan\n\
              ext-2: account gone"
         );
     }
@@ -447,7 +453,7 @@ mod tests {
             set_condition(&mut status.conditions, report, Timestamp::UNIX_EPOCH);
             set.metadata.deletion_timestamp = is_deleting.then_some(olm_api::Time(Timestamp::UNIX_EPOCH));
             assert_eq!(
-                (removing(&set), in_trouble(&set)),
+                (removing(&set), is_teardown_blocked(&set)),
                 expected,
                 "{why} {is_deleting}"
             );
@@ -464,7 +470,7 @@ mod tests {
         });
         let ids = |names: &[&str]| -> BTreeSet<ObjectId> {
             let id = |name: &&str| ObjectId {
-                kind: "Pot".to_owned(),
+                kind: "Greeting".to_owned(),
                 name: (*name).to_owned(),
                 ..ObjectId::default()
             };
@@ -518,7 +524,7 @@ mod tests {
                 Some(delete),
                 vec![by_collector(delete)],
                 "The service account is gone with its namespace; left to the garbage collector of Kubernetes 1 object(s): \
-                 Pot b. Removed before that 1 object(s): Pot a.",
+                 Greeting b. Removed before that 1 object(s): Greeting a.",
             ),
             (Some("orphan"), None, vec![], LEFT),
             (
@@ -531,13 +537,14 @@ mod tests {
                 Some("orphan"),
                 Some(delete),
                 vec![record(orphan, &["a", "b"], &["c", "d"], &["d"])],
-                "Left on the cluster 2 object(s): Pot c, Pot d. Of these, already being deleted: 1 object(s): Pot d. Removed before that 2 object(s): Pot a, Pot b.",
+                "Left on the cluster 2 object(s): Greeting c, Greeting d. Of these, already being deleted: \
+                 1 object(s): Greeting d. Removed before that 2 object(s): Greeting a, Greeting b.",
             ),
             (
                 Some("keep-crds"),
                 Some(delete),
                 vec![record(keep, &["a"], &["b"], &[])],
-                "Left on the cluster 1 object(s): Pot b. Removed before that 1 object(s): Pot a.",
+                "Left on the cluster 1 object(s): Greeting b. Removed before that 1 object(s): Greeting a.",
             ),
             // A policy set after everything is done changes nothing.
             (None, Some(orphan), vec![record(orphan, &[], &["a"], &[])], LEFT),

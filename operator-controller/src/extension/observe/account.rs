@@ -36,7 +36,7 @@ fn without(kept_up_by: Option<&str>) -> String {
 impl AccountError {
     /// The error for an extension with this installed revision.
     #[must_use]
-    pub fn beside(self, installed: Option<&ClusterObjectSet>) -> Self {
+    pub fn with_installed(self, installed: Option<&ClusterObjectSet>) -> Self {
         let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
         let Self::None { namespace, .. } = self;
         Self::None {
@@ -121,13 +121,13 @@ mod tests {
         assert!(
             error
                 .clone()
-                .beside(Some(&set))
+                .with_installed(Some(&set))
                 .to_string()
                 .ends_with("; nothing is applied without one")
         );
         set.metadata.annotations =
             Some([(annotation::SERVICE_ACCOUNT.to_owned(), "apps/old".to_owned())].into());
-        let message = error.beside(Some(&set)).to_string();
+        let message = error.with_installed(Some(&set)).to_string();
         assert!(
             message.ends_with(
                 "; drift of the installed version is repaired under apps/old, the account of its revision"

@@ -10,7 +10,7 @@ pub enum ClaimError {
     /// The other extension owns the same package.
     #[error(
         "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
-        next_step(.owner, *.standing)
+        next_step(.owner, *.precedence)
     )]
     Package {
         /// The package.
@@ -18,18 +18,18 @@ pub enum ClaimError {
         /// The other extension.
         owner: String,
         /// Whether the other extension has revisions.
-        standing: Standing,
+        precedence: ClaimPrecedence,
     },
 }
 
-fn next_step(owner: &str, standing: Standing) -> String {
-    match standing {
-        Standing::Established => {
+fn next_step(owner: &str, precedence: ClaimPrecedence) -> String {
+    match precedence {
+        ClaimPrecedence::Established => {
             format!(
                 "change that one and delete this one; `kubectl delete clusterextension {owner}` frees the package and removes everything that it installed, including custom resource definitions with all their objects"
             )
         }
-        Standing::New => format!(
+        ClaimPrecedence::New => format!(
             "that one has installed nothing yet, `kubectl describe clusterextension {owner}` says why: delete the one that \
              you do not want"
         ),
@@ -48,12 +48,12 @@ pub struct Claim<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
     /// Whether it has revisions.
-    pub standing: Standing,
+    pub precedence: ClaimPrecedence,
 }
 
-/// Whether an extension has revisions.
+/// The precedence of a claim: whether the extension has revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum ClaimPrecedence {
     /// The extension has revisions.
     Established,
     /// The extension has no revisions.
@@ -76,7 +76,7 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> 
             .creation_timestamp
             .as_ref()
             .map(|time| time.0);
-        (claim.standing, created, claim.extension.name().to_owned())
+        (claim.precedence, created, claim.extension.name().to_owned())
     };
     let Some(package) = wanted(ours.extension) else {
         return Ok(());
@@ -91,7 +91,7 @@ pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> 
         Some(rival) if rank(rival) < rank(&ours) => Err(ClaimError::Package {
             package: package.to_owned(),
             owner: rival.extension.name().to_owned(),
-            standing: rival.standing,
+            precedence: rival.precedence,
         }),
         _ => Ok(()),
     }
@@ -123,18 +123,21 @@ mod tests {
             extension("a", "p", 2),
             extension("c", "q", 0),
         );
-        let claim = |extension, standing| Claim { extension, standing };
+        let claim = |extension, precedence| Claim {
+            extension,
+            precedence,
+        };
         let all = [
-            claim(&old, Standing::New),
-            claim(&new, Standing::New),
-            claim(&other, Standing::Established),
+            claim(&old, ClaimPrecedence::New),
+            claim(&new, ClaimPrecedence::New),
+            claim(&other, ClaimPrecedence::Established),
         ];
         assert_eq!(package(all[0], &all), Ok(()));
         assert_eq!(package(all[2], &all), Ok(()));
         let refused = ClaimError::Package {
             package: "p".to_owned(),
             owner: "b".to_owned(),
-            standing: Standing::New,
+            precedence: ClaimPrecedence::New,
         };
         assert!(
             refused.to_string().ends_with(
@@ -143,7 +146,10 @@ mod tests {
             "{refused}"
         );
         assert_eq!(package(all[1], &all), Err(refused));
-        let all = [claim(&old, Standing::New), claim(&new, Standing::Established)];
+        let all = [
+            claim(&old, ClaimPrecedence::New),
+            claim(&new, ClaimPrecedence::Established),
+        ];
         assert_eq!(
             package(all[1], &all),
             Ok(()),

@@ -121,7 +121,7 @@ mod tests {
     use olm_api::cluster_extension::ClusterExtensionSpec;
 
     use super::*;
-    use crate::extension::failure::Failure;
+    use crate::extension::failure::StageFailure;
 
     fn extension(annotations: &[(&str, &str)]) -> ClusterExtension {
         let mut extension = ClusterExtension::new("a", ClusterExtensionSpec::default());
@@ -166,7 +166,7 @@ mod tests {
                 "expected value at line 1 column 1; nothing new",
             ),
         ] {
-            let failure = Failure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());
+            let failure = StageFailure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());
             assert!(
                 failure.message.contains(annotation) && failure.message.contains(expected),
                 "{}",

@@ -10,7 +10,7 @@ use olm_api::names::{annotation, finalizer, label, migration};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use super::action::Action;
-use super::revision::{Creation, PlanError, Wanted, create, inherit, inherit_pause};
+use super::revision::{Creation, DesiredRevision, PlanError, create, inherit, inherit_pause};
 use crate::extension::context::helm::HelmError;
 use crate::extension::context::release::{Entry, Release};
 use crate::extension::failure::{Severity, StageError};
@@ -183,7 +183,7 @@ fn adopt(
         version: &bundle.metadata.version,
     };
     let groups = phases(release.objects.clone(), marks)?;
-    let wanted = Wanted {
+    let wanted = DesiredRevision {
         extension,
         // Set once it is known. The installed objects work without it.
         account: None,
@@ -224,7 +224,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::extension::failure::Failure;
+    use crate::extension::failure::StageFailure;
     use crate::extension::observe::Settings;
     use crate::extension::observe::options::Options;
     use crate::extension::revisions::tests::revision;
@@ -302,7 +302,7 @@ mod tests {
             ("ext-1", Some("true"))
         );
         observed.release = None;
-        observed.settings = Err(Failure::from(PlanError::Name("x".to_owned())));
+        observed.settings = Err(StageFailure::from(PlanError::Name("x".to_owned())));
         observed.revisions = Revisions::new(vec![Arc::new(set.clone())]);
         let actions = prepare(&observed, &Others::default(), "olm").unwrap();
         assert!(
@@ -325,7 +325,7 @@ mod tests {
             set
         };
         let set = (*revision(1, &[])).clone();
-        let blocked = || Failure::from(PlanError::Name("x".to_owned()));
+        let blocked = || StageFailure::from(PlanError::Name("x".to_owned()));
         for (asked, present, inherited, inherited_though_blocked) in [
             (Some("true"), None, Some(json!("true")), Some(json!("true"))),
             (None, Some("true"), Some(Value::Null), Some(Value::Null)),

@@ -40,9 +40,9 @@ const OURS: [&str; 13] = [
     annotation::CONFIG_DIGEST,
 ];
 
-/// The wanted content of a revision.
+/// The desired content of a revision.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct DesiredRevision<'a> {
     /// The extension of the revision.
     pub extension: &'a ClusterExtension,
     /// The account that applies it, if known.
@@ -131,7 +131,11 @@ impl StageError for PlanError {
 ///
 /// # Errors
 /// The objects do not fit into a revision.
-pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Result<RevisionPlan, PlanError> {
+pub fn plan(
+    wanted: &DesiredRevision<'_>,
+    revisions: &Revisions,
+    others: &Others,
+) -> Result<RevisionPlan, PlanError> {
     let left = wanted
         .account
         .and_then(|account| others.left_behind(wanted.extension.name(), account));
@@ -165,7 +169,7 @@ pub fn plan(wanted: &Wanted<'_>, revisions: &Revisions, others: &Others) -> Resu
 /// # Errors
 /// The objects do not fit into a revision.
 pub(crate) fn create(
-    wanted: &Wanted<'_>,
+    wanted: &DesiredRevision<'_>,
     revisions: &Revisions,
     others: &Others,
 ) -> Result<Creation, PlanError> {
@@ -230,7 +234,7 @@ fn protects_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bo
 
 /// Whether an existing revision with the name of a new one is that revision, created by an interrupted run. One from a
 /// Helm release is created without an account, which is set later.
-pub fn is_made(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
+pub fn is_same_revision(found: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
     controlling_extension(&found.metadata) == controlling_extension(&wanted.metadata)
         && found.spec.revision == wanted.spec.revision
         && if wanted.label(label::MIGRATED_FROM_HELM).is_some() {
@@ -327,7 +331,7 @@ fn says_the_same(latest: &ClusterObjectSet, wanted: &ClusterObjectSet) -> bool {
         && owners(wanted).iter().all(|owner| owners(latest).contains(owner))
 }
 
-fn revision(wanted: &Wanted<'_>, name: &str, number: i64, phases: Vec<Phase>) -> ClusterObjectSet {
+fn revision(wanted: &DesiredRevision<'_>, name: &str, number: i64, phases: Vec<Phase>) -> ClusterObjectSet {
     let extension = wanted.extension;
     let spec = ClusterObjectSetSpec {
         lifecycle_state: LifecycleState::Active,

@@ -126,9 +126,9 @@ pub(crate) async fn safety(
             }
         }
         if policy.reports(Check::ExistingObjects, Change::Other) {
-            let looked = existing::look(asking, old, new, until).await.map_err(ask)?;
-            add(&mut found, name, looked.findings, policy);
-            notes.extend(looked.notes);
+            let checked = existing::check(asking, old, new, until).await.map_err(ask)?;
+            add(&mut found, name, checked.findings, policy);
+            notes.extend(checked.notes);
         }
     }
     let (errors, warnings) = weigh(found, policy);
@@ -215,7 +215,7 @@ fn lenient(errors: &[Unsafe]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use olm_api::names::{annotation, label};
-    use olm_preflight::crd_upgrade::{Finding, Place};
+    use olm_preflight::crd_upgrade::{Finding, FindingLocation};
     use serde_json::json;
 
     use super::*;
@@ -224,17 +224,17 @@ mod tests {
     fn the_remedy_names_the_findings_unless_the_server_refuses_it() {
         let change = |checks: &[Check]| {
             let finding = |check: &Check| Finding {
-                place: Place::Definition,
+                location: FindingLocation::Definition,
                 check: *check,
                 message: String::new(),
             };
             Unsafe::Change {
-                definition: "pots.x.io".to_owned(),
+                definition: "greetings.x.io".to_owned(),
                 findings: checks.iter().map(finding).collect(),
             }
         };
         let unknown = Unsafe::Unknown {
-            definition: "pans.x.io".to_owned(),
+            definition: "backups.x.io".to_owned(),
             reason: "no answer".to_owned(),
         };
         for (errors, expected) in [
@@ -269,14 +269,14 @@ mod tests {
         ] {
             let live = json!({ "metadata": metadata });
             let error = Unsafe::Change {
-                definition: "pots.x.io".to_owned(),
+                definition: "greetings.x.io".to_owned(),
                 findings: Vec::new(),
             };
-            let lines = compared(&[error], &[("pots.x.io", &live, &Value::Null)], &["us"]);
+            let lines = compared(&[error], &[("greetings.x.io", &live, &Value::Null)], &["us"]);
             assert_eq!(
                 lines,
                 [format!(
-                    "compared with the definition on the cluster, which {expected}: pots.x.io"
+                    "compared with the definition on the cluster, which {expected}: greetings.x.io"
                 )]
             );
         }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use olm_preflight::crd_upgrade::Finding;
-use olm_preflight::crd_upgrade::existing::{Questions, questions};
+use olm_preflight::crd_upgrade::existing::{SchemaChecks, schema_checks};
 use serde_json::Value;
 
 use super::asking::Asking;
@@ -18,8 +18,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The longest time for all CRDs of a bundle.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
-/// The result for one CRD.
-pub(crate) struct Looked {
+/// The report on the existing objects of one CRD.
+pub(crate) struct ExistingObjectsReport {
     /// The faults of objects with the new schema.
     pub(crate) findings: Vec<Finding>,
     /// The unchecked parts, with the reasons.
@@ -32,30 +32,30 @@ pub(crate) fn deadline() -> Instant {
 }
 
 /// Checks the objects of a CRD that will be replaced.
-pub(crate) async fn look(
+pub(crate) async fn check(
     asking: &Asking<'_>,
     old: &Value,
     new: &Value,
     until: Instant,
-) -> Result<Looked, kube::Error> {
+) -> Result<ExistingObjectsReport, kube::Error> {
     let text = |pointer: &str| old.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    let mut asked = questions(old, new);
-    let mut looked = Looked {
+    let mut checks = schema_checks(old, new);
+    let mut checked = ExistingObjectsReport {
         findings: Vec::new(),
         notes: Vec::new(),
     };
-    let versions = asked.versions();
+    let versions = checks.versions();
     if versions.is_empty() {
-        return Ok(looked);
+        return Ok(checked);
     }
     let list = right("list", group, plural, "");
     if !asking.may(&list).await? {
-        looked.notes.push(format!(
+        checked.notes.push(format!(
             "existing {plural}.{group} were not validated against the new definition: service account {} may not list them",
             asking.account
         ));
-        return Ok(looked);
+        return Ok(checked);
     }
     for version in &versions {
         let collection = Collection {
@@ -75,14 +75,14 @@ pub(crate) async fn look(
                 Err(end) => break end,
             };
             // Schemas and objects may take long to check.
-            let shown = show(asked, version.clone(), page, until);
-            let Ok((back, end)) = tokio::task::spawn_blocking(shown).await else {
-                looked.notes.push(format!(
+            let checked_page = check_page(checks, version.clone(), page, until);
+            let Ok((back, end)) = tokio::task::spawn_blocking(checked_page).await else {
+                checked.notes.push(format!(
                     "existing {plural}.{group} cannot be validated against the new definition"
                 ));
-                return Ok(looked);
+                return Ok(checked);
             };
-            asked = back;
+            checks = back;
             if let Some(end) = end {
                 break end;
             }
@@ -93,32 +93,32 @@ pub(crate) async fn look(
             End::Spent(what) => format!("they exceed the limit of their {what}"),
             End::Failed(failure) => failure.message,
         };
-        looked.notes.push(format!(
+        checked.notes.push(format!(
             "not all existing {plural}.{group} were validated against the new definition: {why}"
         ));
     }
-    looked.findings = asked.findings();
-    let unlooked = asked.unlooked().into_iter();
-    looked
+    checked.findings = checks.findings();
+    let unchecked = checks.unchecked().into_iter();
+    checked
         .notes
-        .extend(unlooked.map(|text| format!("CRD \"{plural}.{group}\": {text}")));
-    Ok(looked)
+        .extend(unchecked.map(|text| format!("CRD \"{plural}.{group}\": {text}")));
+    Ok(checked)
 }
 
 /// Checks a page of objects, as far as the time allows.
-fn show(
-    mut asked: Questions,
+fn check_page(
+    mut checks: SchemaChecks,
     version: String,
     page: Vec<Value>,
     until: Instant,
-) -> impl FnOnce() -> (Questions, Option<End>) {
+) -> impl FnOnce() -> (SchemaChecks, Option<End>) {
     move || {
         for object in &page {
             if Instant::now() >= until {
-                return (asked, Some(End::Spent("time")));
+                return (checks, Some(End::Spent("time")));
             }
-            asked.look(&version, object);
+            checks.check(&version, object);
         }
-        (asked, None)
+        (checks, None)
     }
 }

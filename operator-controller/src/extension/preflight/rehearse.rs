@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::asking::{Asking, MAX_FINDINGS, PreflightError};
 use olm_cluster::apply::{self, Commit, Target};
 use olm_rollout::certificates::authority;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::object::ObjectId;
 use olm_rollout::report;
 
@@ -50,9 +50,9 @@ pub(crate) async fn rehearse(
         .take(MAX_OBJECTS)
         .map(|object| one(asking, object, asked))
         .collect();
-    let answers: Vec<Result<(), Refusal>> = stream::iter(work).buffered(AT_ONCE).collect().await;
+    let answers: Vec<Result<(), RefusedObject>> = stream::iter(work).buffered(AT_ONCE).collect().await;
     for (object, answer) in touched.iter().zip(answers) {
-        let Err(Refusal { failure, exists }) = answer else {
+        let Err(RefusedObject { failure, exists }) = answer else {
             continue;
         };
         let id = ObjectId::of(object);
@@ -114,7 +114,7 @@ pub(crate) fn note(unchecked: &[ObjectId]) -> Option<String> {
     })
 }
 
-fn assess(object: &Value, failure: &Failure, bundle_content: &BundleContent) -> DryRunOutcome {
+fn assess(object: &Value, failure: &RequestFailure, bundle_content: &BundleContent) -> DryRunOutcome {
     let denial = match failure.kind {
         FailureKind::Forbidden => Denial::Forbidden,
         FailureKind::Invalid if apply::cannot_dry_run(failure) => Denial::NoDryRun,
@@ -151,19 +151,19 @@ fn passes(fields: &[String]) -> bool {
 }
 
 /// A refused object.
-struct Refusal {
-    failure: Failure,
+struct RefusedObject {
+    failure: RequestFailure,
     /// Whether an object with this name exists.
     exists: bool,
 }
 
-async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), Refusal> {
+async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), RefusedObject> {
     let id = ObjectId::of(object);
-    let absent = |failure| Refusal {
+    let absent = |failure| RefusedObject {
         failure,
         exists: false,
     };
-    let unknown = || Failure::new(FailureKind::UnknownKind, format!("no kind {}", id.kind));
+    let unknown = || RequestFailure::new(FailureKind::UnknownKind, format!("no kind {}", id.kind));
     let found = asking
         .discovery
         .find_since(&id.group, &id.version, &id.kind, asked);
@@ -191,7 +191,7 @@ async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), 
     };
     let is_refused_change = failure.kind == FailureKind::Invalid && failure.code != INTERNAL_ERROR;
     let exists = is_refused_change && target.read().await.is_ok_and(|live| live.is_some());
-    Err(Refusal { failure, exists })
+    Err(RefusedObject { failure, exists })
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
             (&webhook, FailureKind::Invalid, Refused),
             (&webhook, FailureKind::Forbidden, Refused),
         ] {
-            let failure = Failure::new(kind, "no");
+            let failure = RequestFailure::new(kind, "no");
             let answer = assess(object, &failure, &BundleContent::default());
             assert_eq!(answer, expected, "{object} {kind:?}");
         }
@@ -246,9 +246,9 @@ mod tests {
             (&api, "spec.caBundle"),
             (&definition, "status.storedVersions[0]"),
         ] {
-            let failure = Failure {
+            let failure = RequestFailure {
                 fields: vec![field.to_owned()],
-                ..Failure::new(FailureKind::Invalid, "no")
+                ..RequestFailure::new(FailureKind::Invalid, "no")
             };
             assert_eq!(
                 assess(object, &failure, &BundleContent::default()),

@@ -2,7 +2,7 @@
 
 use olm_resolve::deprecation::Messages;
 
-use crate::extension::failure::{Failure, Severity};
+use crate::extension::failure::{Severity, StageFailure};
 use crate::extension::preflight::Started;
 use crate::extension::revisions::Revisions;
 
@@ -15,9 +15,9 @@ pub enum Progress {
         started: Option<Started>,
     },
     /// The same, but a catalog that may have an update does not answer.
-    Silent(Failure),
+    Silent(StageFailure),
     /// A stage failed.
-    Failed(Failure),
+    Failed(StageFailure),
 }
 
 impl Progress {

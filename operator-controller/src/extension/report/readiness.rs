@@ -9,12 +9,12 @@ use olm_api::{ClusterObjectSet, Condition};
 use olm_rollout::status::rolling_out;
 
 use super::inputs::{Progress, StatusInputs};
-use crate::extension::failure::{Failure, Severity};
-use crate::extension::revisions::{Revisions, vanishing};
+use crate::extension::failure::{Severity, StageFailure};
+use crate::extension::revisions::{Revisions, deletion_report};
 
-/// The state with its reason and message.
+/// The state of an extension, with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conclusion {
+pub struct ExtensionReadiness {
     /// The state.
     pub verdict: Verdict,
     /// The reason.
@@ -23,8 +23,8 @@ pub struct Conclusion {
     pub message: String,
 }
 
-impl Conclusion {
-    /// A conclusion.
+impl ExtensionReadiness {
+    /// The readiness with these values.
     pub fn new(verdict: Verdict, reason: &str, message: impl Into<String>) -> Self {
         Self {
             verdict,
@@ -33,8 +33,8 @@ impl Conclusion {
         }
     }
 
-    /// The conclusion of a failure.
-    pub fn of_failure(failure: &Failure, is_paused: bool) -> Self {
+    /// The readiness after a failure.
+    pub fn of_failure(failure: &StageFailure, is_paused: bool) -> Self {
         let (verdict, reason) = match failure.severity {
             Severity::Terminal if is_paused => (Verdict::Stalled, reason::PAUSED),
             // A failure that waits for a user is Stalled, even if `Progressing` says `Retrying`, as in the reference
@@ -54,7 +54,7 @@ impl Conclusion {
         Self::new(verdict, reason, conditions::steady(&failure.explained()))
     }
 
-    /// Writes the conclusion into a status with this generation.
+    /// Writes the readiness into a status with this generation.
     pub fn report(&self, status: &mut ClusterExtensionStatus, generation: i64, now: Timestamp) {
         status.observed_generation = Some(generation);
         let readiness = Readiness {
@@ -67,10 +67,10 @@ impl Conclusion {
     }
 }
 
-/// The conclusion of a run, given its conditions.
-pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
+/// The readiness after a run, given its conditions.
+pub fn after_run(inputs: StatusInputs<'_>, list: &[Condition]) -> ExtensionReadiness {
     match inputs.progress {
-        Progress::Failed(failure) => Conclusion::of_failure(failure, inputs.is_paused),
+        Progress::Failed(failure) => ExtensionReadiness::of_failure(failure, inputs.is_paused),
         Progress::Applied {
             started: Some(started),
         } => {
@@ -83,7 +83,7 @@ pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
                 .into_iter()
                 .chain(changes)
                 .chain(warnings);
-            Conclusion::new(
+            ExtensionReadiness::new(
                 Verdict::Reconciling,
                 reason::ROLLING_OUT,
                 message.collect::<String>(),
@@ -91,45 +91,47 @@ pub fn conclude(inputs: StatusInputs<'_>, list: &[Condition]) -> Conclusion {
         }
         Progress::Applied { started: None } => of_revisions(inputs.revisions, list),
         Progress::Silent(failure) => {
-            let mut conclusion = of_revisions(inputs.revisions, list);
-            let separator = if conclusion.message.is_empty() { "" } else { "\n" };
-            conclusion.message.push_str(separator);
-            conclusion
+            let mut readiness = of_revisions(inputs.revisions, list);
+            let separator = if readiness.message.is_empty() { "" } else { "\n" };
+            readiness.message.push_str(separator);
+            readiness
                 .message
                 .push_str(&conditions::steady(&failure.explained()));
-            conclusion
+            readiness
         }
     }
 }
 
-/// The conclusion of the newest revision.
-fn of_revisions(revisions: &Revisions, list: &[Condition]) -> Conclusion {
+/// The readiness by the newest revision.
+fn of_revisions(revisions: &Revisions, list: &[Condition]) -> ExtensionReadiness {
     let rolling = revisions.rolling().last();
     match rolling.or_else(|| revisions.installed()) {
         Some(set) => of_revision(set, is_true(list, DEPRECATED)),
-        None if vanishing(revisions).is_some() => Conclusion::new(Verdict::Reconciling, reason::REMOVING, ""),
+        None if deletion_report(revisions).is_some() => {
+            ExtensionReadiness::new(Verdict::Reconciling, reason::REMOVING, "")
+        }
         None => {
             let progressing = conditions::find(list, PROGRESSING);
             let message = progressing.map_or_else(String::new, |found| found.message.clone());
-            Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, message)
+            ExtensionReadiness::new(Verdict::Reconciling, reason::ROLLING_OUT, message)
         }
     }
 }
 
-/// The conclusion of the revision that the extension is at or moving to.
-fn of_revision(set: &ClusterObjectSet, is_deprecated: bool) -> Conclusion {
+/// The readiness by the revision that the extension is at or moving to.
+fn of_revision(set: &ClusterObjectSet, is_deprecated: bool) -> ExtensionReadiness {
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     let ready = conditions::find(set.conditions(), READY).filter(|_| observed == Some(set.generation()));
     let (Some(ready), Some(state)) = (ready, verdict(set.conditions())) else {
         let message = rolling_out(set.name());
-        return Conclusion::new(Verdict::Reconciling, reason::ROLLING_OUT, message);
+        return ExtensionReadiness::new(Verdict::Reconciling, reason::ROLLING_OUT, message);
     };
     let reason = if state == Verdict::Ready && is_deprecated {
         reason::DEPRECATED
     } else {
         &ready.reason
     };
-    Conclusion::new(state, reason, &*ready.message)
+    ExtensionReadiness::new(state, reason, &*ready.message)
 }
 
 #[cfg(test)]
@@ -173,7 +175,7 @@ mod tests {
             progress,
             is_paused,
         };
-        let found = conclude(inputs, &[]);
+        let found = after_run(inputs, &[]);
         format!("{:?} {}", found.verdict, found.reason)
     }
 
@@ -197,7 +199,7 @@ mod tests {
         ] {
             assert_eq!(line(revisions, &APPLIED, false), expected);
         }
-        let silent = Failure {
+        let silent = StageFailure {
             severity: Severity::Transient,
             reason: reason::RETRYING,
             message: "catalog \"c\" is not being served".to_owned(),
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn a_failure_that_needs_a_user_stalls_whatever_the_reason_of_progressing() {
         let check = |severity, reason, is_paused, expected: &str| {
-            let failure = Failure {
+            let failure = StageFailure {
                 severity,
                 reason,
                 message: "no".to_owned(),

@@ -11,7 +11,7 @@ use olm_api::{ClusterObjectSet, Condition};
 use olm_rollout::status::rolling_out;
 
 pub use super::inputs::{Progress, StatusInputs};
-use super::readiness::conclude;
+use super::readiness::after_run;
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// The new status, given the old one.
@@ -91,8 +91,8 @@ pub fn status(
     if !matches!(inputs.progress, Progress::Failed(_)) {
         next.active_revisions = active_revisions(inputs.revisions);
     }
-    let conclusion = conclude(inputs, &next.conditions);
-    conclusion.report(&mut next, inputs.generation, now);
+    let readiness = after_run(inputs, &next.conditions);
+    readiness.report(&mut next, inputs.generation, now);
     next
 }
 
@@ -246,7 +246,7 @@ mod tests {
     use olm_api::updates::held_back;
 
     use super::*;
-    use crate::extension::failure::{Failure, Severity};
+    use crate::extension::failure::{Severity, StageFailure};
     use crate::extension::preflight::Started;
     use crate::extension::revisions::tests::revision;
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn failed(severity: Severity, reason: &'static str) -> Progress {
-        Progress::Failed(Failure {
+        Progress::Failed(StageFailure {
             severity,
             reason,
             message: "read tcp 10.0.0.1:5->10.0.0.2:443: gone".to_owned(),

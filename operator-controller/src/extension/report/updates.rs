@@ -8,16 +8,16 @@ use olm_api::updates::{UpdatesStatus, bounded_lines, held_back};
 use super::inputs::Progress;
 use crate::extension::approval;
 use crate::extension::failure::Severity;
-use crate::extension::resolve::updates::{Held, Updates};
+use crate::extension::resolve::updates::{HeldBack, Updates};
 use crate::extension::revisions::as_installed;
 
 /// Sets `status.updates` of a status whose conditions and installed bundle are set. While the content of catalogs is
 /// unknown, the last known newest bundle stays.
 pub(crate) fn report(
     status: &mut ClusterExtensionStatus,
-    found: &Result<Updates, Held>,
+    found: &Result<Updates, HeldBack>,
     progress: &Progress,
-    waits: Option<&approval::Held>,
+    waits: Option<&approval::HeldChange>,
 ) {
     let before = status.updates.take().and_then(|before| before.newest);
     let installed = status.install.as_ref().map(|install| &install.bundle);
@@ -42,7 +42,7 @@ pub(crate) fn report(
             (None, newest, [Some(held.clone()), None])
         }
     };
-    let held: Vec<Held> = held.into_iter().flatten().collect();
+    let held: Vec<HeldBack> = held.into_iter().flatten().collect();
     let lines: Vec<String> = held.iter().map(|held| held.message.clone()).collect();
     status.updates = Some(UpdatesStatus {
         next,
@@ -56,10 +56,10 @@ pub(crate) fn report(
 fn obstacle(
     status: &ClusterExtensionStatus,
     progress: &Progress,
-    waits: Option<&approval::Held>,
-) -> Option<Held> {
+    waits: Option<&approval::HeldChange>,
+) -> Option<HeldBack> {
     if let Some(waits) = waits {
-        return Some(Held {
+        return Some(HeldBack {
             by: waits.cause.held_back_by(),
             message: waits.message.clone(),
         });
@@ -80,7 +80,7 @@ fn obstacle(
         Progress::Applied { .. } | Progress::Silent(_) => return None,
     };
     let line = message.lines().next().unwrap_or_default();
-    Some(Held {
+    Some(HeldBack {
         by,
         message: steady(line),
     })
@@ -101,13 +101,13 @@ mod tests {
     use olm_api::updates::AvailableBundle;
 
     use super::*;
-    use crate::extension::failure::Failure;
+    use crate::extension::failure::StageFailure;
 
     const APPLIED: Progress = Progress::Applied { started: None };
 
-    fn pot(version: &str) -> AvailableBundle {
+    fn greeter(version: &str) -> AvailableBundle {
         AvailableBundle {
-            name: format!("pot.v{version}"),
+            name: format!("greeter.v{version}"),
             version: version.to_owned(),
             catalog: "one".to_owned(),
             ..AvailableBundle::default()
@@ -115,22 +115,22 @@ mod tests {
     }
 
     fn at(version: &str) -> ClusterExtensionStatus {
-        let bundle = pot(version).metadata();
+        let bundle = greeter(version).metadata();
         ClusterExtensionStatus {
             install: (!version.is_empty()).then_some(InstallStatus { bundle }),
             ..ClusterExtensionStatus::default()
         }
     }
 
-    fn held(by: &'static str, message: &str) -> Held {
-        Held {
+    fn held(by: &'static str, message: &str) -> HeldBack {
+        HeldBack {
             by,
             message: message.to_owned(),
         }
     }
 
     fn failed(severity: Severity, by: &'static str) -> Progress {
-        Progress::Failed(Failure {
+        Progress::Failed(StageFailure {
             severity,
             reason: reason::RETRYING,
             message: "read tcp 10.0.0.1:5->10.0.0.2:443: no\nand so on".to_owned(),
@@ -161,7 +161,7 @@ mod tests {
 
     fn check(
         mut status: ClusterExtensionStatus,
-        found: &Result<Updates, Held>,
+        found: &Result<Updates, HeldBack>,
         progress: &Progress,
         expected: &str,
     ) {
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn the_cause_that_holds_back_the_chosen_bundle_comes_first() {
-        let found = |next: Option<&str>, why: Option<Held>| {
+        let found = |next: Option<&str>, why: Option<HeldBack>| {
             Ok(Updates {
-                next: next.map(pot),
-                newest: Some(pot("2.0.0")),
+                next: next.map(greeter),
+                newest: Some(greeter("2.0.0")),
                 held: why,
             })
         };
@@ -223,8 +223,8 @@ mod tests {
         let known = |installed: &str, newest: &str| {
             let mut status = at(installed);
             status.updates = Some(UpdatesStatus {
-                next: Some(pot("1.1.0")),
-                newest: Some(pot(newest)),
+                next: Some(greeter("1.1.0")),
+                newest: Some(greeter(newest)),
                 held_back_by: Some(held_back::RANGE.to_owned()),
                 message: "outside".to_owned(),
             });

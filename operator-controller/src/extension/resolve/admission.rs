@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use olm_api::cluster_extension::CatalogFilter;
 use olm_api::names::annotation;
 use olm_api::{ClusterCatalog, ClusterObjectSet};
-use olm_resolve::{Request, Selector};
+use olm_resolve::{PackageAnswer, Request, Selector};
 
-use super::catalogs::{Answer, Asked, ask};
+use super::catalogs::{AskedCatalog, ask};
 use crate::extension::context::Context;
 use crate::extension::revisions::BundleIdentity;
 
@@ -71,11 +71,11 @@ impl Admission {
     /// Finds the catalog that an earlier version of OLM did not record: the one with the installed bundle and its
     /// image, otherwise with the bundle, otherwise with its package; of several the oldest, because a catalog that is
     /// created for a takeover is newer. While an older one does not answer, it stays unknown.
-    pub(crate) fn settled(self, installed: &BundleIdentity, asked: &[Asked]) -> Self {
+    pub(crate) fn settled(self, installed: &BundleIdentity, asked: &[AskedCatalog]) -> Self {
         let Self::Unrecorded { mut defaults } = self else {
             return self;
         };
-        let age = |asked: &Asked| {
+        let age = |asked: &AskedCatalog| {
             let created = asked.catalog.metadata.creation_timestamp.as_ref();
             (created.map(|time| time.0), asked.catalog.name().to_owned())
         };
@@ -86,7 +86,7 @@ impl Admission {
         let is_open = |(closeness, found): &(Closeness, _)| {
             let silent = asked
                 .iter()
-                .filter(|asked| matches!(asked.answer, Answer::Failed(_)));
+                .filter(|asked| matches!(asked.answer, PackageAnswer::Failed(_)));
             silent
                 .map(age)
                 .any(|age| *closeness != Closeness::Image || age < *found)
@@ -150,7 +150,7 @@ pub(crate) async fn admitted(
     context: &Context,
     filter: &CatalogFilter,
     installed: Option<&ClusterObjectSet>,
-) -> (Admission, Vec<Asked>) {
+) -> (Admission, Vec<AskedCatalog>) {
     let admission = Admission::of(filter, installed, &context.default_catalogs);
     let selector = admission.selector();
     let asked = ask(context, &Request::of(filter, selector.as_ref())).await;
@@ -168,7 +168,7 @@ enum Closeness {
     Package,
 }
 
-fn closeness(asked: &Asked, installed: &BundleIdentity) -> Option<Closeness> {
+fn closeness(asked: &AskedCatalog, installed: &BundleIdentity) -> Option<Closeness> {
     let mut bundles = asked.package()?.candidates().iter();
     let listed = bundles.find(|bundle| bundle.name == installed.metadata.name);
     Some(match listed {
@@ -192,6 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::extension::resolve::catalogs::CatalogAnswer;
     use crate::extension::revisions::tests::revision;
 
     fn installed(catalog: Option<&str>) -> ClusterObjectSet {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     /// A catalog that was made at a second, with a bundle of this name and image.
-    fn with_bundle(name: &str, second: i64, bundle: &str, image: &str) -> Asked {
+    fn with_bundle(name: &str, second: i64, bundle: &str, image: &str) -> AskedCatalog {
         let blobs = [
             json!({ "schema": "olm.package", "name": "pkg", "defaultChannel": "stable" }),
             json!({
@@ -262,13 +263,13 @@ mod tests {
             Blob::from_json(schema, &blob.to_string()).unwrap()
         });
         let package = Package::new(blobs, ReleaseField::Counts).unwrap();
-        answered(name, second, Answer::Package(Arc::new(package)))
+        answered(name, second, PackageAnswer::Package(Arc::new(package)))
     }
 
-    fn answered(name: &str, second: i64, answer: Answer) -> Asked {
+    fn answered(name: &str, second: i64, answer: CatalogAnswer) -> AskedCatalog {
         let mut catalog = ClusterCatalog::new(name, ClusterCatalogSpec::default());
         catalog.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
-        Asked::of(catalog, answer)
+        AskedCatalog::of(catalog, answer)
     }
 
     #[test]
@@ -276,7 +277,7 @@ mod tests {
         let set = revision(1, &[]);
         let bundle = BundleIdentity::of(&set);
         let (name, image) = (bundle.metadata.name.as_str(), bundle.image.as_str());
-        let check = |asked: &[Asked], expected: Option<&str>| {
+        let check = |asked: &[AskedCatalog], expected: Option<&str>| {
             let unrecorded = Admission::Unrecorded {
                 defaults: BTreeSet::new(),
             };
@@ -286,13 +287,14 @@ mod tests {
         let same = |catalog: &str, second| with_bundle(catalog, second, name, image);
         let fake = |catalog: &str, second| with_bundle(catalog, second, name, "evil.example/image");
         let other = |catalog: &str, second| with_bundle(catalog, second, "pkg.v9", "evil.example/image");
-        let failed = |catalog: &str, second| answered(catalog, second, Answer::Failed("gone".to_owned()));
+        let failed =
+            |catalog: &str, second| answered(catalog, second, PackageAnswer::Failed("gone".to_owned()));
         check(&[same("a-newer", 9), same("older", 1)], Some("older"));
         check(&[fake("older", 1), same("newer", 9)], Some("newer"));
         check(&[other("older", 1), fake("newer", 9)], Some("newer"));
         check(&[other("newer", 9), other("older", 1)], Some("older"));
         check(
-            &[answered("older", 1, Answer::Absent), other("newer", 9)],
+            &[answered("older", 1, PackageAnswer::Absent), other("newer", 9)],
             Some("newer"),
         );
         // A catalog that does not answer may be the right one, if it is older or would match better.

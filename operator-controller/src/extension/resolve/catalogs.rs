@@ -10,30 +10,25 @@ use olm_api::conditions::{SERVING, is_true};
 use olm_api::names::label;
 use olm_platform::log::chain;
 use olm_resolve::catalog::is_asked;
-use olm_resolve::{Availability, Catalog, Content, Package, Request};
+use olm_resolve::{Availability, Catalog, Package, PackageAnswer, Request};
 
-use crate::catalogs::Place;
+use crate::catalogs::CatalogAddress;
 use crate::extension::context::Context;
 
 /// A catalog and its answer.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct AskedCatalog {
     pub(crate) catalog: Arc<ClusterCatalog>,
     labels: BTreeMap<String, String>,
     availability: Availability,
-    pub(crate) answer: Answer,
+    pub(crate) answer: CatalogAnswer,
 }
 
-#[derive(Clone)]
-pub(crate) enum Answer {
-    NotAsked,
-    Absent,
-    Package(Arc<Package>),
-    Failed(String),
-}
+/// The answer of a catalog, with the error as text.
+pub(crate) type CatalogAnswer = PackageAnswer<Arc<Package>, String>;
 
 /// Asks all selected catalogs at the same time.
-pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> {
+pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<AskedCatalog> {
     let catalogs = context.cluster_catalogs.state();
     join_all(
         catalogs
@@ -44,7 +39,7 @@ pub(crate) async fn ask(context: &Context, request: &Request<'_>) -> Vec<Asked> 
     .await
 }
 
-async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterCatalog>) -> Asked {
+async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterCatalog>) -> AskedCatalog {
     let mut labels = catalog.metadata.labels.clone().unwrap_or_default();
     // Selectors match the label even before catalogd has set it.
     labels.insert(label::METADATA_NAME.to_owned(), catalog.name().to_owned());
@@ -54,9 +49,9 @@ async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterC
     };
     let answer = match is_asked(&labels, availability, request) {
         Ok(true) => answer(context, &catalog, request.package).await,
-        Ok(false) | Err(_) => Answer::NotAsked,
+        Ok(false) | Err(_) => PackageAnswer::NotAsked,
     };
-    Asked {
+    AskedCatalog {
         catalog,
         labels,
         availability,
@@ -64,20 +59,20 @@ async fn ask_one(context: &Context, request: &Request<'_>, catalog: Arc<ClusterC
     }
 }
 
-async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> Answer {
-    let place = match place(catalog) {
-        Ok(place) => place,
-        Err(problem) => return Answer::Failed(problem),
+async fn answer(context: &Context, catalog: &ClusterCatalog, package: &str) -> CatalogAnswer {
+    let address = match address(catalog) {
+        Ok(address) => address,
+        Err(problem) => return PackageAnswer::Failed(problem),
     };
-    match context.catalogs.package(place, package).await {
-        Ok(Some(package)) => Answer::Package(package),
-        Ok(None) => Answer::Absent,
-        Err(error) => Answer::Failed(chain(&error)),
+    match context.catalogs.package(address, package).await {
+        Ok(Some(package)) => PackageAnswer::Package(package),
+        Ok(None) => PackageAnswer::Absent,
+        Err(error) => PackageAnswer::Failed(chain(&error)),
     }
 }
 
 /// The address of a catalog, or the reason why it is not served.
-pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
+pub(crate) fn address(catalog: &ClusterCatalog) -> Result<CatalogAddress<'_>, String> {
     let name = catalog.name();
     if !is_true(catalog.conditions(), SERVING) {
         return Err(format!("catalog {name:?} is not being served"));
@@ -93,16 +88,16 @@ pub(crate) fn place(catalog: &ClusterCatalog) -> Result<Place<'_>, String> {
     let image = resolved.image.as_ref();
     let image =
         image.ok_or_else(|| format!("catalog {name:?} has a nil status.resolvedSource.image value"))?;
-    Ok(Place {
+    Ok(CatalogAddress {
         name,
         base,
         reference: &image.reference,
     })
 }
 
-impl Asked {
+impl AskedCatalog {
     #[cfg(test)]
-    pub(crate) fn of(catalog: ClusterCatalog, answer: Answer) -> Self {
+    pub(crate) fn of(catalog: ClusterCatalog, answer: CatalogAnswer) -> Self {
         Self {
             catalog: Arc::new(catalog),
             labels: BTreeMap::new(),
@@ -117,7 +112,7 @@ impl Asked {
 
     pub(crate) fn package(&self) -> Option<&Package> {
         match &self.answer {
-            Answer::Package(package) => Some(package),
+            PackageAnswer::Package(package) => Some(package),
             _ => None,
         }
     }
@@ -128,11 +123,11 @@ impl Asked {
             priority: self.catalog.spec.priority,
             labels: &self.labels,
             availability: self.availability,
-            content: match &self.answer {
-                Answer::NotAsked => Content::NotAsked,
-                Answer::Absent => Content::Absent,
-                Answer::Package(package) => Content::Package(package),
-                Answer::Failed(problem) => Content::Failed(problem),
+            answer: match &self.answer {
+                PackageAnswer::NotAsked => PackageAnswer::NotAsked,
+                PackageAnswer::Absent => PackageAnswer::Absent,
+                PackageAnswer::Package(package) => PackageAnswer::Package(package),
+                PackageAnswer::Failed(problem) => PackageAnswer::Failed(problem),
             },
         }
     }
@@ -149,9 +144,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_catalog_has_a_place_only_while_it_is_served() {
+    fn a_catalog_has_an_address_only_while_it_is_served() {
         let mut catalog = ClusterCatalog::new("c", ClusterCatalogSpec::default());
-        assert_eq!(place(&catalog).unwrap_err(), r#"catalog "c" is not being served"#);
+        assert_eq!(
+            address(&catalog).unwrap_err(),
+            r#"catalog "c" is not being served"#
+        );
         let mut status = ClusterCatalogStatus::default();
         let report = Report {
             condition_type: SERVING,
@@ -163,7 +161,7 @@ mod tests {
         set_condition(&mut status.conditions, report, jiff::Timestamp::UNIX_EPOCH);
         catalog.status = Some(status);
         assert_eq!(
-            place(&catalog).unwrap_err(),
+            address(&catalog).unwrap_err(),
             r#"catalog "c" has a nil status.urls value"#
         );
         if let Some(status) = &mut catalog.status {
@@ -178,8 +176,8 @@ mod tests {
             });
         }
         assert_eq!(
-            place(&catalog).unwrap(),
-            Place {
+            address(&catalog).unwrap(),
+            CatalogAddress {
                 name: "c",
                 base: "https://h/catalogs/c",
                 reference: "r@sha256:0"

@@ -63,7 +63,7 @@ pub async fn gather<'a>(
     revisions: &Revisions,
     packages: impl Iterator<Item = &'a Package>,
 ) -> Result<Inventory, InventoryError> {
-    find_out(context, extension, revisions, Questions::of_packages(packages)).await
+    inventory_for(context, extension, revisions, Questions::of_packages(packages)).await
 }
 
 /// The facts that a bundle's own files mention.
@@ -78,7 +78,7 @@ pub(crate) async fn of_bundle(
     platform: Option<&Platform>,
 ) -> Result<Inventory, InventoryError> {
     let questions = Questions::of_bundle(requirements, platform);
-    find_out(context, extension, revisions, questions).await
+    inventory_for(context, extension, revisions, questions).await
 }
 
 /// The facts about the cluster itself that a bundle mentions.
@@ -92,7 +92,7 @@ pub(crate) async fn of_platform(context: &Context, platform: &Platform) -> Resul
     Ok(inventory)
 }
 
-async fn find_out(
+async fn inventory_for(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
@@ -194,7 +194,7 @@ pub async fn needed_by_others(
     if !any_requires(context) {
         return Ok(None);
     }
-    let mut inventory = find_out(context, extension, revisions, Questions::default()).await?;
+    let mut inventory = inventory_for(context, extension, revisions, Questions::default()).await?;
     if uninstall == Uninstall::KeepCrds
         && let Some(own) = &mut inventory.own
     {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
 use olm_api::{ClusterCatalog, ClusterExtension};
-use olm_constraint::Wanted;
+use olm_constraint::SimpleRequirement;
 use olm_constraint::cel::Budget;
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::providers::{Offer, Provider, providers};
 use olm_resolve::{Candidate, Package, Reason, Refusal};
 
-use super::catalogs::place;
+use super::catalogs::address;
 use crate::extension::context::Context;
 
 /// The most missing requirements with proposals.
@@ -21,7 +21,7 @@ const MOST_WANTED: usize = 3;
 /// The most proposals for one requirement.
 const MOST_PROPOSALS: usize = 3;
 /// A package of a catalog that may help.
-struct Found {
+struct ProvidingPackage {
     catalog: Arc<ClusterCatalog>,
     name: String,
     package: Arc<Package>,
@@ -46,7 +46,7 @@ pub(crate) async fn propose(
     let mut attachments = Vec::new();
     let mut proposed: Vec<Candidate> = Vec::new();
     let mut budget = Budget::default();
-    let wanted: Vec<Wanted> = refusal.wanted().iter().take(MOST_WANTED).cloned().collect();
+    let wanted: Vec<SimpleRequirement> = refusal.wanted().iter().take(MOST_WANTED).cloned().collect();
     for wanted in &wanted {
         // An earlier proposal may be sufficient.
         if proposed
@@ -56,7 +56,7 @@ pub(crate) async fn propose(
             continue;
         }
         let found = search(context, wanted).await;
-        let offers: Vec<Offer<'_>> = found.iter().map(Found::offer).collect();
+        let offers: Vec<Offer<'_>> = found.iter().map(ProvidingPackage::offer).collect();
         let mut proposals = providers(wanted, &offers, Some(&own_catalog), &facts, &mut budget);
         proposals.retain(|proposal| Some(proposal.package) != own_package);
         if proposals.is_empty() {
@@ -103,11 +103,11 @@ fn asks_for(context: &Context, extension: &ClusterExtension, package: &str) -> O
     context.extensions.state().into_iter().find(|other| asks(other))
 }
 
-async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {
+async fn search(context: &Context, wanted: &SimpleRequirement) -> Vec<ProvidingPackage> {
     let mut found = Vec::new();
     for catalog in context.cluster_catalogs.state() {
-        let Ok(place) = place(&catalog) else { continue };
-        let names: BTreeSet<String> = match context.catalogs.providing(place, wanted).await {
+        let Ok(address) = address(&catalog) else { continue };
+        let names: BTreeSet<String> = match context.catalogs.providing(address, wanted).await {
             Ok(names) => names.into_iter().collect(),
             Err(error) => {
                 tracing::debug!(
@@ -119,11 +119,11 @@ async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {
             }
         };
         for name in names {
-            if let Ok(Some(package)) = context.catalogs.package(place, &name).await {
-                found.push(Found {
+            if let Ok(Some(package)) = context.catalogs.package(address, &name).await {
+                found.push(ProvidingPackage {
                     default_channel: context
                         .catalogs
-                        .default_channel(place, &name)
+                        .default_channel(address, &name)
                         .await
                         .ok()
                         .flatten(),
@@ -137,7 +137,7 @@ async fn search(context: &Context, wanted: &Wanted) -> Vec<Found> {
     found
 }
 
-impl Found {
+impl ProvidingPackage {
     fn offer(&self) -> Offer<'_> {
         Offer {
             catalog: self.catalog.name(),

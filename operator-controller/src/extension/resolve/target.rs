@@ -4,10 +4,10 @@ use olm_resolve::deprecation::Messages;
 use olm_resolve::{Candidate, ReleaseField};
 use serde_json::Value;
 
-use super::updates::{Held, Updates};
+use super::updates::{HeldBack, Updates};
 use crate::extension::context::Gates;
-use crate::extension::context::moves::Companion;
-use crate::extension::failure::Failure;
+use crate::extension::context::joint_updates::Companion;
+use crate::extension::failure::StageFailure;
 use crate::extension::observe::{Observed, Settings};
 use crate::extension::revisions::BundleIdentity;
 
@@ -39,17 +39,17 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct Resolution {
     /// The bundle of the extension.
-    pub target: Result<Target, Failure>,
+    pub target: Result<Target, StageFailure>,
     /// The deprecations in the catalogs; `None` if no catalog answered.
     pub deprecations: Option<Messages>,
     /// The failure that prevents a requested upgrade.
-    pub problem: Option<Failure>,
+    pub problem: Option<StageFailure>,
     /// The catalog that does not answer, if the installed bundle matches the spec.
-    pub silent: Option<Failure>,
+    pub silent: Option<StageFailure>,
     /// The newer bundle that is held back, and the reason.
     pub held: Option<String>,
     /// Newer bundles, or the reason why they are unknown.
-    pub updates: Result<Updates, Held>,
+    pub updates: Result<Updates, HeldBack>,
 }
 
 /// An extension with a chosen bundle and an account.

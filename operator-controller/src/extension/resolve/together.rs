@@ -13,10 +13,10 @@ use olm_resolve::cluster::related::Relations;
 use olm_resolve::{Catalog, Installed, Neighbour, Request, Resolution, Selector};
 
 use super::admission::admitted;
-use super::catalogs::Asked;
+use super::catalogs::AskedCatalog;
 use super::inventory;
 use crate::extension::context::Context;
-use crate::extension::context::moves::Companion;
+use crate::extension::context::joint_updates::Companion;
 use crate::extension::revisions::{BundleIdentity, Revisions, as_installed};
 
 /// The most other extensions that may be updated along.
@@ -39,19 +39,24 @@ pub(crate) async fn together<'a>(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
-    asked: &'a [Asked],
+    asked: &'a [AskedCatalog],
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
 ) -> Together<'a> {
     let answers = ask_others(context, extension, request.package, asked, installed).await;
     // The bundles of the others have requirements on the cluster, too.
     let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
-    let gathered =
-        inventory::gather(context, extension, revisions, packages.filter_map(Asked::package)).await;
+    let gathered = inventory::gather(
+        context,
+        extension,
+        revisions,
+        packages.filter_map(AskedCatalog::package),
+    )
+    .await;
     let Ok(gathered) = gathered else {
         return Together::No;
     };
-    let puzzle = Puzzle {
+    let search = JointSearch {
         own: Member {
             extension: Arc::new(extension.clone()),
             present: revisions.installed().map(BundleIdentity::of),
@@ -64,21 +69,21 @@ pub(crate) async fn together<'a>(
     };
     // This may take seconds and must not delay other extensions.
     let solving = tokio::task::spawn_blocking(move || {
-        let solved = puzzle.solve(&mut SearchBudget::default());
-        (puzzle.gathered, solved)
+        let solved = search.solve(&mut SearchBudget::default());
+        (search.gathered, solved)
     });
     let Ok((gathered, solved)) = solving.await else {
         return Together::No;
     };
     match solved {
-        Ok(Solved::Goes(name, along)) => {
-            let catalogs: Vec<Catalog<'a>> = asked.iter().map(Asked::view).collect();
+        Ok(SearchResult::Goes(name, along)) => {
+            let catalogs: Vec<Catalog<'a>> = asked.iter().map(AskedCatalog::view).collect();
             let updates = options(&catalogs, request, installed, &gathered.facts()).unwrap_or_default();
             let found = updates.into_iter().find(|option| option.bundle.name == name);
             found.map_or(Together::No, |found| Together::Goes(Box::new(found), along))
         }
-        Ok(Solved::Kept(who)) => Together::Kept(who),
-        Ok(Solved::No) => Together::No,
+        Ok(SearchResult::Kept(who)) => Together::Kept(who),
+        Ok(SearchResult::No) => Together::No,
         Err(given_up) => {
             tracing::warn!(extension = extension.name(), "{given_up}");
             Together::Unknown(given_up)
@@ -92,7 +97,7 @@ async fn ask_others(
     context: &Context,
     extension: &ClusterExtension,
     package: &str,
-    asked: &[Asked],
+    asked: &[AskedCatalog],
     installed: Option<&Installed<'_>>,
 ) -> Vec<Member> {
     let mut others = context.extensions.state();
@@ -112,7 +117,7 @@ async fn ask_others(
     if let Some(own) = inventory::installed(context, extension.name()) {
         relations.add(&own);
     }
-    for package in asked.iter().filter_map(Asked::package) {
+    for package in asked.iter().filter_map(AskedCatalog::package) {
         relations.add_package(package);
     }
     let mut answers = Vec::new();
@@ -132,7 +137,7 @@ async fn ask_others(
                 if let Some(there) = &there {
                     relations.add(there);
                 }
-                for package in member.asked.iter().filter_map(Asked::package) {
+                for package in member.asked.iter().filter_map(AskedCatalog::package) {
                     relations.add_package(package);
                 }
             }
@@ -145,25 +150,25 @@ async fn ask_others(
 }
 
 /// The inputs of the search.
-struct Puzzle {
+struct JointSearch {
     own: Member,
     others: Vec<Member>,
     gathered: Inventory,
 }
 
-/// The result of a [`Puzzle`]: see [`Together`].
-enum Solved {
+/// The result of a [`JointSearch`]: see [`Together`].
+enum SearchResult {
     Goes(String, Vec<Companion>),
     Kept(String),
     No,
 }
 
-impl Puzzle {
+impl JointSearch {
     /// The extensions that are updated along, within the budget for all attempts.
-    fn solve(&self, budget: &mut SearchBudget) -> Result<Solved, BudgetExceeded> {
+    fn solve(&self, budget: &mut SearchBudget) -> Result<SearchResult, BudgetExceeded> {
         let facts = self.gathered.facts();
         let Some(own) = self.own.participant(&facts) else {
-            return Ok(Solved::No);
+            return Ok(SearchResult::No);
         };
         let participants: Vec<(Participant<'_>, Option<&String>)> = self
             .others
@@ -175,23 +180,23 @@ impl Puzzle {
         if let Some((found, along)) = solve(&own, &free, &facts, budget)? {
             if along.is_empty() {
                 // The bundle that is possible alone and the blockers are already known.
-                return Ok(Solved::No);
+                return Ok(SearchResult::No);
             }
             let along = along.iter().map(|(extension, bundle)| Companion {
                 extension: (*extension).to_owned(),
                 bundle: bundle.name.clone(),
             });
-            return Ok(Solved::Goes(found.bundle.name.clone(), along.collect()));
+            return Ok(SearchResult::Goes(found.bundle.name.clone(), along.collect()));
         }
         if free.len() == participants.len() {
-            return Ok(Solved::No);
+            return Ok(SearchResult::No);
         }
         let all: Vec<Participant<'_>> = participants
             .iter()
             .map(|(participant, _)| participant.clone())
             .collect();
         let Some((found, along)) = solve(&own, &all, &facts, budget)? else {
-            return Ok(Solved::No);
+            return Ok(SearchResult::No);
         };
         let who = participants.iter().filter_map(|(participant, kept)| {
             let (bundle, why) = (along.get(participant.extension)?, (*kept)?);
@@ -201,7 +206,7 @@ impl Puzzle {
             ))
         });
         let who: Vec<String> = who.collect();
-        Ok(Solved::Kept(format!(
+        Ok(SearchResult::Kept(format!(
             "{} goes together with {}",
             found.bundle.name,
             who.join(" and with ")
@@ -222,7 +227,7 @@ fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtensio
         find(other.conditions(), PROGRESSING).is_some_and(|found| found.reason == reason::BLOCKED);
     if other.annotation(user::PAUSED) == Some("true") {
         Some("is paused".to_owned())
-    } else if let Some(why) = context.moves.blocker(extension.name(), other.name()) {
+    } else if let Some(why) = context.joint_updates.blocker(extension.name(), other.name()) {
         Some(format!("cannot go: {why}"))
     } else {
         is_blocked.then(|| "is blocked".to_owned())
@@ -235,7 +240,7 @@ struct Member {
     present: Option<BundleIdentity>,
     /// The selector of its catalogs.
     selector: Option<Selector>,
-    asked: Vec<Asked>,
+    asked: Vec<AskedCatalog>,
     /// The blocker.
     kept: Option<String>,
 }
@@ -262,7 +267,7 @@ impl Member {
 
     /// The bundles that it may get; `None` if its catalogs do not answer.
     fn participant(&self, facts: &olm_resolve::ClusterState<'_>) -> Option<Participant<'_>> {
-        let views: Vec<Catalog<'_>> = self.asked.iter().map(Asked::view).collect();
+        let views: Vec<Catalog<'_>> = self.asked.iter().map(AskedCatalog::view).collect();
         let filter = self.extension.spec.source.catalog.as_ref()?;
         let asked = Request::of(filter, self.selector.as_ref());
         let present = self.present.as_ref().map(|bundle| as_installed(&bundle.metadata));

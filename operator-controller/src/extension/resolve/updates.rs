@@ -16,19 +16,19 @@ pub struct Updates {
     /// The newest bundle, if it is newer than the installed one or, without an installed one, than `next`.
     pub newest: Option<AvailableBundle>,
     /// The reason why `newest` is not chosen.
-    pub held: Option<Held>,
+    pub held: Option<HeldBack>,
 }
 
 /// The reason why a bundle is not chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldBack {
     /// One of [`held_back`]'s constants.
     pub by: &'static str,
     /// The message.
     pub message: String,
 }
 
-impl Held {
+impl HeldBack {
     /// A catalog is gone or does not answer.
     pub(crate) fn by_catalog(message: String) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-impl From<&Refusal> for Held {
+impl From<&Refusal> for HeldBack {
     fn from(refusal: &Refusal) -> Self {
         let by = match refusal.reason() {
             Reason::Selector(_) | Reason::Catalog { .. } => held_back::CATALOG,
@@ -63,16 +63,16 @@ pub(crate) fn updates(
     facts: &ClusterState<'_>,
     chosen: Result<&Resolution<'_>, &Refusal>,
     identified: impl Fn(&Candidate) -> BundleMetadata,
-) -> Result<Updates, Held> {
+) -> Result<Updates, HeldBack> {
     let current = installed.map(as_installed);
     let newest = newest(catalogs, request, current.as_ref(), facts, chosen.ok());
-    let newest = newest.map_err(|refusal| Held::from(&refusal))?;
+    let newest = newest.map_err(|refusal| HeldBack::from(&refusal))?;
     let held = newest.as_ref().and_then(|newest| match newest.obstacles.first() {
-        Some(first) => Some(Held {
+        Some(first) => Some(HeldBack {
             by: first.held_back_by(),
             message: newest.to_string(),
         }),
-        None => chosen.err().map(Held::from),
+        None => chosen.err().map(HeldBack::from),
     });
     let next = chosen.ok().map(|next| (identified(next.bundle), next.catalog));
     let next = next.filter(|(bundle, _)| installed != Some(bundle));
@@ -89,7 +89,7 @@ mod tests {
 
     use olm_fbc::Blob;
     use olm_resolve::{
-        Availability, ClusterPlatform, Content, Dependents, Package, ReleaseField, resolve_in,
+        Availability, ClusterPlatform, Dependents, Package, PackageAnswer, ReleaseField, resolve_in,
     };
     use serde_json::json;
 
@@ -97,7 +97,7 @@ mod tests {
 
     fn metadata(version: &str) -> BundleMetadata {
         BundleMetadata {
-            name: format!("pot.v{version}"),
+            name: format!("greeter.v{version}"),
             version: version.to_owned(),
             release: None,
         }
@@ -105,14 +105,15 @@ mod tests {
 
     /// The versions 1.0.0 and 1.1.0 of a package, with an edge.
     fn package() -> Package {
-        let entries = json!([{ "name": "pot.v1.0.0" }, { "name": "pot.v1.1.0", "replaces": "pot.v1.0.0" }]);
+        let entries =
+            json!([{ "name": "greeter.v1.0.0" }, { "name": "greeter.v1.1.0", "replaces": "greeter.v1.0.0" }]);
         let channel =
-            json!({ "schema": "olm.channel", "package": "pot", "name": "stable", "entries": entries });
+            json!({ "schema": "olm.channel", "package": "greeter", "name": "stable", "entries": entries });
         let bundles = ["1.0.0", "1.1.0"].map(|version| {
             let property =
-                json!({ "type": "olm.package", "value": { "packageName": "pot", "version": version } });
+                json!({ "type": "olm.package", "value": { "packageName": "greeter", "version": version } });
             json!({
-                "schema": "olm.bundle", "package": "pot", "name": format!("pot.v{version}"), "image": "i",
+                "schema": "olm.bundle", "package": "greeter", "name": format!("greeter.v{version}"), "image": "i",
                 "properties": [property],
             })
         });
@@ -126,18 +127,20 @@ mod tests {
     /// `next/newest by`, or the name of the error.
     fn found(catalogs: &[&str], silent: &[&str], version: Option<&str>, installed: &str) -> String {
         let (package, labels) = (package(), BTreeMap::new());
-        let of = |name, content| Catalog {
+        let of = |name, answer| Catalog {
             name,
             priority: 0,
             labels: &labels,
             availability: Availability::Available,
-            content,
+            answer,
         };
-        let catalogs = catalogs.iter().map(|name| of(name, Content::Package(&package)));
-        let silent = silent.iter().map(|name| of(name, Content::Failed("gone")));
+        let catalogs = catalogs
+            .iter()
+            .map(|name| of(name, PackageAnswer::Package(&package)));
+        let silent = silent.iter().map(|name| of(name, PackageAnswer::Failed("gone")));
         let catalogs: Vec<Catalog<'_>> = catalogs.chain(silent).collect();
         let request = Request {
-            package: "pot",
+            package: "greeter",
             version,
             ..Request::default()
         };
@@ -152,7 +155,7 @@ mod tests {
         let installed = (!installed.is_empty()).then(|| metadata(installed));
         let current = installed.as_ref().map(as_installed);
         let chosen = resolve_in(&catalogs, &request, current.as_ref(), &facts);
-        let identified = |bundle: &Candidate| metadata(bundle.name.trim_start_matches("pot.v"));
+        let identified = |bundle: &Candidate| metadata(bundle.name.trim_start_matches("greeter.v"));
         let found = updates(
             &catalogs,
             &request,

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::inventory;
 use super::target::{Origin, Resolution, Target};
-use crate::conditions::gate::{Word, word};
+use crate::conditions::gate::{UpgradeGate, upgrade_gate};
 use crate::conditions::records::conditions;
 use crate::extension::context::Context;
-use crate::extension::failure::{Failure, Severity, StageError};
+use crate::extension::failure::{Severity, StageError, StageFailure};
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// The reason why an upgrade waits.
@@ -98,7 +98,7 @@ pub async fn enforce(
             declared: newest.map(inventory::declared).unwrap_or_default(),
             companions: Vec::new(),
         });
-        resolution.problem = Some(Failure::from(error));
+        resolution.problem = Some(StageFailure::from(error));
     }
     resolution
 }
@@ -132,9 +132,9 @@ async fn ask(
             source,
         })?,
     };
-    let said = found.map(|object| word(&serde_json::to_value(&object).unwrap_or(Value::Null)));
-    match said {
-        Some(Word::Held { reason, message }) => {
+    let gate = found.map(|object| upgrade_gate(&serde_json::to_value(&object).unwrap_or(Value::Null)));
+    match gate {
+        Some(UpgradeGate::Held { reason, message }) => {
             let shown = |text: String, before: &str, after: &str| match text.as_str() {
                 "" => String::new(),
                 text => format!("{before}{}{after}", escape(text)),
@@ -147,6 +147,6 @@ async fn ask(
                 message: shown(message, ": ", ""),
             })
         }
-        Some(Word::Upgradeable) | None => Ok(()),
+        Some(UpgradeGate::Upgradeable) | None => Ok(()),
     }
 }

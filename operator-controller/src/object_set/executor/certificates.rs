@@ -6,17 +6,17 @@ use olm_api::names::field_manager;
 use olm_cluster::apply::{Commit, Target};
 use olm_rollout::{
     certificates::{
-        authority::{self, Obstacle},
+        authority::{self, AuthorityObstacle},
         layout::Layout,
     },
     engine::{
         desired,
         differences::{Differences, differences},
-        request::{Answer, Write},
+        request::{RequestOutcome, Write},
     },
-    failure::{Failure, FailureKind},
+    failure::{FailureKind, RequestFailure},
     inheritance,
-    outline::Place,
+    outline::ObjectPosition,
     ownership::{Guard, Ownership},
 };
 use serde_json::Value;
@@ -41,33 +41,38 @@ impl Executor<'_> {
     pub(super) async fn apply(
         &self,
         target: &Target<'_>,
-        place: Place,
+        position: ObjectPosition,
         object: &Value,
         write: &Write,
-    ) -> Result<Value, Answer> {
-        if let Some(names) = self.layout().names(place) {
-            let certified = self.certify(target, place, object, names, write).await;
-            return certified.map_err(Answer::Failed);
+    ) -> Result<Value, RequestOutcome> {
+        if let Some(names) = self.layout().names(position) {
+            let certified = self.certify(target, position, object, names, write).await;
+            return certified.map_err(RequestOutcome::Failed);
         }
-        let write = self.inherited(target, place, write).await;
-        let write = write.map_err(Answer::Failed)?;
+        let write = self.inherited(target, position, write).await;
+        let write = write.map_err(RequestOutcome::Failed)?;
         let body = desired::body(object, &self.outline.owner, &write);
         match target.apply(&body, Commit::Yes).await {
             Ok(live) => {
-                let authorized = self.authorize(target, place, object, live).await;
-                authorized.map_err(Answer::Failed)
+                let authorized = self.authorize(target, position, object, live).await;
+                authorized.map_err(RequestOutcome::Failed)
             }
             Err(failure) => Err(match self.obstacle(target, object, &failure).await {
-                Some(_) => Answer::Obstructed(failure),
-                None => Answer::Failed(failure),
+                Some(_) => RequestOutcome::Obstructed(failure),
+                None => RequestOutcome::Failed(failure),
             }),
         }
     }
 
     /// Writes the object after making fields of the reference implementation ours. Otherwise they would stay for ever,
     /// even if no later version wants them.
-    async fn inherited(&self, target: &Target<'_>, place: Place, write: &Write) -> Result<Write, Failure> {
-        let known = self.memory.objects.known.get(&place);
+    async fn inherited(
+        &self,
+        target: &Target<'_>,
+        position: ObjectPosition,
+        write: &Write,
+    ) -> Result<Write, RequestFailure> {
+        let known = self.memory.objects.known.get(&position);
         let taken = match known.filter(|known| known.seen.ownership.inheritable) {
             Some(_) => inherit(target, &write.guard).await?,
             None => None,
@@ -94,15 +99,15 @@ impl Executor<'_> {
     pub(super) async fn certify(
         &self,
         target: &Target<'_>,
-        place: Place,
+        position: ObjectPosition,
         skeleton: &Value,
         names: &[String],
         write: &Write,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, RequestFailure> {
         let live = target.read().await?;
         let mut older = String::new();
         if live.as_ref().and_then(secret::usable).is_none() {
-            for caller in self.layout().callers(place) {
+            for caller in self.layout().callers(position) {
                 let id = self.outline.id(caller);
                 let Ok(resource) = self.resource(&id, Goal::Keep, Instant::now()).await else {
                     continue;
@@ -120,8 +125,8 @@ impl Executor<'_> {
         }
         let owner = &self.outline.owner;
         let body = secret::body(skeleton, owner, write, names, live.as_ref(), &older, today());
-        let body =
-            body.map_err(|error| Failure::new(FailureKind::Transient, olm_platform::log::chain(&error)))?;
+        let body = body
+            .map_err(|error| RequestFailure::new(FailureKind::Transient, olm_platform::log::chain(&error)))?;
         target
             .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
             .await
@@ -131,11 +136,11 @@ impl Executor<'_> {
     pub(super) async fn authorize(
         &self,
         target: &Target<'_>,
-        place: Place,
+        position: ObjectPosition,
         wanted: &Value,
         live: Value,
-    ) -> Result<Value, Failure> {
-        match self.authority(place) {
+    ) -> Result<Value, RequestFailure> {
+        match self.authority(position) {
             Some(trusted) if !authority::is_trusting(wanted, &live, &trusted) => {
                 let body = authority::trusting(wanted, &live, &trusted);
                 target
@@ -146,25 +151,29 @@ impl Executor<'_> {
         }
     }
 
-    /// The authorities that the object at a place must trust, if known.
-    pub(super) fn authority(&self, place: Place) -> Option<String> {
+    /// The authorities that the object at a position must trust, if known.
+    pub(super) fn authority(&self, position: ObjectPosition) -> Option<String> {
         self.memory
             .objects
             .certificates
-            .trusted(self.layout().secret_of(place)?)
+            .trusted(self.layout().secret_of(position)?)
     }
 
     /// Removes the authorities that make the server refuse the wanted object. Returns the object afterwards; `None` if
     /// there is nothing to remove.
-    pub(super) async fn clear(&self, target: &Target<'_>, wanted: &Value) -> Result<Option<Value>, Failure> {
+    pub(super) async fn clear(
+        &self,
+        target: &Target<'_>,
+        wanted: &Value,
+    ) -> Result<Option<Value>, RequestFailure> {
         let live = self.ours(target).await?;
-        let cleared = match live.and_then(|live| Obstacle::of(wanted, &live)) {
-            Some(Obstacle::Ours(body)) => {
+        let cleared = match live.and_then(|live| AuthorityObstacle::of(wanted, &live)) {
+            Some(AuthorityObstacle::Ours(body)) => {
                 target
                     .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
                     .await
             }
-            Some(Obstacle::Injected(patch)) => target.merge(&patch).await,
+            Some(AuthorityObstacle::Injected(patch)) => target.merge(&patch).await,
             None => return Ok(None),
         };
         cleared.map(Some)
@@ -175,17 +184,17 @@ impl Executor<'_> {
         &self,
         target: &Target<'_>,
         wanted: &Value,
-        failure: &Failure,
-    ) -> Option<Obstacle> {
+        failure: &RequestFailure,
+    ) -> Option<AuthorityObstacle> {
         if failure.kind != FailureKind::Invalid || !authority::is_caller(wanted) {
             return None;
         }
         let live = self.ours(target).await.ok()??;
-        Obstacle::of(wanted, &live)
+        AuthorityObstacle::of(wanted, &live)
     }
 
     /// The live object, if it belongs to the extension.
-    async fn ours(&self, target: &Target<'_>) -> Result<Option<Value>, Failure> {
+    async fn ours(&self, target: &Target<'_>) -> Result<Option<Value>, RequestFailure> {
         let live = target.read().await?;
         Ok(live.filter(|live| {
             let owner = Ownership::of(live, &self.outline.owner.uid).owner_name;
@@ -194,21 +203,25 @@ impl Executor<'_> {
     }
 
     /// The differences of a live object from the wanted one with its certificate or authorities.
-    pub(super) fn compare(&self, place: Place, live: &Value) -> Result<Differences, Failure> {
-        let (wanted, owner) = (self.body(place)?, &self.outline.owner);
-        if let Some(names) = self.layout().names(place) {
-            let seen = secret::look(wanted, owner, names, live, today());
+    pub(super) fn compare(
+        &self,
+        position: ObjectPosition,
+        live: &Value,
+    ) -> Result<Differences, RequestFailure> {
+        let (wanted, owner) = (self.body(position)?, &self.outline.owner);
+        if let Some(names) = self.layout().names(position) {
+            let seen = secret::state(wanted, owner, names, live, today());
             if let Some(trusted) = seen.trusted {
                 self.memory
                     .objects
                     .certificates
-                    .secret_seen(place, today(), trusted);
+                    .secret_seen(position, today(), trusted);
             }
             return Ok(seen.differences);
         }
         let mut found = differences(&desired::wanted(wanted, owner), live);
-        if let Some(trusted) = self.authority(place) {
-            self.memory.objects.certificates.caller_seen(place, &trusted);
+        if let Some(trusted) = self.authority(position) {
+            self.memory.objects.certificates.caller_seen(position, &trusted);
             if !authority::is_trusting(wanted, live, &trusted) {
                 found.add("caBundle");
             }
@@ -219,7 +232,7 @@ impl Executor<'_> {
 
 /// Makes fields ours that the reference implementation wrote by updates. Returns the object afterwards; `None` if there
 /// are no such fields or no object.
-async fn inherit(target: &Target<'_>, guard: &Guard) -> Result<Option<Value>, Failure> {
+async fn inherit(target: &Target<'_>, guard: &Guard) -> Result<Option<Value>, RequestFailure> {
     let Some(live) = target.read().await? else {
         return Ok(None);
     };

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use olm_api::names::cert_manager;
 use olm_cluster::apply::Target;
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::object::ObjectId;
 use olm_rollout::ownership::{Guard, Ownership};
 use serde_json::Value;
@@ -22,7 +22,7 @@ impl Executor<'_> {
         target: &Target<'_>,
         id: &ObjectId,
         guard: &Guard,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, RequestFailure> {
         let certificate = if is_certificate(id) {
             target.read().await?
         } else {
@@ -56,7 +56,7 @@ impl Executor<'_> {
         }
     }
 
-    async fn try_to_delete_secret(&self, id: &ObjectId, certificate: &str) -> Result<(), Failure> {
+    async fn try_to_delete_secret(&self, id: &ObjectId, certificate: &str) -> Result<(), RequestFailure> {
         let resource = self.resource(id, Goal::Remove, Instant::now()).await?;
         let target = Target {
             client: self.client,
@@ -76,7 +76,7 @@ impl Executor<'_> {
         }
     }
 
-    async fn delete_once(&self, secret: &Target<'_>, certificate: &str) -> Result<(), Failure> {
+    async fn delete_once(&self, secret: &Target<'_>, certificate: &str) -> Result<(), RequestFailure> {
         match secret.read().await? {
             Some(live) if is_made_for(&live, certificate) => {
                 let guard = Ownership::of(&live, &self.outline.owner.uid).guard();
@@ -123,14 +123,14 @@ mod tests {
 
     use olm_cluster::fake;
     use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
-    use olm_rollout::outline::Place;
+    use olm_rollout::outline::ObjectPosition;
     use serde_json::json;
 
     use super::super::testing;
     use super::*;
 
     /// Tears a Certificate down whose kind is no longer served. Returns the paths of deletions.
-    async fn take_down(kept: BTreeSet<Place>, annotations: Value) -> Vec<String> {
+    async fn take_down(kept: BTreeSet<ObjectPosition>, annotations: Value) -> Vec<String> {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c", "namespace": "n",
             "uid": "s", "resourceVersion": "7", "annotations": annotations}});
         let (client, log) = fake::client(move |method, path| match (method, path) {
@@ -160,13 +160,13 @@ mod tests {
     #[tokio::test]
     async fn the_secret_goes_although_the_kind_of_its_certificate_is_served_no_longer() {
         let made = json!({"cert-manager.io/certificate-name": "c"});
-        let place = Place { phase: 0, object: 0 };
+        let position = ObjectPosition { phase: 0, object: 0 };
         let none: [&str; 0] = [];
         assert_eq!(
             take_down(BTreeSet::new(), made.clone()).await,
             ["/api/v1/namespaces/n/secrets/c"]
         );
-        assert_eq!(take_down(BTreeSet::from([place]), made).await, none);
+        assert_eq!(take_down(BTreeSet::from([position]), made).await, none);
         assert_eq!(take_down(BTreeSet::new(), json!({})).await, none);
     }
 

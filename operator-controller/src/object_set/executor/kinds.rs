@@ -6,7 +6,7 @@ use olm_cluster::{
     apply::{self, Target},
     discover::{Resource, Scope},
 };
-use olm_rollout::failure::{Failure, FailureKind};
+use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::object::ObjectId;
 
 use super::{Executor, definition, goal::Goal};
@@ -14,7 +14,7 @@ use super::{Executor, definition, goal::Goal};
 impl Executor<'_> {
     /// The failure when the server has no path for an object. A kind counts as missing only if the server says so in
     /// the discovery of its group, and its CRD, if known, does not disagree.
-    pub(super) async fn confirmed(&self, id: &ObjectId, goal: Goal) -> Failure {
+    pub(super) async fn confirmed(&self, id: &ObjectId, goal: Goal) -> RequestFailure {
         let asked = Instant::now();
         let found = self
             .discovery
@@ -26,7 +26,7 @@ impl Executor<'_> {
             Err(error) => Err(apply::classify(&error)),
         };
         match found {
-            Ok(()) => Failure::new(
+            Ok(()) => RequestFailure::new(
                 FailureKind::Transient,
                 format!("the server does not serve the kind {} yet", id.kind),
             ),
@@ -36,9 +36,9 @@ impl Executor<'_> {
 
     /// The kind from the live CRD that the revision brings, because discovery may lag behind. For a deletion, any other
     /// served version finds the object too.
-    pub(super) async fn defined(&self, id: &ObjectId, goal: Goal) -> Result<Arc<Resource>, Failure> {
+    pub(super) async fn defined(&self, id: &ObjectId, goal: Goal) -> Result<Arc<Resource>, RequestFailure> {
         let unknown = || {
-            Failure::new(
+            RequestFailure::new(
                 FailureKind::UnknownKind,
                 format!(
                     "no matches for kind \"{}\" in version \"{}\"",
@@ -72,7 +72,7 @@ impl Executor<'_> {
         id: &ObjectId,
         goal: Goal,
         asked: Instant,
-    ) -> Result<Arc<Resource>, Failure> {
+    ) -> Result<Arc<Resource>, RequestFailure> {
         let found = self
             .discovery
             .find_since(&id.group, &id.version, &id.kind, asked)
@@ -82,7 +82,7 @@ impl Executor<'_> {
             None => self.defined(id, goal).await?,
         };
         if resource.scope == Scope::Namespaced && id.namespace.is_empty() {
-            return Err(Failure::new(
+            return Err(RequestFailure::new(
                 FailureKind::Invalid,
                 "metadata.namespace must be set",
             ));

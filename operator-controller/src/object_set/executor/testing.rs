@@ -7,7 +7,7 @@ use olm_api::cluster_object_set::CollisionProtection;
 use olm_cluster::discover::Discovery;
 use olm_cluster::fake::Log;
 use olm_cluster::watch::{Coverage, Freshness};
-use olm_rollout::content::{Content, ContentObject, ContentPhase};
+use olm_rollout::content::{ContentObject, ContentPhase, RevisionContent};
 use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
 use olm_rollout::outline::{Outline, Owner};
 use olm_rollout::phases::Phases;
@@ -31,7 +31,7 @@ pub(super) fn outline(phases: Vec<(&str, Value)>) -> Outline {
         uid: "us".to_owned(),
         ..Owner::default()
     };
-    Phases::of(&Content { phases }).outline(owner, Vec::new())
+    Phases::of(&RevisionContent { phases }).outline(owner, Vec::new())
 }
 
 /// Tears the objects down. Returns the end and the paths of deletions.

@@ -7,7 +7,7 @@ use olm_api::{ClusterObjectSet, names};
 use olm_platform::queue::Outcome;
 use olm_rollout::{
     certificates::layout,
-    content::{self, Content, ContentError},
+    content::{self, ContentError, RevisionContent},
     outline::{Outline, Owner, Sibling},
     phases::Phases,
     status::RevisionState,
@@ -16,7 +16,7 @@ use olm_rollout::{
 use super::gather::{self, GatherError, Sources};
 use crate::certificates::choose;
 use crate::object_set::{
-    conclusion::{Conclusion, LATER, RESYNC, RIGHTS},
+    conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
     memory::Memory,
 };
@@ -27,7 +27,7 @@ pub(in crate::object_set) async fn load(
     set: &ClusterObjectSet,
     memory: &mut Memory,
     account: Option<&Client>,
-) -> Result<Arc<Phases>, Conclusion> {
+) -> Result<Arc<Phases>, RunConclusion> {
     if let Some(phases) = &memory.loaded.phases {
         return Ok(Arc::clone(phases));
     }
@@ -44,10 +44,10 @@ pub(in crate::object_set) async fn doubt(
     context: &Context,
     memory: &mut Memory,
     account: &Client,
-) -> Result<(), Conclusion> {
+) -> Result<(), RunConclusion> {
     let system_namespace = &context.options.system_namespace;
     let same = gather::are_same(&memory.loaded.sources, system_namespace, &context.own, account).await;
-    let same = same.map_err(|error| Conclusion::retrying(error.to_string(), Outcome::Failed))?;
+    let same = same.map_err(|error| RunConclusion::retrying(error.to_string(), Outcome::Failed))?;
     if !same {
         memory.loaded.phases = None;
         memory.loaded.content = None;
@@ -60,14 +60,14 @@ async fn read(
     context: &Context,
     set: &ClusterObjectSet,
     account: Option<&Client>,
-) -> Result<(Content, Sources), Conclusion> {
+) -> Result<(RevisionContent, Sources), RunConclusion> {
     let system_namespace = &context.options.system_namespace;
     let (secrets, sources) = match gather::secrets(set, system_namespace, &context.own, account).await {
         Ok(found) => found,
         Err(error @ GatherError::TooMuch(_)) => {
-            return Err(Conclusion::waiting(error.to_string(), Outcome::After(RESYNC)));
+            return Err(RunConclusion::waiting(error.to_string(), Outcome::After(RESYNC)));
         }
-        Err(error) => return Err(Conclusion::retrying(error.to_string(), Outcome::Failed)),
+        Err(error) => return Err(RunConclusion::retrying(error.to_string(), Outcome::Failed)),
     };
     let resolved = content::resolve(&set.spec, &secrets, system_namespace).map(|mut content| {
         if choose::are_ours(set) {
@@ -79,12 +79,12 @@ async fn read(
         .map(|content| (content, sources))
         .map_err(|error| match &error {
             ContentError::Mutable(_) => {
-                Conclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
+                RunConclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
             }
-            ContentError::TooMuch { .. } => Conclusion::waiting(error.to_string(), Outcome::After(RESYNC)),
-            _ => Conclusion {
+            ContentError::TooMuch { .. } => RunConclusion::waiting(error.to_string(), Outcome::After(RESYNC)),
+            _ => RunConclusion {
                 lost: matches!(error, ContentError::MissingSecret { .. }),
-                ..Conclusion::waiting(error.to_string(), Outcome::After(LATER))
+                ..RunConclusion::waiting(error.to_string(), Outcome::After(LATER))
             },
         })
 }
@@ -129,7 +129,7 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
         .any(|other| Some(other) != own)
     {
         let secrets = phases.certificates.secrets();
-        secrets.for_each(|place| outline.inherit(place));
+        secrets.for_each(|position| outline.inherit(position));
     }
     outline
 }
@@ -140,7 +140,7 @@ pub(in crate::object_set) async fn bodies(
     set: &ClusterObjectSet,
     memory: &mut Memory,
     client: &Client,
-) -> Result<Arc<Content>, Conclusion> {
+) -> Result<Arc<RevisionContent>, RunConclusion> {
     if let Some(content) = &memory.loaded.content {
         return Ok(Arc::clone(content));
     }
@@ -154,7 +154,7 @@ pub(in crate::object_set) async fn bodies(
     if changed {
         // The next run finds and reports the change.
         memory.loaded.phases = None;
-        return Err(Conclusion::silent(Outcome::After(Duration::ZERO)));
+        return Err(RunConclusion::silent(Outcome::After(Duration::ZERO)));
     }
     memory.loaded.content = Some(Arc::clone(&all));
     memory.loaded.sources = sources;

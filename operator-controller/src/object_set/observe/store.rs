@@ -56,7 +56,7 @@ impl Unreadable {
     }
 
     /// Whether a set may be another revision of the same extension.
-    fn is_beside(&self, set: &ClusterObjectSet) -> bool {
+    fn is_sibling(&self, set: &ClusterObjectSet) -> bool {
         let owner = owner_name(set);
         self.name != set.name()
             && owner.is_some()
@@ -179,13 +179,13 @@ impl Sets {
     pub fn unreadable_sibling(&self, set: &ClusterObjectSet) -> Option<Unreadable> {
         let state = self.read();
         let mut unreadable = state.unreadable.values();
-        unreadable.find(|found| found.is_beside(set)).cloned()
+        unreadable.find(|found| found.is_sibling(set)).cloned()
     }
 
     /// The sets that may be other revisions of the extension of an unreadable one.
-    pub fn beside(&self, unreadable: &Unreadable) -> Vec<Arc<ClusterObjectSet>> {
+    pub fn siblings_of(&self, unreadable: &Unreadable) -> Vec<Arc<ClusterObjectSet>> {
         let state = self.read();
-        let others = state.readable.values().filter(|set| unreadable.is_beside(set));
+        let others = state.readable.values().filter(|set| unreadable.is_sibling(set));
         others.cloned().collect()
     }
 

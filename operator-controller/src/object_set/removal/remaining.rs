@@ -24,11 +24,11 @@ pub(super) async fn left(
     let asked = Instant::now();
     let mut namespaces = Namespaces::default();
     let mut left = Vec::new();
-    for place in outline
-        .all_places()
-        .filter(|place| !memory.teardown.gone.contains(place))
+    for position in outline
+        .all_positions()
+        .filter(|position| !memory.teardown.gone.contains(position))
     {
-        let id = outline.id(place);
+        let id = outline.id(position);
         let found = context
             .discovery
             .find_since(&id.group, &id.version, &id.kind, asked);
@@ -60,11 +60,11 @@ pub(super) async fn needed(
     let account = account(context, set).ok()?;
     let mut namespaces = Namespaces::default();
     let mut ids = Vec::new();
-    for place in outline
-        .all_places()
-        .filter(|place| !memory.teardown.gone.contains(place))
+    for position in outline
+        .all_positions()
+        .filter(|position| !memory.teardown.gone.contains(position))
     {
-        let id = outline.id(place);
+        let id = outline.id(position);
         if id.namespace.is_empty()
             || id.namespace == account.namespace
             || namespaces.has(context, &id.namespace).await

@@ -1,6 +1,6 @@
 //! `bundle-validators`: the checks of authors before publication.
 
-use olm_author::lint::{Manifests, Options, Problem, RuleSet, Severity, load, load_object};
+use olm_author::lint::{Manifests, Options, RuleFinding, RuleSet, Severity, load, load_object};
 use serde_json::Value;
 
 use crate::conformance::{Outcome, files};
@@ -110,7 +110,7 @@ fn is_among(warning: &Value, expected: &Value) -> bool {
         .any(|error| text(error) == text(warning))
 }
 
-fn ours(problem: &Problem) -> String {
+fn ours(problem: &RuleFinding) -> String {
     normal(problem.kind, &problem.to_string())
 }
 

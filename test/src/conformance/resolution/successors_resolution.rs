@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use olm_fbc::{Blob, Bundle, Deprecations, Property, SCHEMA_BUNDLE, SCHEMA_CHANNEL};
 use olm_resolve::{
-    Availability, Catalog, ClusterPlatform, ClusterState, Content, Dependents, Installed, Package, Reason,
-    ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, resolve, resolve_in, successors,
+    Availability, Catalog, ClusterPlatform, ClusterState, Dependents, Installed, Package, PackageAnswer,
+    Reason, ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy, resolve, resolve_in,
+    successors,
 };
 use serde_json::{Value, json};
 
@@ -172,10 +173,10 @@ fn run_resolve(case: &Value) -> Outcome {
             priority: catalog.priority,
             labels: &catalog.labels,
             availability: catalog.availability,
-            content: match (catalog.fault, &catalog.package) {
-                (Some(fault), _) => Content::Failed(fault),
-                (None, Some(package)) => Content::Package(package),
-                (None, None) => Content::Absent,
+            answer: match (catalog.fault, &catalog.package) {
+                (Some(fault), _) => PackageAnswer::Failed(fault),
+                (None, Some(package)) => PackageAnswer::Package(package),
+                (None, None) => PackageAnswer::Absent,
             },
         })
         .collect();

@@ -19,9 +19,9 @@ const MAX_NAME: usize = 63;
 const MOST: usize = 50;
 
 /// The refused values so far.
-struct Refused(Vec<String>);
+struct RefusedValues(Vec<String>);
 
-impl Refused {
+impl RefusedValues {
     fn add(&mut self, what: impl FnOnce() -> String) {
         if self.0.len() < MOST {
             self.0.push(what());
@@ -34,7 +34,7 @@ impl Refused {
 /// The refused values of a specification whose fields have their types: each with its place, the value, and the
 /// expected value.
 pub(super) fn refused(spec: &Value) -> Vec<String> {
-    let mut found = Refused(Vec::new());
+    let mut found = RefusedValues(Vec::new());
     let number = |field: &str| spec.get(field).and_then(Value::as_i64);
     for field in COUNTS {
         if let Some(count) = number(field).filter(|count| *count < 0) {
@@ -111,7 +111,12 @@ fn replaced(pod: &Value) -> BTreeSet<&str> {
     names.chain(certificates.map(|(name, _)| name)).collect()
 }
 
-fn of_container(container: &Value, volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
+fn of_container(
+    container: &Value,
+    volumes: &Volumes<'_>,
+    place: &dyn Fn() -> String,
+    found: &mut RefusedValues,
+) {
     if text(container, "/image").is_empty() {
         found.add(|| format!("{}.image: there is none", place()));
     }
@@ -143,7 +148,7 @@ fn of_container(container: &Value, volumes: &Volumes<'_>, place: &dyn Fn() -> St
     of_mounts(list(container, "/volumeMounts"), volumes, place, found);
 }
 
-fn of_mounts(mounts: &[Value], volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut Refused) {
+fn of_mounts(mounts: &[Value], volumes: &Volumes<'_>, place: &dyn Fn() -> String, found: &mut RefusedValues) {
     let mut paths = BTreeSet::new();
     for (at, mount) in mounts.iter().enumerate() {
         let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));

@@ -5,7 +5,7 @@ use olm_fbc::check::Severity;
 use serde_json::Value;
 
 use crate::lint::manifests::{Manifests, of_kind};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 /// Keys that count letter by letter.
 const KEYS: [&str; 5] = [
@@ -16,21 +16,21 @@ const KEYS: [&str; 5] = [
     "olm.skipRange",
 ];
 
-pub(super) fn check(value: &Value) -> Vec<Problem> {
+pub(super) fn check(value: &Value) -> Vec<RuleFinding> {
     let name = object_name(value);
     let annotations = value.pointer("/metadata/annotations").and_then(Value::as_object);
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     for key in annotations.into_iter().flatten().map(|(key, _)| key) {
         let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
         if let Some(known) = known.filter(|known| **known != key.as_str()) {
             let detail = format!("provided annotation {key} uses wrong case and should be {known} instead");
-            problems.push(
-                Problem::failed(Severity::Error, name, detail)
+            findings.push(
+                RuleFinding::failed(Severity::Error, name, detail)
                     .hinted("annotation keys count letter by letter: rename the key"),
             );
         }
         if key == "olm.properties" {
-            problems.push(Problem::new(
+            findings.push(RuleFinding::new(
                 Severity::Warning,
                 "PropertiesAnnotationUsed",
                 Some(String::new()),
@@ -38,11 +38,11 @@ pub(super) fn check(value: &Value) -> Vec<Problem> {
             ));
         }
     }
-    problems
+    findings
 }
 
-pub(super) fn operator_groups(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn operator_groups(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     of_kind(manifests, "OperatorGroup")
-        .flat_map(|(at, value)| check(value).into_iter().map(move |problem| problem.at(at)))
+        .flat_map(|(at, value)| check(value).into_iter().map(move |finding| finding.at(at)))
         .collect()
 }

@@ -9,23 +9,23 @@ use olm_fbc::check::image_reference;
 use serde_json::Value;
 
 use crate::lint::manifests::{Manifests, csvs, of_kind};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 /// The largest bundle in compressed bytes that fitted into the earlier storage of bundles.
 const MAX_SIZE: usize = 1 << 20;
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };
-    let mut problems = definitions(manifests, csv);
-    problems.extend(service_accounts(manifests, csv));
-    problems.extend(size(manifests));
+    let mut findings = definitions(manifests, csv);
+    findings.extend(service_accounts(manifests, csv));
+    findings.extend(size(manifests));
     let mut of_csv = Vec::new();
     of_csv.extend(name(manifests, csv));
     of_csv.extend(related_images(csv));
-    problems.extend(of_csv.into_iter().map(|problem| problem.at(at)));
-    problems
+    findings.extend(of_csv.into_iter().map(|finding| finding.at(at)));
+    findings
 }
 
 /// Group, version, kind.
@@ -35,10 +35,10 @@ fn shown((group, version, kind): Api<'_>) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
-fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
+fn definitions(manifests: &Manifests, csv: &Value) -> Vec<RuleFinding> {
     let bundle = &manifests.name;
-    let error = |api: Api<'_>, detail: String| Problem::bundle(Severity::Error, &shown(api), detail);
-    let mut problems = Vec::new();
+    let error = |api: Api<'_>, detail: String| RuleFinding::bundle(Severity::Error, &shown(api), detail);
+    let mut findings = Vec::new();
     let mut present: BTreeSet<Api<'_>> = BTreeSet::new();
     let mut places = Vec::new();
     for (at, definition) in of_kind(manifests, "CustomResourceDefinition") {
@@ -57,7 +57,7 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
             places.push((api, at));
             if !present.insert(api) {
                 let detail = format!("duplicate CRD {:?} in bundle {bundle:?}", shown(api));
-                problems.push(error(api, detail).at(at));
+                findings.push(error(api, detail).at(at));
             }
         }
     }
@@ -72,7 +72,7 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
             owned_kinds.insert((api.0, api.2));
         } else {
             let detail = format!("owned CRD {:?} not found in bundle {bundle:?}", shown(api));
-            problems
+            findings
                 .push(error(api, detail).hinted("add the definition to manifests/, or remove it from owned"));
         }
     }
@@ -86,17 +86,17 @@ fn definitions(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
             shown(api)
         );
         let place = places.iter().find(|(found, _)| *found == api);
-        let problem = error(api, detail)
+        let finding = error(api, detail)
             .hinted("list the API under spec.customresourcedefinitions.owned, or remove the file");
-        problems.push(match place {
-            Some((_, at)) => problem.at(*at),
-            None => problem,
+        findings.push(match place {
+            Some((_, at)) => finding.at(*at),
+            None => finding,
         });
     }
-    problems
+    findings
 }
 
-fn service_accounts(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
+fn service_accounts(manifests: &Manifests, csv: &Value) -> Vec<RuleFinding> {
     let deployments = list(csv, "/spec/install/spec/deployments").iter();
     let used: BTreeSet<&str> = deployments
         .map(|deployment| text(deployment, "/spec/template/spec/serviceAccountName"))
@@ -112,12 +112,12 @@ fn service_accounts(manifests: &Manifests, csv: &Value) -> Vec<Problem> {
                  unintentional, please remove the service account manifest from your bundle. If it was intentional to \
                  specify a separate service account, please rename the SA in either the bundle manifest or the CSV."
             );
-            Problem::bundle(Severity::Error, name, detail).at(at)
+            RuleFinding::bundle(Severity::Error, name, detail).at(at)
         })
         .collect()
 }
 
-fn size(manifests: &Manifests) -> Option<Problem> {
+fn size(manifests: &Manifests) -> Option<RuleFinding> {
     let sizes = || {
         format!(
             "size=~{} , max={}. Bundle uncompressed size is {}",
@@ -132,10 +132,10 @@ fn size(manifests: &Manifests) -> Option<Problem> {
             "maximum bundle compressed size with gzip size exceeded: {}",
             sizes()
         );
-        Some(Problem::bundle(Severity::Error, name, detail))
+        Some(RuleFinding::bundle(Severity::Error, name, detail))
     } else if manifests.compressed_size * 100 > MAX_SIZE * 85 {
         let detail = format!("nearing maximum bundle compressed size with gzip: {}", sizes());
-        Some(Problem::bundle(Severity::Warning, name, detail))
+        Some(RuleFinding::bundle(Severity::Warning, name, detail))
     } else {
         None
     }
@@ -160,7 +160,7 @@ fn bytes(size: usize) -> String {
     }
 }
 
-fn name(manifests: &Manifests, csv: &Value) -> Option<Problem> {
+fn name(manifests: &Manifests, csv: &Value) -> Option<RuleFinding> {
     let release = text(csv, "/spec/release");
     let expected = format!("{}-v{}-{release}", manifests.package, text(csv, "/spec/version"));
     (!release.is_empty() && manifests.name != expected).then(|| {
@@ -168,11 +168,11 @@ fn name(manifests: &Manifests, csv: &Value) -> Option<Problem> {
             "bundle name with release versioning {:?} does not match expected name {expected:?}",
             manifests.name
         );
-        Problem::bundle(Severity::Error, &manifests.name, detail)
+        RuleFinding::bundle(Severity::Error, &manifests.name, detail)
     })
 }
 
-fn related_images(csv: &Value) -> Vec<Problem> {
+fn related_images(csv: &Value) -> Vec<RuleFinding> {
     let images = list(csv, "/spec/relatedImages").iter().enumerate();
     images
         .filter_map(|(at, related)| {
@@ -184,7 +184,7 @@ fn related_images(csv: &Value) -> Vec<Problem> {
                 format!("relatedImages[{at}] has an invalid image pullspec {image:?}: {fault}")
             };
             let value = format!("spec.relatedImages[{at}].image");
-            Some(Problem::bundle(Severity::Error, &value, detail))
+            Some(RuleFinding::bundle(Severity::Error, &value, detail))
         })
         .collect()
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::removed::{MIGRATE, in_22, listed};
 use super::text::tolerant_version;
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 const PROPERTIES: &str = "olm.properties";
 const MAXIMUM: &str = "olm.maxOpenShiftVersion";
@@ -23,20 +23,20 @@ fn is_beyond(text: &str) -> Option<bool> {
     Some((version.major, version.minor) >= (4, 9))
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let found = in_22(manifests);
     let Some((at, csv)) = csvs(manifests).next().filter(|_| !found.is_empty()) else {
         return Vec::new();
     };
     let apis = listed(&found);
-    let mut problems = Vec::new();
-    let mut find = |finding: Option<(Severity, String)>| {
-        let problem = |(severity, detail)| {
-            Problem::csv(severity, object_name(csv), detail)
+    let mut findings = Vec::new();
+    let mut find = |found: Option<(Severity, String)>| {
+        let finding = |(severity, detail)| {
+            RuleFinding::csv(severity, object_name(csv), detail)
                 .at(at)
                 .hinted(MIGRATE)
         };
-        problems.extend(finding.map(problem));
+        findings.extend(found.map(finding));
     };
     find(maximum(csv, &apis));
     find(match &options.dockerfile {
@@ -50,7 +50,7 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
             ),
         )),
     });
-    problems
+    findings
 }
 
 /// The fault of the newest version of OpenShift in the ClusterServiceVersion.

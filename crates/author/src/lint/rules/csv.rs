@@ -12,19 +12,19 @@ use serde_json::Value;
 use super::annotations;
 use super::text::label_value_faults;
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 pub(super) const NO_MINIMUM: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     csvs(manifests)
-        .flat_map(|(at, csv)| check(csv).into_iter().map(move |problem| problem.at(at)))
+        .flat_map(|(at, csv)| check(csv).into_iter().map(move |finding| finding.at(at)))
         .collect()
 }
 
-fn check(csv: &Value) -> Vec<Problem> {
+fn check(csv: &Value) -> Vec<RuleFinding> {
     let name = object_name(csv);
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     for (field, value) in [
         ("metadata.name", name),
         ("spec.replaces", text(csv, "/spec/replaces")),
@@ -37,28 +37,28 @@ fn check(csv: &Value) -> Vec<Problem> {
                 olm_version::quoted(value),
                 faults.join(",")
             );
-            problems.push(Problem::csv(Severity::Error, name, detail));
+            findings.push(RuleFinding::csv(Severity::Error, name, detail));
         }
     }
-    problems.extend(examples(csv));
-    problems.extend(install_modes(csv));
-    problems.extend(minimum_version(csv));
-    problems.extend(required_fields(csv));
-    problems.extend(annotations::check(csv));
+    findings.extend(examples(csv));
+    findings.extend(install_modes(csv));
+    findings.extend(minimum_version(csv));
+    findings.extend(required_fields(csv));
+    findings.extend(annotations::check(csv));
     for (pointer, field) in [("/apiVersion", "apiVersion"), ("/kind", "kind")] {
         if text(csv, pointer).is_empty() {
-            problems.push(Problem::csv(
+            findings.push(RuleFinding::csv(
                 Severity::Error,
                 name,
                 format!("'{field}' is missing"),
             ));
         }
     }
-    problems
+    findings
 }
 
 /// Checks that a minimum version is present and valid.
-pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
+pub(super) fn minimum_version(csv: &Value) -> Option<RuleFinding> {
     let name = object_name(csv);
     let minimum = match csv.pointer("/spec/minKubeVersion") {
         Some(Value::String(text)) => text.clone(),
@@ -66,12 +66,12 @@ pub(super) fn minimum_version(csv: &Value) -> Option<Problem> {
         Some(other) => other.to_string(),
     };
     if minimum.trim().is_empty() {
-        let problem = Problem::csv(Severity::Warning, name, NO_MINIMUM);
-        return Some(problem.hinted("set spec.minKubeVersion, for example 1.27.0"));
+        let finding = RuleFinding::csv(Severity::Warning, name, NO_MINIMUM);
+        return Some(finding.hinted("set spec.minKubeVersion, for example 1.27.0"));
     }
     blang::parse_version(&minimum).err().map(|_| {
         let detail = format!("csv.Spec.MinKubeVersion has an invalid value: {minimum}");
-        Problem::csv(Severity::Error, name, detail).hinted("write three numbers, for example 1.27.0")
+        RuleFinding::csv(Severity::Error, name, detail).hinted("write three numbers, for example 1.27.0")
     })
 }
 
@@ -82,7 +82,7 @@ fn shown((group, version, kind): &Api) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
-fn examples(csv: &Value) -> Vec<Problem> {
+fn examples(csv: &Value) -> Vec<RuleFinding> {
     let name = object_name(csv);
     let annotations = csv.pointer("/metadata/annotations").and_then(Value::as_object);
     let (provided, faults) = provided(csv);
@@ -92,23 +92,23 @@ fn examples(csv: &Value) -> Vec<Problem> {
         "add the annotation alm-examples with one example of each provided API"
     };
     let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
-        let problem = Problem::csv(Severity::Warning, name, "annotations not found");
-        return vec![problem.hinted(hint)];
+        let finding = RuleFinding::csv(Severity::Warning, name, "annotations not found");
+        return vec![finding.hinted(hint)];
     };
     let example = |key: &str| {
         annotations
             .get(key)
             .map(|value| value.as_str().unwrap_or_default())
     };
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     let examples = match (example("alm-examples"), example("olm.examples")) {
         (None, None) => {
-            let problem = Problem::csv(Severity::Warning, name, "example annotations not found");
-            return vec![problem.hinted(hint)];
+            let finding = RuleFinding::csv(Severity::Warning, name, "example annotations not found");
+            return vec![finding.hinted(hint)];
         }
         (Some(first), second) => {
             if second.is_some() {
-                problems.push(Problem::csv(
+                findings.push(RuleFinding::csv(
                     Severity::Warning,
                     name,
                     "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`",
@@ -120,34 +120,34 @@ fn examples(csv: &Value) -> Vec<Problem> {
     };
     let found = match parse_examples(examples) {
         Ok(found) => found,
-        Err(problem) => {
-            problems.push(*problem);
-            return problems;
+        Err(finding) => {
+            findings.push(*finding);
+            return findings;
         }
     };
-    problems.extend(faults);
-    problems.extend(found.difference(&provided).map(|api| {
+    findings.extend(faults);
+    findings.extend(found.difference(&provided).map(|api| {
         operation(Severity::Error, api, "example must have a provided API")
             .hinted("remove the example, or list its API under owned")
     }));
-    problems.extend(provided.difference(&found).map(|api| {
+    findings.extend(provided.difference(&found).map(|api| {
         let detail = "provided API should have an example annotation";
         operation(Severity::Warning, api, detail)
             .hinted("add an example of the API to the annotation alm-examples")
     }));
-    problems
+    findings
 }
 
-fn operation(severity: Severity, api: &Api, detail: &str) -> Problem {
-    Problem::new(severity, "OperationFailed", Some(shown(api)), detail.to_owned())
+fn operation(severity: Severity, api: &Api, detail: &str) -> RuleFinding {
+    RuleFinding::new(severity, "OperationFailed", Some(shown(api)), detail.to_owned())
 }
 
-fn unparsed(value: Option<String>, detail: impl Into<String>) -> Problem {
-    Problem::new(Severity::Error, "ParseError", value, detail.into())
+fn unparsed(value: Option<String>, detail: impl Into<String>) -> RuleFinding {
+    RuleFinding::new(Severity::Error, "ParseError", value, detail.into())
 }
 
 /// The APIs of the examples.
-fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Box<Problem>> {
+fn parse_examples(examples: &str) -> Result<BTreeSet<Api>, Box<RuleFinding>> {
     if examples.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -189,9 +189,9 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     (before + column).min(text.len())
 }
 
-fn provided(csv: &Value) -> (BTreeSet<Api>, Vec<Problem>) {
+fn provided(csv: &Value) -> (BTreeSet<Api>, Vec<RuleFinding>) {
     let mut apis = BTreeSet::new();
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     let of = |value: &Value, group: &str| {
         (
             group.to_owned(),
@@ -204,7 +204,7 @@ fn provided(csv: &Value) -> (BTreeSet<Api>, Vec<Problem>) {
             Some((_, group)) => {
                 apis.insert(of(owned, group));
             }
-            None => problems.push(unparsed(
+            None => findings.push(unparsed(
                 None,
                 format!(
                     "couldn't parse plural.group from crd name: {}",
@@ -215,12 +215,12 @@ fn provided(csv: &Value) -> (BTreeSet<Api>, Vec<Problem>) {
     }
     let served = list(csv, "/spec/apiservicedefinitions/owned");
     apis.extend(served.iter().map(|owned| of(owned, text(owned, "/group"))));
-    (apis, problems)
+    (apis, findings)
 }
 
-fn install_modes(csv: &Value) -> Vec<Problem> {
+fn install_modes(csv: &Value) -> Vec<RuleFinding> {
     let name = object_name(csv);
-    let error = |detail: &str| Problem::csv(Severity::Error, name, detail);
+    let error = |detail: &str| RuleFinding::csv(Severity::Error, name, detail);
     let modes: Vec<(&str, bool)> = list(csv, "/spec/installModes")
         .iter()
         .map(|mode| {
@@ -229,13 +229,13 @@ fn install_modes(csv: &Value) -> Vec<Problem> {
         })
         .collect();
     if modes.is_empty() {
-        let problem = error("install modes not found");
-        return vec![problem.hinted("list all four install modes with supported: true or false")];
+        let finding = error("install modes not found");
+        return vec![finding.hinted("list all four install modes with supported: true or false")];
     }
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     let distinct: BTreeSet<&str> = modes.iter().map(|(mode, _)| *mode).collect();
     if distinct.len() < modes.len() {
-        problems.push(error("duplicate install modes present").hinted("list each install mode once"));
+        findings.push(error("duplicate install modes present").hinted("list each install mode once"));
     }
     let converts = list(csv, "/spec/webhookdefinitions")
         .iter()
@@ -244,21 +244,21 @@ fn install_modes(csv: &Value) -> Vec<Problem> {
         .iter()
         .all(|(mode, supported)| (*mode == "AllNamespaces") == *supported);
     if !only_all {
-        problems.extend(converts.map(|_| {
+        findings.extend(converts.map(|_| {
             error("only AllNamespaces InstallModeType is supported when conversionCRDs is present")
         }));
     }
     if modes.iter().all(|(_, supported)| !supported) {
-        problems.push(error("none of InstallModeTypes are supported"));
+        findings.push(error("none of InstallModeTypes are supported"));
     }
-    problems
+    findings
 }
 
 /// Required fields without a value.
-fn required_fields(csv: &Value) -> Vec<Problem> {
-    let missing = |field: &str, what: &str| Problem {
+fn required_fields(csv: &Value) -> Vec<RuleFinding> {
+    let missing = |field: &str, what: &str| RuleFinding {
         field: Some(field.to_owned()),
-        ..Problem::new(
+        ..RuleFinding::new(
             Severity::Error,
             "FieldNotFound",
             Some(what.to_owned()),
@@ -266,35 +266,35 @@ fn required_fields(csv: &Value) -> Vec<Problem> {
         )
     };
     let empty = |pointer: &str| csv.pointer(pointer).is_none_or(says_nothing);
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     if empty("/apiVersion") && empty("/kind") {
-        problems.push(missing("TypeMeta", "struct"));
+        findings.push(missing("TypeMeta", "struct"));
     }
     if empty("/metadata") {
-        problems.push(missing("ObjectMeta", "struct"));
+        findings.push(missing("ObjectMeta", "struct"));
     }
     if empty("/spec") {
-        problems.push(missing("Spec", "struct"));
-        return problems;
+        findings.push(missing("Spec", "struct"));
+        return findings;
     }
     if empty("/spec/install") {
-        problems.push(missing("Spec.InstallStrategy", "struct"));
+        findings.push(missing("Spec.InstallStrategy", "struct"));
     } else {
         if empty("/spec/install/strategy") {
-            problems.push(missing("Spec.InstallStrategy.StrategyName", "field"));
+            findings.push(missing("Spec.InstallStrategy.StrategyName", "field"));
         }
         let deployments = csv.pointer("/spec/install/spec/deployments");
         if !empty("/spec/install/spec") && deployments.is_none_or(Value::is_null) {
-            problems.push(missing(
+            findings.push(missing(
                 "Spec.InstallStrategy.StrategySpec.DeploymentSpecs",
                 "field",
             ));
         }
     }
     if empty("/spec/displayName") {
-        problems.push(missing("Spec.DisplayName", "field"));
+        findings.push(missing("Spec.DisplayName", "field"));
     }
-    problems
+    findings
 }
 
 /// Whether a value equals that of an absent field. Lists count as present even if they are empty.

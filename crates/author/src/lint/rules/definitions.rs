@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 
 use super::text::label_faults;
 use crate::lint::manifests::{Manifests, of_kind};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     of_kind(manifests, "CustomResourceDefinition")
-        .flat_map(|(at, definition)| check(definition).into_iter().map(move |problem| problem.at(at)))
+        .flat_map(|(at, definition)| check(definition).into_iter().map(move |finding| finding.at(at)))
         .collect()
 }
 
 /// Collects faults of fields.
 #[derive(Default)]
-struct Faults(Vec<Problem>);
+struct Faults(Vec<RuleFinding>);
 
 impl Faults {
     fn push(&mut self, kind: &'static str, field: &str, value: String, detail: &str) {
         let detail = format!("{field}: {detail}");
-        self.0.push(Problem {
+        self.0.push(RuleFinding {
             field: Some(field.to_owned()),
-            ..Problem::new(Severity::Error, kind, Some(value), detail)
+            ..RuleFinding::new(Severity::Error, kind, Some(value), detail)
         });
     }
 
@@ -92,7 +92,7 @@ impl Faults {
     }
 }
 
-fn check(definition: &Value) -> Vec<Problem> {
+fn check(definition: &Value) -> Vec<RuleFinding> {
     let is_beta = text(definition, "/apiVersion").ends_with("/v1beta1");
     let mut faults = Faults::default();
     name(definition, &mut faults);

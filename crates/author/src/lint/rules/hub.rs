@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::text::{address_fault, uri_fault};
 use super::{csv, removed};
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 const CAPABILITIES: [&str; 5] = [
     "Basic Install",
@@ -42,19 +42,19 @@ const CATEGORIES: [&str; 16] = [
 
 const ICONS: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
 
-/// Runs the checks on the ClusterServiceVersion and adds the place to each problem.
-fn on_csv(manifests: &Manifests, check: impl Fn(&Value) -> Vec<Problem>) -> Vec<Problem> {
+/// Runs the checks on the ClusterServiceVersion and adds the place to each finding.
+fn on_csv(manifests: &Manifests, check: impl Fn(&Value) -> Vec<RuleFinding>) -> Vec<RuleFinding> {
     csvs(manifests)
         .take(1)
-        .flat_map(|(at, csv)| check(csv).into_iter().map(move |problem| problem.at(at)))
+        .flat_map(|(at, csv)| check(csv).into_iter().map(move |finding| finding.at(at)))
         .collect()
 }
 
-pub(super) fn validate_deprecated(manifests: &Manifests, options: &Options) -> Vec<Problem> {
-    let mut problems = validate(manifests, options);
-    problems.extend(capabilities(manifests, options));
-    problems.extend(categories(manifests, options));
-    problems.push(Problem::new(
+pub(super) fn validate_deprecated(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+    let mut findings = validate(manifests, options);
+    findings.extend(capabilities(manifests, options));
+    findings.extend(categories(manifests, options));
+    findings.push(RuleFinding::new(
         Severity::Warning,
         "DeprecatedValidator",
         Some(String::new()),
@@ -62,28 +62,28 @@ pub(super) fn validate_deprecated(manifests: &Manifests, options: &Options) -> V
          \"standardcapabilities\" and \"standardcategories\" validators"
             .to_owned(),
     ));
-    problems
+    findings
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
-    let mut problems = on_csv(manifests, |csv| {
+pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+    let mut findings = on_csv(manifests, |csv| {
         let name = object_name(csv);
-        let mut problems: Vec<Problem> = errors(csv)
+        let mut findings: Vec<RuleFinding> = errors(csv)
             .into_iter()
-            .map(|detail| Problem::csv(Severity::Error, name, detail))
+            .map(|detail| RuleFinding::csv(Severity::Error, name, detail))
             .collect();
         if csv.pointer("/spec/icon").is_none_or(Value::is_null) {
-            problems.push(Problem::csv(
+            findings.push(RuleFinding::csv(
                 Severity::Warning,
                 name,
                 "csv.Spec.Icon not specified",
             ));
         }
-        problems.extend(csv::minimum_version(csv));
-        problems
+        findings.extend(csv::minimum_version(csv));
+        findings
     });
-    problems.extend(removed::validate(manifests, options));
-    problems
+    findings.extend(removed::validate(manifests, options));
+    findings
 }
 
 fn errors(csv: &Value) -> Vec<String> {
@@ -142,7 +142,7 @@ fn annotation<'a>(csv: &'a Value, key: &str) -> Option<&'a str> {
     csv.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
-pub(super) fn capabilities(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn capabilities(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     on_csv(manifests, |csv| {
         let level = annotation(csv, "capabilities").filter(|level| !CAPABILITIES.contains(level));
         level
@@ -151,14 +151,14 @@ pub(super) fn capabilities(manifests: &Manifests, _: &Options) -> Vec<Problem> {
                     "csv.Metadata.Annotations.Capabilities {} is not a valid capabilities level",
                     quoted(level)
                 );
-                Problem::csv(Severity::Error, object_name(csv), detail)
+                RuleFinding::csv(Severity::Error, object_name(csv), detail)
             })
             .into_iter()
             .collect()
     })
 }
 
-pub(super) fn categories(manifests: &Manifests, options: &Options) -> Vec<Problem> {
+pub(super) fn categories(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let (allowed, which): (BTreeSet<&str>, &str) = match &options.categories {
         Some(categories) => (categories.iter().map(String::as_str).collect(), "custom"),
         None => (CATEGORIES.into_iter().collect(), "standard"),
@@ -173,7 +173,7 @@ pub(super) fn categories(manifests: &Manifests, options: &Options) -> Vec<Proble
                     "csv.Metadata.Annotations[\"categories\"] value {} is not in the set of {which} categories",
                     quoted(category)
                 );
-                Problem::csv(Severity::Error, object_name(csv), detail)
+                RuleFinding::csv(Severity::Error, object_name(csv), detail)
             })
             .collect()
     })

@@ -6,10 +6,10 @@ use olm_fbc::Icon;
 use olm_fbc::check::Severity;
 
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
-    let mut problems = Vec::new();
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+    let mut findings = Vec::new();
     for (at, csv) in csvs(manifests) {
         for icon in list(csv, "/spec/icon") {
             let icon = Icon {
@@ -20,12 +20,12 @@ pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
                 Err(error) => Some(format!("the icon's {error}")),
                 Ok(_) => icon.fault(),
             };
-            problems.extend(fault.map(|fault| {
-                Problem::csv(Severity::Warning, object_name(csv), fault)
+            findings.extend(fault.map(|fault| {
+                RuleFinding::csv(Severity::Warning, object_name(csv), fault)
                     .at(at)
                     .hinted("give the icon's file as base64, and its media type, for example image/svg+xml")
             }));
         }
     }
-    problems
+    findings
 }

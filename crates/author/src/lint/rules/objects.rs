@@ -6,7 +6,7 @@ use olm_fbc::check::Severity;
 use serde_json::Value;
 
 use crate::lint::manifests::Manifests;
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 /// The built-in security contexts of OpenShift.
 const DEFAULT_CONTEXTS: [&str; 8] = [
@@ -20,38 +20,38 @@ const DEFAULT_CONTEXTS: [&str; 8] = [
     "nonroot",
 ];
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let objects = manifests.objects.iter().enumerate();
     objects
         .flat_map(|(at, object)| {
             check(&object.value)
                 .into_iter()
-                .map(move |problem| problem.at(at))
+                .map(move |finding| finding.at(at))
         })
         .collect()
 }
 
-fn check(value: &Value) -> Vec<Problem> {
-    let problem = |severity: Severity, about: String, detail: &str| {
-        Problem::new(severity, "ObjectFailedValidation", Some(about), detail.to_owned())
+fn check(value: &Value) -> Vec<RuleFinding> {
+    let finding = |severity: Severity, about: String, detail: &str| {
+        RuleFinding::new(severity, "ObjectFailedValidation", Some(about), detail.to_owned())
     };
     let kind = text(value, "/kind");
     let about = || format!("{kind} {}", object_name(value));
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     match kind {
         "PodDisruptionBudget" => {
             let nothing = value.pointer("/spec/maxUnavailable").is_some_and(|maximum| {
                 maximum.as_i64() == Some(0) || maximum.as_str().is_some_and(|text| !is_count(text))
             });
             if nothing {
-                problems.push(problem(
+                findings.push(finding(
                     Severity::Error,
                     about(),
                     "maxUnavailable field cannot be set to 0 or 0%",
                 ));
             }
             if text(value, "/spec/minAvailable") == "100%" {
-                problems.push(problem(
+                findings.push(finding(
                     Severity::Error,
                     about(),
                     "minAvailable field cannot be set to 100%",
@@ -59,7 +59,7 @@ fn check(value: &Value) -> Vec<Problem> {
             }
         }
         "PriorityClass" if value.get("globalDefault") == Some(&Value::Bool(true)) => {
-            problems.push(problem(
+            findings.push(finding(
                 Severity::Error,
                 about(),
                 "globalDefault field cannot be set to true",
@@ -86,7 +86,7 @@ fn check(value: &Value) -> Vec<Problem> {
                     && has(rule, "/resources", &["poddisruptionbudgets"])
                     && has(rule, "/verbs", &["*", "create", "update", "patch"])
                 {
-                    problems.push(Problem::failed(
+                    findings.push(RuleFinding::failed(
                         Severity::Warning,
                         &shown(),
                         "RBAC includes permission to create/update poddisruptionbudgets, which could impact cluster \
@@ -98,7 +98,7 @@ fn check(value: &Value) -> Vec<Problem> {
                     && has(rule, "/verbs", &["*", "delete", "update", "patch"])
                     && has(rule, "/resourceNames", &DEFAULT_CONTEXTS)
                 {
-                    problems.push(problem(
+                    findings.push(finding(
                         Severity::Error,
                         about(),
                         "RBAC includes permission to modify default securitycontextconstraints, which could impact \
@@ -109,7 +109,7 @@ fn check(value: &Value) -> Vec<Problem> {
         }
         _ => {}
     }
-    problems
+    findings
 }
 
 /// Whether a percentage such as `25%` allows any Pod to be unavailable. The reference implementation treats every

@@ -12,7 +12,7 @@ use olm_fbc::check::Severity;
 use serde_json::Value;
 
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 const OS: &str = "operatorframework.io/os.";
 const ARCHITECTURE: &str = "operatorframework.io/arch.";
@@ -68,11 +68,11 @@ fn labelled(csv: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
-    let mut problems = Vec::new();
+pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+    let mut findings = Vec::new();
     for (at, csv) in csvs(manifests) {
         let mut find = |severity, detail: String| {
-            problems.push(Problem::csv(severity, object_name(csv), detail).at(at));
+            findings.push(RuleFinding::csv(severity, object_name(csv), detail).at(at));
         };
         let promised = labelled(csv);
         let images: BTreeSet<&str> = own(csv).chain(related(csv)).collect();
@@ -117,11 +117,11 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
                  {ARCHITECTURE}…",
                 unsaid.join(" and ")
             );
-            let problem = Problem::csv(Severity::Warning, object_name(csv), detail).at(at);
-            problems.push(problem.hinted(
+            let finding = RuleFinding::csv(Severity::Warning, object_name(csv), detail).at(at);
+            findings.push(finding.hinted(
                 "add for example operatorframework.io/arch.arm64: supported, or ignore this where it is not supported",
             ));
         }
     }
-    problems
+    findings
 }

@@ -10,32 +10,32 @@ use serde_json::Value;
 
 use super::text::quoted_list;
 use crate::lint::manifests::{Manifests, csvs};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };
     let name = object_name(csv);
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     if csv
         .pointer("/spec/install/spec/deployments")
         .is_none_or(Value::is_null)
     {
         let detail = "unable to find a deployment to install in the CSV";
-        problems.push(Problem::failed(Severity::Error, name, detail).at(at));
+        findings.push(RuleFinding::failed(Severity::Error, name, detail).at(at));
     }
-    let warning = |detail: String| Problem::failed(Severity::Warning, name, detail).at(at);
+    let warning = |detail: String| RuleFinding::failed(Severity::Warning, name, detail).at(at);
     let requests = resource_requests(csv).into_iter().map(warning);
-    problems.extend(
-        requests.map(|problem| problem.hinted("set resources.requests.cpu and .memory of the container")),
+    findings.extend(
+        requests.map(|finding| finding.hinted("set resources.requests.cpu and .memory of the container")),
     );
-    problems.extend(descriptions(csv).into_iter().map(warning));
+    findings.extend(descriptions(csv).into_iter().map(warning));
     let channels = channels(manifests).into_iter().map(warning);
-    problems.extend(channels.map(|problem| problem.hinted("name channels candidate-…, fast-… or stable-…")));
-    problems.extend(creates_definitions(csv).into_iter().map(warning));
-    problems.extend(bundle_name(name).into_iter().map(warning));
-    problems
+    findings.extend(channels.map(|finding| finding.hinted("name channels candidate-…, fast-… or stable-…")));
+    findings.extend(creates_definitions(csv).into_iter().map(warning));
+    findings.extend(bundle_name(name).into_iter().map(warning));
+    findings
 }
 
 fn resource_requests(csv: &Value) -> Vec<String> {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::text::{quoted_list, tolerant_version};
 use crate::lint::manifests::{Manifests, csvs, of_kind};
-use crate::lint::problem::{Options, Problem};
+use crate::lint::rule_finding::{Options, RuleFinding};
 
 /// Kinds with the names of the objects of each.
-pub(super) type Found = BTreeMap<String, Vec<String>>;
+pub(super) type ObjectNamesByKind = BTreeMap<String, Vec<String>>;
 
 /// The APIs that Kubernetes 1.22 no longer serves, except custom resource definitions.
 const REMOVED_IN_22: &[(&str, &[&str])] = &[
@@ -59,14 +59,14 @@ const REMOVED_IN_25: &[(&str, &[&str])] = &[
 /// The APIs that Kubernetes 1.26 no longer serves.
 const REMOVED_IN_26: &[(&str, &[&str])] = &[("autoscaling/v2beta2", &["HorizontalPodAutoscaler"])];
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem> {
+pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };
     let name = object_name(csv);
-    let mut problems = Vec::new();
+    let mut findings = Vec::new();
     let mut find = |severity: Severity, detail: String| {
-        problems.push(Problem::failed(severity, name, detail).at(at));
+        findings.push(RuleFinding::failed(severity, name, detail).at(at));
     };
     let asked = tolerant_version(&options.kubernetes_version);
     if asked.is_none() && !options.kubernetes_version.is_empty() {
@@ -93,11 +93,11 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
         );
     }
     let (of_25, rights) = in_25(manifests, csv);
-    let removed = |severity, detail| Problem::failed(severity, name, detail).at(at).hinted(MIGRATE);
+    let removed = |severity, detail| RuleFinding::failed(severity, name, detail).at(at).hinted(MIGRATE);
     for (minor, found, inferred) in [
-        (22, in_22(manifests), Found::new()),
+        (22, in_22(manifests), ObjectNamesByKind::new()),
         (25, of_25, rights),
-        (26, by_table(manifests, REMOVED_IN_26), Found::new()),
+        (26, by_table(manifests, REMOVED_IN_26), ObjectNamesByKind::new()),
     ] {
         let removal = Version::new(1, minor, 0);
         let reached = [&asked, &least]
@@ -110,19 +110,19 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<Problem>
             } else {
                 Severity::Warning
             };
-            problems.push(removed(severity, message(minor, &found)));
+            findings.push(removed(severity, message(minor, &found)));
         }
         if !inferred.is_empty() {
-            problems.push(removed(Severity::Warning, message(minor, &inferred)));
+            findings.push(removed(Severity::Warning, message(minor, &inferred)));
         }
     }
-    problems
+    findings
 }
 
 /// The remedy for objects of a version that newer clusters do not serve.
 pub(super) const MIGRATE: &str = "publish the objects in the version that newer clusters serve";
 
-fn message(minor: u64, found: &Found) -> String {
+fn message(minor: u64, found: &ObjectNamesByKind) -> String {
     format!(
         "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: \
          https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}",
@@ -131,7 +131,7 @@ fn message(minor: u64, found: &Found) -> String {
 }
 
 /// Kinds with their objects: `CRD: (["a" "b"]),Role: (["c"])`.
-pub(super) fn listed(found: &Found) -> String {
+pub(super) fn listed(found: &ObjectNamesByKind) -> String {
     let kinds: Vec<String> = found
         .iter()
         .map(|(kind, names)| format!("{kind}: ({})", quoted_list(names)))
@@ -139,8 +139,8 @@ pub(super) fn listed(found: &Found) -> String {
     kinds.join(",")
 }
 
-fn by_table(manifests: &Manifests, table: &[(&str, &[&str])]) -> Found {
-    let mut found = Found::new();
+fn by_table(manifests: &Manifests, table: &[(&str, &[&str])]) -> ObjectNamesByKind {
+    let mut found = ObjectNamesByKind::new();
     for object in &manifests.objects {
         let (version, kind) = (text(&object.value, "/apiVersion"), text(&object.value, "/kind"));
         if is_in(table, version, kind) {
@@ -158,7 +158,7 @@ fn is_in(table: &[(&str, &[&str])], version: &str, kind: &str) -> bool {
 }
 
 /// The objects that Kubernetes 1.22 no longer serves.
-pub(super) fn in_22(manifests: &Manifests) -> Found {
+pub(super) fn in_22(manifests: &Manifests) -> ObjectNamesByKind {
     let mut found = by_table(manifests, REMOVED_IN_22);
     let definitions: Vec<String> = of_kind(manifests, "CustomResourceDefinition")
         .filter(|(_, definition)| text(definition, "/apiVersion") == "apiextensions.k8s.io/v1beta1")
@@ -172,7 +172,7 @@ pub(super) fn in_22(manifests: &Manifests) -> Found {
 
 /// The APIs that Kubernetes 1.25 no longer serves: in objects, in resources that the ClusterServiceVersion names, and
 /// in rights that imply their use.
-fn in_25(manifests: &Manifests, csv: &Value) -> (Found, Found) {
+fn in_25(manifests: &Manifests, csv: &Value) -> (ObjectNamesByKind, ObjectNamesByKind) {
     let mut found = by_table(manifests, REMOVED_IN_25);
     let mut named: BTreeSet<String> = BTreeSet::new();
     for (relation, shown) in [("owned", "Owned"), ("required", "Required")] {
@@ -189,7 +189,7 @@ fn in_25(manifests: &Manifests, csv: &Value) -> (Found, Found) {
             }
         }
     }
-    let mut rights = Found::new();
+    let mut rights = ObjectNamesByKind::new();
     let resource = "podsecuritypolicies";
     for (field, shown) in [
         ("clusterPermissions", "ClusterPermissions"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use olm_version::blang::parse_tolerant;
 
-use super::{EvalError, Machine, Outcome, failed, no_overload};
+use super::{EvalError, EvalResult, Machine, failed, no_overload};
 use crate::cel::time;
 use crate::cel::value::{Value, double_text};
 use crate::pattern::Pattern;
@@ -16,7 +16,7 @@ const PATTERN_STEPS: usize = 5_000;
 const OVERFLOW: &str = "integer overflow";
 
 impl Machine<'_> {
-    pub(super) fn call(&mut self, name: &str, arguments: &[Value]) -> Outcome {
+    pub(super) fn call(&mut self, name: &str, arguments: &[Value]) -> EvalResult {
         match (name, arguments) {
             ("!_", [Value::Bool(value)]) => Ok(Value::Bool(!value)),
             ("-_", [Value::Int(number)]) => number
@@ -107,7 +107,7 @@ impl Machine<'_> {
         }
     }
 
-    fn order(&mut self, left: &Value, right: &Value, is_so: fn(Ordering) -> bool) -> Outcome {
+    fn order(&mut self, left: &Value, right: &Value, is_so: fn(Ordering) -> bool) -> EvalResult {
         let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
         if let (Value::String(one), Value::String(two)) = (left, right) {
             self.pay(one.len().min(two.len()) / 16)?;
@@ -120,7 +120,7 @@ impl Machine<'_> {
         }
     }
 
-    fn add(&mut self, left: &Value, right: &Value) -> Outcome {
+    fn add(&mut self, left: &Value, right: &Value) -> EvalResult {
         match (left, right) {
             (Value::String(one), Value::String(two)) => {
                 self.pay(one.len() + two.len())?;
@@ -141,7 +141,7 @@ impl Machine<'_> {
         }
     }
 
-    fn is_in(&mut self, element: &Value, container: &Value) -> Outcome {
+    fn is_in(&mut self, element: &Value, container: &Value) -> EvalResult {
         match container {
             Value::List(elements) => {
                 for other in elements.iter() {
@@ -158,7 +158,7 @@ impl Machine<'_> {
         }
     }
 
-    fn at(&mut self, container: &Value, index: &Value) -> Outcome {
+    fn at(&mut self, container: &Value, index: &Value) -> EvalResult {
         self.pay(1)?;
         match container {
             Value::List(elements) => {
@@ -178,7 +178,7 @@ impl Machine<'_> {
         }
     }
 
-    fn size(&mut self, value: &Value) -> Outcome {
+    fn size(&mut self, value: &Value) -> EvalResult {
         let size = match value {
             Value::String(text) => {
                 self.pay(text.len() / 16)?;
@@ -192,7 +192,7 @@ impl Machine<'_> {
         Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
     }
 
-    fn matches(&mut self, text: &str, pattern: &Arc<str>) -> Outcome {
+    fn matches(&mut self, text: &str, pattern: &Arc<str>) -> EvalResult {
         if !self.patterns.contains_key(pattern) {
             self.pay(PATTERN_STEPS + 10 * pattern.len())?;
             self.patterns
@@ -210,7 +210,7 @@ impl Machine<'_> {
     }
 
     /// Texts of any kind are compared, including versions that lack parts or have a leading `v`.
-    fn compare_versions(&mut self, left: &Value, right: &Value) -> Outcome {
+    fn compare_versions(&mut self, left: &Value, right: &Value) -> EvalResult {
         let mut read = |value: &Value| {
             let text = value.plain_text().unwrap_or_default();
             self.pay(text.len())?;
@@ -280,7 +280,7 @@ impl Machine<'_> {
     }
 }
 
-fn moment(nanoseconds: i128) -> Outcome {
+fn moment(nanoseconds: i128) -> EvalResult {
     let moment = time::timestamp(nanoseconds).map(Value::Timestamp);
     moment.ok_or_else(|| failed("timestamp overflow"))
 }
@@ -321,7 +321,7 @@ fn whole<N: Copy + Default + PartialEq>(
     .ok_or_else(|| failed(OVERFLOW))
 }
 
-fn arithmetic(name: &str, left: &Value, right: &Value) -> Outcome {
+fn arithmetic(name: &str, left: &Value, right: &Value) -> EvalResult {
     let overflow = || failed(OVERFLOW);
     match (left, right) {
         (Value::Int(one), Value::Int(two)) => whole(
@@ -373,7 +373,7 @@ fn arithmetic(name: &str, left: &Value, right: &Value) -> Outcome {
 }
 
 /// A part of a timestamp `offset` seconds east of Greenwich, or a duration in a unit.
-fn part(name: &str, value: &Value, offset: i64) -> Outcome {
+fn part(name: &str, value: &Value, offset: i64) -> EvalResult {
     let number = match value {
         Value::Timestamp(at) => {
             let at = time::civil(*at, offset);

@@ -14,7 +14,7 @@ use crate::*;
 
 /// Fault that the registry shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum RegistryFault {
     #[default]
     None,
     /// Every blob transfer breaks after a few bytes; a resumed one goes on with a range or starts again.
@@ -37,7 +37,7 @@ pub(super) enum Fault {
 
 #[derive(Default)]
 pub(super) struct Registry {
-    pub(super) fault: Fault,
+    pub(super) fault: RegistryFault,
     /// Whether a token is needed, and for which user.
     pub(super) user: Option<(&'static str, &'static str)>,
     pub(super) blobs: BTreeMap<String, Bytes>,
@@ -94,7 +94,7 @@ impl Server {
         std::mem::take(&mut self.registry.lock().unwrap().log)
     }
 
-    pub(super) fn set(&self, fault: Fault) {
+    pub(super) fn set(&self, fault: RegistryFault) {
         let mut registry = self.registry.lock().unwrap();
         registry.fault = fault;
         registry.refused = 0;
@@ -124,7 +124,7 @@ async fn handle(State((registry, address)): State<(Shared, String)>, request: Re
     };
     registry.log.push(format!("{} {path}", parts.method));
     if path == "/token" {
-        if registry.fault == Fault::HostileToken {
+        if registry.fault == RegistryFault::HostileToken {
             return answer(200, &[], r#"{"token":"a\nb"}"#);
         }
         if parts.method == "POST" {
@@ -154,7 +154,7 @@ async fn handle(State((registry, address)): State<(Shared, String)>, request: Re
         let challenge = format!("Bearer realm=\"http://{address}/token\",service=\"test\"");
         return answer(401, &[("www-authenticate", &challenge)], "");
     }
-    if let Fault::Refuse { status, times } = registry.fault
+    if let RegistryFault::Refuse { status, times } = registry.fault
         && registry.refused < times
     {
         registry.refused += 1;
@@ -213,13 +213,13 @@ fn manifest(registry: &Registry, method: &str, name: &str) -> Response {
         );
     };
     match registry.fault {
-        Fault::Endless => {
+        RegistryFault::Endless => {
             let chunks =
                 futures::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 65536])));
             answer(200, &[], Body::from_stream(chunks))
         }
-        Fault::OldProtocol if method == "HEAD" => answer(405, &[], ""),
-        Fault::OldProtocol => answer(200, &[], bytes.clone()),
+        RegistryFault::OldProtocol if method == "HEAD" => answer(405, &[], ""),
+        RegistryFault::OldProtocol => answer(200, &[], bytes.clone()),
         _ => answer(
             200,
             &[("docker-content-digest", &Digest::of(bytes).to_string())],
@@ -236,7 +236,7 @@ fn blob(registry: &Registry, method: &str, digest: &str, range: &str) -> Respons
         return answer(200, &[], "");
     }
     match registry.fault {
-        Fault::Cut { ranges } => {
+        RegistryFault::Cut { ranges } => {
             let start = range
                 .trim_start_matches("bytes=")
                 .trim_end_matches('-')
@@ -265,18 +265,18 @@ fn blob(registry: &Registry, method: &str, digest: &str, range: &str) -> Respons
             });
             answer(status, &[("content-length", &length)], Body::from_stream(chunks))
         }
-        Fault::Silent => {
+        RegistryFault::Silent => {
             let silence = futures::stream::iter([Ok::<_, std::io::Error>(bytes.slice(..1))])
                 .chain(futures::stream::pending());
             answer(200, &[], Body::from_stream(silence))
         }
-        Fault::Corrupt => {
+        RegistryFault::Corrupt => {
             let mut other = bytes.to_vec();
             let last = other.len() - 1;
             other[last] ^= 1;
             answer(200, &[], other)
         }
-        Fault::Longer => answer(200, &[], [bytes.as_ref(), b"more"].concat()),
+        RegistryFault::Longer => answer(200, &[], [bytes.as_ref(), b"more"].concat()),
         _ => answer(200, &[], bytes.clone()),
     }
 }

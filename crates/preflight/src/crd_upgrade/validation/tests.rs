@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn found(object: &Value, schema: &Value) -> Result<Vec<Fault>, Exhausted> {
-    faults(
+fn found(object: &Value, schema: &Value) -> Result<Vec<SchemaViolation>, Exhausted> {
+    violations(
         object,
         schema,
         &mut Patterns::default(),
@@ -16,7 +16,7 @@ fn check(schema: &Value, value: &Value, expected: &[&str]) {
     let found = found(&json!({ "f": value }), &schema).unwrap();
     let texts: Vec<String> = found
         .iter()
-        .map(|fault| format!("{} {}", fault.path, fault.message))
+        .map(|violation| format!("{} {}", violation.path, violation.message))
         .collect();
     assert_eq!(texts, expected);
 }
@@ -132,7 +132,7 @@ fn values_and_schemas_of_any_depth_are_looked_at_without_end_of_stack() {
         schema = json!({"items": schema, "not": {"not": {}}});
         value = json!([value]);
     }
-    assert!(found(&value, &schema).unwrap().len() <= MAX_FAULTS);
+    assert!(found(&value, &schema).unwrap().len() <= MAX_VIOLATIONS);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn long_names_are_shortened() {
     assert!(
         findings
             .iter()
-            .all(|fault| fault.path.len() < 600 && fault.message.len() < 600),
+            .all(|violation| violation.path.len() < 600 && violation.message.len() < 600),
         "{findings:?}"
     );
 }

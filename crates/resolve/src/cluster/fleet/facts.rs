@@ -6,7 +6,7 @@ use std::rc::Rc;
 use olm_constraint::{Gvk, Requirement};
 use olm_version::blang::parse_tolerant;
 
-use super::{ExtensionRecord, Member, Place, State};
+use super::{BundleIndex, ExtensionRecord, Member, State};
 use crate::cluster::compatibility::{Dependents, Neighbour};
 use crate::cluster::inventory::{Inventory, Questions};
 use crate::package::{Candidate, Package};
@@ -37,10 +37,13 @@ impl Interner {
         &mut self,
         record: &ExtensionRecord,
         bundle: &Candidate,
-        place: Place,
+        bundle_index: BundleIndex,
     ) -> InternedState {
         let (name, package) = (&record.name, &record.catalog.package_name);
-        let key = format!("{name}\0{package}\0\0{} {}", place.catalog, place.bundle);
+        let key = format!(
+            "{name}\0{package}\0\0{} {}",
+            bundle_index.catalog, bundle_index.bundle
+        );
         let version = bundle.recorded(crate::ReleaseField::Counts).version;
         let made = || Neighbour::new(name, package, &version, bundle.properties.clone());
         let number = self.0.len();

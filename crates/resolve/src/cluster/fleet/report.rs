@@ -4,7 +4,7 @@ use olm_api::cluster_extension::BundleMetadata;
 use olm_api::updates::held_back;
 use serde::Serialize;
 
-use super::{Member, Outcome, Place, Planner, State};
+use super::{BundleChoice, BundleIndex, Member, Planner, State};
 use crate::package::ReleaseField;
 
 /// The plan for the extensions of a cluster.
@@ -102,20 +102,20 @@ impl Planner<'_> {
             plan.change = Change::OtherCatalog;
             return Some(plan);
         }
-        let outcome = self.outcome(state, member);
-        if let Err(why) = &outcome.chosen {
+        let choice = self.choice(state, member);
+        if let Err(why) = &choice.chosen {
             plan.reasons.push(why.clone());
             if member.steps.is_empty() {
                 plan.change = Change::NoBundle;
             }
         }
-        self.held_back(member, &outcome, &mut plan);
+        self.held_back(member, &choice, &mut plan);
         Some(plan)
     }
 
-    fn held_back(&self, member: &Member<'_>, outcome: &Outcome, plan: &mut ExtensionPlan) {
-        let as_step = |place: Place| {
-            let (catalog, bundle) = self.found(&member.record.catalog.package_name, place)?;
+    fn held_back(&self, member: &Member<'_>, choice: &BundleChoice, plan: &mut ExtensionPlan) {
+        let as_step = |bundle_index: BundleIndex| {
+            let (catalog, bundle) = self.found(&member.record.catalog.package_name, bundle_index)?;
             Some(Step {
                 bundle: bundle.recorded(ReleaseField::Counts),
                 catalog: catalog.to_owned(),
@@ -123,12 +123,12 @@ impl Planner<'_> {
                 together_with: Vec::new(),
             })
         };
-        let newest = outcome.newest.and_then(as_step);
-        let chosen = outcome
+        let newest = choice.newest.and_then(as_step);
+        let chosen = choice
             .chosen
             .as_ref()
             .ok()
-            .and_then(|(place, _)| as_step(*place));
+            .and_then(|(bundle_index, _)| as_step(*bundle_index));
         let is_other = |step: &Step| member.installed.as_ref() != Some(&step.bundle);
         if member.record.paused && chosen.as_ref().is_some_and(is_other) {
             plan.held_back_by = Some(held_back::PAUSED);
@@ -139,9 +139,9 @@ impl Planner<'_> {
         }
         plan.newest = newest.filter(is_other);
         if plan.newest.is_some() {
-            plan.held_back_by = outcome.obstacles.first().map(|(by, _)| *by);
+            plan.held_back_by = choice.obstacles.first().map(|(by, _)| *by);
             plan.reasons
-                .extend(outcome.obstacles.iter().map(|(_, text)| text.clone()));
+                .extend(choice.obstacles.iter().map(|(_, text)| text.clone()));
         }
     }
 }

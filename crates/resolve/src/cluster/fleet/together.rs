@@ -2,7 +2,7 @@
 
 use olm_constraint::Gvk;
 
-use super::{Place, Planner, State};
+use super::{BundleIndex, Planner, State};
 use crate::cluster::inventory::{Inventory, Questions};
 use crate::cluster::joint_update::{Participant, SearchBudget, joint_update, options};
 use crate::cluster::related::Relations;
@@ -12,7 +12,11 @@ const MOST_MOVERS: usize = 50;
 
 impl Planner<'_> {
     /// The bundle of an extension that is updated in one step with others, and those of the others.
-    pub(super) fn together(&self, state: &State<'_>, index: usize) -> Option<(Place, Vec<(usize, Place)>)> {
+    pub(super) fn together(
+        &self,
+        state: &State<'_>,
+        index: usize,
+    ) -> Option<(BundleIndex, Vec<(usize, BundleIndex)>)> {
         let own = state.members.get(index)?;
         let others = self.others(state, index);
         let facts = self.joint_facts(state, index, &others);
@@ -42,7 +46,8 @@ impl Planner<'_> {
         if along.is_empty() {
             return None;
         }
-        let place = self.place(&own.record.catalog.package_name, found.catalog, found.bundle)?;
+        let bundle_index =
+            self.bundle_index(&own.record.catalog.package_name, found.catalog, found.bundle)?;
         let along = along.into_iter().map(|(extension, bundle)| {
             let index = state
                 .members
@@ -50,10 +55,11 @@ impl Planner<'_> {
                 .position(|one| one.record.name == extension)?;
             let package = &state.members.get(index)?.record.catalog.package_name;
             let mut catalogs = self.catalogs.iter();
-            let place = catalogs.find_map(|catalog| self.place(package, &catalog.name, bundle))?;
-            Some((index, place))
+            let bundle_index =
+                catalogs.find_map(|catalog| self.bundle_index(package, &catalog.name, bundle))?;
+            Some((index, bundle_index))
         });
-        Some((place, along.collect::<Option<_>>()?))
+        Some((bundle_index, along.collect::<Option<_>>()?))
     }
 
     /// The extensions that may be updated along, by name. If there are many, only those that requirements connect.

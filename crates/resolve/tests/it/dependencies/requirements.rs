@@ -106,7 +106,7 @@ fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
             priority,
             labels: &labels,
             availability: Availability::Available,
-            content: Content::Package(package),
+            answer: PackageAnswer::Package(package),
         };
         let request = Request {
             package: "red",
@@ -189,7 +189,7 @@ fn the_newest_bundle_says_everything_that_stands_in_its_way() {
         priority,
         labels: &labels,
         availability: Availability::Available,
-        content: Content::Package(package),
+        answer: PackageAnswer::Package(package),
     };
     let served = HashSet::new();
     let facts = ClusterState {

@@ -15,10 +15,10 @@ use serde_json::Value;
 use stateright::{Checker, Model, Property};
 
 use super::simulation::{Cluster, Revision, executor, revision};
-use crate::engine::request::{Answer, Request, Step};
+use crate::engine::request::{Request, RequestOutcome, Step};
 use crate::engine::rollout::{Mode, Rollout, RolloutEnd, Settings};
 use crate::engine::teardown::{Lasting, Teardown, TeardownEnd};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 
 /// The most rounds of a fair run.
@@ -63,7 +63,7 @@ enum Machine {
 struct Run {
     machine: Machine,
     requests: Vec<Request>,
-    answers: Vec<Answer>,
+    answers: Vec<RequestOutcome>,
     /// All of it as text: machines have no equality of their own.
     text: String,
 }
@@ -235,7 +235,7 @@ impl World {
         let revision = &self.revisions[self.processes[process]];
         let request = under_way.requests[under_way.answers.len()].clone();
         let before = state.cluster.clone();
-        let transient = || Answer::Failed(Failure::new(FailureKind::Transient, "transient"));
+        let transient = || RequestOutcome::Failed(RequestFailure::new(FailureKind::Transient, "transient"));
         let answer = match course {
             Course::Failed => transient(),
             Course::Stale => executor(&mut state.previous.clone(), revision).one(&request),
@@ -280,7 +280,7 @@ impl World {
         before: &Cluster,
         after: &Cluster,
     ) -> Option<String> {
-        let id = actor.outline.id(request.place());
+        let id = actor.outline.id(request.position());
         let owner = &actor.outline.owner;
         let was = before.objects.get(&id).map(controllers);
         let is = after.objects.get(&id).map(controllers);
@@ -360,7 +360,7 @@ fn run(machine: Machine, requests: Vec<Request>) -> Run {
     run_with(machine, requests, Vec::new())
 }
 
-fn run_with(machine: Machine, requests: Vec<Request>, answers: Vec<Answer>) -> Run {
+fn run_with(machine: Machine, requests: Vec<Request>, answers: Vec<RequestOutcome>) -> Run {
     let mut text = String::new();
     let _ = write!(text, "{machine:?} {requests:?} {answers:?}");
     Run {

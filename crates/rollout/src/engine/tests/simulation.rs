@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::super::desired::{body, wanted};
 use super::super::differences::differences;
-use super::super::request::{Answer, Observation, Request, Step};
+use super::super::request::{Observation, Request, RequestOutcome, Step};
 use super::super::rollout::{Report, Rollout, Settings};
 use super::super::teardown::{Lasting, Teardown, TeardownEnd};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
-use crate::outline::{Outline, OutlineObject, OutlinePhase, Owner, Place, Sibling};
+use crate::outline::{ObjectPosition, Outline, OutlineObject, OutlinePhase, Owner, Sibling};
 use crate::ownership::{Guard, Ownership, fields_of as fields_applied_by};
 use crate::probe;
 
@@ -198,7 +198,7 @@ pub(super) fn merge(live: &mut Value, body: &Value) {
 #[derive(Debug, Clone)]
 pub(super) struct Revision {
     pub(super) outline: Outline,
-    pub(super) bodies: BTreeMap<Place, Value>,
+    pub(super) bodies: BTreeMap<ObjectPosition, Value>,
 }
 
 pub(super) fn revision(number: i64, phases: &[&[(&str, &str)]]) -> Revision {
@@ -219,7 +219,7 @@ pub(super) fn revision(number: i64, phases: &[&[(&str, &str)]]) -> Revision {
                 .map(|(object, (kind, value))| {
                     let body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "data": {"v": value, *value: 1}});
                     let id = ObjectId::of(&body);
-                    bodies.insert(Place { phase, object }, body);
+                    bodies.insert(ObjectPosition { phase, object }, body);
                     OutlineObject { id, ..OutlineObject::default() }
                 })
                 .collect(),
@@ -252,7 +252,7 @@ pub(super) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    pub(super) fn fulfil(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Crash> {
+    pub(super) fn fulfil(&mut self, requests: &[Request]) -> Result<Vec<RequestOutcome>, Crash> {
         let mut answers = Vec::new();
         for request in requests {
             answers.push(self.one(request));
@@ -265,15 +265,15 @@ impl Executor<'_> {
         Ok(answers)
     }
 
-    pub(super) fn one(&mut self, request: &Request) -> Answer {
-        let id = self.revision.outline.id(request.place());
-        let object = &self.revision.bodies[&request.place()];
+    pub(super) fn one(&mut self, request: &Request) -> RequestOutcome {
+        let id = self.revision.outline.id(request.position());
+        let object = &self.revision.bodies[&request.position()];
         let owner = &self.revision.outline.owner;
-        let conflict = Answer::Failed(Failure::new(FailureKind::Conflict, "conflict"));
+        let conflict = RequestOutcome::Failed(RequestFailure::new(FailureKind::Conflict, "conflict"));
         self.cluster.writes += usize::from(request.writes());
         match request {
             Request::Observe(_) | Request::Clear(_) => match self.cluster.objects.get(&id) {
-                None => Answer::Absent,
+                None => RequestOutcome::Absent,
                 Some(live) => self.observation(object, live),
             },
             Request::DryRun(_, write) | Request::Apply(_, write) => {
@@ -281,7 +281,7 @@ impl Executor<'_> {
                     return conflict;
                 }
                 if object["data"]["v"] == "invalid" {
-                    return Answer::Failed(Failure::new(FailureKind::Invalid, "refused"));
+                    return RequestOutcome::Failed(RequestFailure::new(FailureKind::Invalid, "refused"));
                 }
                 let body = body(object, owner, write);
                 let live = if request.writes() {
@@ -308,19 +308,19 @@ impl Executor<'_> {
             }
             Request::Delete(..) => {
                 self.cluster.objects.remove(&id);
-                Answer::Absent
+                RequestOutcome::Absent
             }
         }
     }
 
-    pub(super) fn observation(&self, object: &Value, live: &Value) -> Answer {
+    pub(super) fn observation(&self, object: &Value, live: &Value) -> RequestOutcome {
         let owner = &self.revision.outline.owner;
         let probes = [serde_json::from_value(json!({
             "selector": {"type": "GroupKind", "groupKind": {"group": "", "kind": live["kind"]}},
             "assertions": [{"type": "FieldValue", "fieldValue": {"fieldPath": "ready", "value": "yes"}}],
         }))
         .unwrap()];
-        Answer::Live(Box::new(Observation {
+        RequestOutcome::Live(Box::new(Observation {
             ownership: Ownership::of(live, &owner.uid),
             differences: differences(&wanted(object, owner), live).fingerprint,
             probe: probe::ask(&probes, live),

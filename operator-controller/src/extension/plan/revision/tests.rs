@@ -40,7 +40,7 @@ impl Case {
     }
 
     fn plan_beside(&self, sets: &[ClusterObjectSet], others: &Others) -> RevisionPlan {
-        let wanted = Wanted {
+        let wanted = DesiredRevision {
             extension: &self.extension,
             account: Some(&self.account),
             bundle: &self.bundle,
@@ -271,20 +271,20 @@ fn a_name_that_something_else_has_and_numbers_left_behind_are_passed_over() {
 fn a_revision_is_recognised_that_an_interrupted_run_made() {
     let mut case = Case::new();
     let first = case.create(&[]);
-    assert!(is_made(&first, &first));
+    assert!(is_same_revision(&first, &first));
     let mut named = first.clone();
     let annotations = named.metadata.annotations.get_or_insert_default();
     annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/later".to_owned());
-    assert!(!is_made(&named, &first));
+    assert!(!is_same_revision(&named, &first));
     let mut migrated = first.clone();
     let labels = migrated.metadata.labels.get_or_insert_default();
     labels.insert(label::MIGRATED_FROM_HELM.to_owned(), "true".to_owned());
-    assert!(is_made(&named, &migrated));
+    assert!(is_same_revision(&named, &migrated));
     let mut foreign = first.clone();
     foreign.metadata.owner_references = None;
-    assert!(!is_made(&foreign, &first));
+    assert!(!is_same_revision(&foreign, &first));
     case.groups[0].objects[0] = json!({"a": 2});
-    assert!(!is_made(&case.create(&[]), &first));
+    assert!(!is_same_revision(&case.create(&[]), &first));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn the_newest_five_revisions_stay() {
 fn a_name_that_does_not_fit_a_label_is_refused() {
     let mut case = Case::new();
     case.extension.metadata.name = Some("x".repeat(62));
-    let wanted = Wanted {
+    let wanted = DesiredRevision {
         extension: &case.extension,
         account: Some(&case.account),
         bundle: &case.bundle,

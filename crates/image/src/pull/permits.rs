@@ -17,16 +17,16 @@ pub struct Bounds {
 
 /// Permits for concurrent requests.
 #[derive(Debug)]
-pub struct Places {
+pub struct RequestPermits {
     all: Arc<Semaphore>,
     each: usize,
     registries: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A place, until it is dropped.
-pub type Place = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+/// A permit, until it is dropped.
+pub type RequestPermit = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
-impl Places {
+impl RequestPermits {
     /// At least one of each kind.
     pub fn new(bounds: Bounds) -> Self {
         Self {
@@ -36,14 +36,14 @@ impl Places {
         }
     }
 
-    /// Waits for a place. A pull that waits for one registry takes no place from the others. There is always one in the
-    /// end.
-    pub async fn take(&self, registry: &str) -> Option<Place> {
+    /// Waits for a permit. A pull that waits for one registry takes no permit from the others. There is always one in
+    /// the end.
+    pub async fn take(&self, registry: &str) -> Option<RequestPermit> {
         let registry = {
             let mut registries = self.registries.lock();
-            registries.retain(|_, places| Arc::strong_count(places) > 1);
-            let places = registries.entry(registry.to_owned());
-            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
+            registries.retain(|_, permits| Arc::strong_count(permits) > 1);
+            let permits = registries.entry(registry.to_owned());
+            Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
         };
         let first = registry.acquire_owned().await.ok()?;
         let second = Arc::clone(&self.all).acquire_owned().await.ok()?;

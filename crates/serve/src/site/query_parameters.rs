@@ -2,11 +2,11 @@
 
 use olm_api::serving::percent_encode;
 
-/// The given parameters of a request for the page.
+/// The query parameters of a request for the page.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Vec<(&'static str, String)>);
+pub(crate) struct QueryParameters(Vec<(&'static str, String)>);
 
-impl Asked {
+impl QueryParameters {
     /// The given parameters, without the cursor: each link to a page has its own.
     pub(crate) fn new(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Self(given.into_iter().filter(|(key, _)| *key != "cursor").collect())
@@ -47,13 +47,13 @@ mod tests {
     #[test]
     fn links_keep_what_is_asked_for_but_the_place_of_the_page() {
         let given = [("q", "a b"), ("category", "<x>&\""), ("cursor", "24")];
-        let asked = Asked::new(given.map(|(key, value)| (key, value.to_owned())));
+        let parameters = QueryParameters::new(given.map(|(key, value)| (key, value.to_owned())));
         assert_eq!(
-            asked.with("api", Some("K")),
+            parameters.with("api", Some("K")),
             "/?q=a%20b&category=%3Cx%3E%26%22&api=K"
         );
-        assert_eq!(asked.with("category", None), "/?q=a%20b");
-        assert_eq!(asked.get("q"), "a b");
-        assert_eq!(Asked::default().with("q", None), "/");
+        assert_eq!(parameters.with("category", None), "/?q=a%20b");
+        assert_eq!(parameters.get("q"), "a b");
+        assert_eq!(QueryParameters::default().with("q", None), "/");
     }
 }

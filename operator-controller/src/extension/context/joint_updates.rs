@@ -23,8 +23,8 @@ pub struct Companion {
 
 /// The states of extensions.
 #[derive(Debug, Default)]
-pub struct Moves {
-    standings: Mutex<HashMap<String, Standing>>,
+pub struct JointUpdates {
+    states: Mutex<HashMap<String, JointUpdateState>>,
 }
 
 /// A bundle that passed every check. It can be installed as soon as its companions can.
@@ -37,7 +37,7 @@ pub struct Ready {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Standing {
+struct JointUpdateState {
     /// The bundle that the extension is ready for, if any.
     ready: Option<Ready>,
     /// The bundle that it gets because a companion has changed, and since when.
@@ -50,7 +50,7 @@ struct Standing {
     awaits_others: bool,
 }
 
-impl Moves {
+impl JointUpdates {
     /// Records that the present run found the bundle ready. Returns the companions that are neither ready nor changed
     /// already (`newest` returns the newest bundle of an extension).
     pub(crate) fn ready<'c>(
@@ -65,10 +65,10 @@ impl Moves {
             own.ready = Some(ready);
             own.is_confirmed = true;
         });
-        let standings = self.lock();
+        let states = self.lock();
         let is_ready = |companion: &&Companion| {
-            let standing = standings.get(&companion.extension);
-            let ready = standing.and_then(|standing| standing.ready.as_ref());
+            let state = states.get(&companion.extension);
+            let ready = state.and_then(|state| state.ready.as_ref());
             ready.is_some_and(|ready| ready.bundle == companion.bundle)
                 || newest(&companion.extension).as_ref() == Some(&companion.bundle)
         };
@@ -100,10 +100,8 @@ impl Moves {
 
     /// Whether a companion has changed already, so that the extension may get this bundle outside its windows.
     pub(crate) fn has_begun(&self, extension: &str, bundle: &str, now: Timestamp) -> bool {
-        let standings = self.lock();
-        let begun = standings
-            .get(extension)
-            .and_then(|standing| standing.begun.as_ref());
+        let states = self.lock();
+        let begun = states.get(extension).and_then(|state| state.begun.as_ref());
         begun.is_some_and(|(begun, at)| begun == bundle && now.duration_since(*at) < MAX_DELAY)
     }
 
@@ -120,8 +118,8 @@ impl Moves {
 
     /// The reason why `other` cannot change, if `own` waits for it.
     pub(crate) fn blocker(&self, own: &str, other: &str) -> Option<String> {
-        let standings = self.lock();
-        let blocker = |name: &str| standings.get(name)?.blocker.clone();
+        let states = self.lock();
+        let blocker = |name: &str| states.get(name)?.blocker.clone();
         blocker(other).filter(|_| waits_for(own, blocker(own).is_some(), other))
     }
 
@@ -132,19 +130,19 @@ impl Moves {
 
     /// The extensions to which a change of another one may matter.
     pub(crate) fn awaiting(&self) -> Vec<String> {
-        let standings = self.lock();
-        let awaiting = standings.iter().filter(|(_, standing)| standing.awaits_others);
+        let states = self.lock();
+        let awaiting = states.iter().filter(|(_, state)| state.awaits_others);
         awaiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// A hash that changes when an extension becomes ready or blocked, or stops being so.
     pub(crate) fn digest(&self, extension: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let standings = self.lock();
-        let standing = standings.get(extension);
-        let ready = standing.and_then(|standing| standing.ready.as_ref());
+        let states = self.lock();
+        let state = states.get(extension);
+        let ready = state.and_then(|state| state.ready.as_ref());
         ready.map(|ready| &ready.bundle).hash(&mut hasher);
-        let blocker = standing.and_then(|standing| standing.blocker.as_ref());
+        let blocker = state.and_then(|state| state.blocker.as_ref());
         blocker.hash(&mut hasher);
         hasher.finish()
     }
@@ -154,12 +152,12 @@ impl Moves {
         self.lock().remove(extension);
     }
 
-    fn change(&self, extension: &str, change: impl FnOnce(&mut Standing)) {
+    fn change(&self, extension: &str, change: impl FnOnce(&mut JointUpdateState)) {
         change(self.lock().entry(extension.to_owned()).or_default());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Standing>> {
-        self.standings.lock()
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, JointUpdateState>> {
+        self.states.lock()
     }
 }
 
@@ -189,45 +187,59 @@ mod tests {
 
     #[test]
     fn no_extension_moves_before_all_are_ready_or_there_already() {
-        let moves = Moves::default();
+        let joint_updates = JointUpdates::default();
         let nothing = |_: &str| None;
         let with_b = [companion("b", "b.v2")];
-        assert_eq!(moves.ready("a", ready("a.v2"), &with_b, nothing), [&with_b[0]]);
-        moves.conclude("a", None);
+        assert_eq!(
+            joint_updates.ready("a", ready("a.v2"), &with_b, nothing),
+            [&with_b[0]]
+        );
+        joint_updates.conclude("a", None);
         let with_a = [companion("a", "a.v2")];
-        assert!(moves.ready("b", ready("b.v2"), &with_a, nothing).is_empty());
-        assert!(moves.ready("a", ready("a.v2"), &with_b, nothing).is_empty());
+        assert!(
+            joint_updates
+                .ready("b", ready("b.v2"), &with_a, nothing)
+                .is_empty()
+        );
+        assert!(
+            joint_updates
+                .ready("a", ready("a.v2"), &with_b, nothing)
+                .is_empty()
+        );
         // A run that ends earlier withdraws it.
-        moves.conclude("b", None);
-        moves.conclude("b", Some("no rights".to_owned()));
-        assert_eq!(moves.ready("a", ready("a.v2"), &with_b, nothing), [&with_b[0]]);
+        joint_updates.conclude("b", None);
+        joint_updates.conclude("b", Some("no rights".to_owned()));
+        assert_eq!(
+            joint_updates.ready("a", ready("a.v2"), &with_b, nothing),
+            [&with_b[0]]
+        );
         let there = |name: &str| (name == "b").then(|| "b.v2".to_owned());
-        assert!(moves.ready("a", ready("a.v2"), &with_b, there).is_empty());
+        assert!(joint_updates.ready("a", ready("a.v2"), &with_b, there).is_empty());
     }
 
     #[test]
     fn a_change_that_began_with_a_companion_waits_for_no_window() {
-        let moves = Moves::default();
+        let joint_updates = JointUpdates::default();
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        assert!(!moves.has_begun("a", "a.v2", at(9)));
-        moves.begin("b", &[companion("a", "a.v2")], at(9));
-        assert!(moves.has_begun("a", "a.v2", at(11)));
-        assert!(!moves.has_begun("a", "a.v3", at(11)), "another bundle");
-        assert!(!moves.has_begun("a", "a.v2", at(3609)), "too long ago");
-        moves.begin("a", &[], at(11));
-        assert!(!moves.has_begun("a", "a.v2", at(12)), "once");
+        assert!(!joint_updates.has_begun("a", "a.v2", at(9)));
+        joint_updates.begin("b", &[companion("a", "a.v2")], at(9));
+        assert!(joint_updates.has_begun("a", "a.v2", at(11)));
+        assert!(!joint_updates.has_begun("a", "a.v3", at(11)), "another bundle");
+        assert!(!joint_updates.has_begun("a", "a.v2", at(3609)), "too long ago");
+        joint_updates.begin("a", &[], at(11));
+        assert!(!joint_updates.has_begun("a", "a.v2", at(12)), "once");
     }
 
     #[test]
     fn a_blocker_counts_until_a_run_is_ready() {
-        let moves = Moves::default();
-        moves.conclude("b", Some("no rights".to_owned()));
-        let blocked = moves.digest("b");
-        assert_eq!(moves.blocker("a", "b").as_deref(), Some("no rights"));
-        moves.ready("b", ready("b.v2"), &[], |_| None);
-        moves.conclude("b", Some("its companion is not ready".to_owned()));
-        assert_eq!(moves.blocker("a", "b"), None);
-        assert_ne!(moves.digest("b"), blocked);
+        let joint_updates = JointUpdates::default();
+        joint_updates.conclude("b", Some("no rights".to_owned()));
+        let blocked = joint_updates.digest("b");
+        assert_eq!(joint_updates.blocker("a", "b").as_deref(), Some("no rights"));
+        joint_updates.ready("b", ready("b.v2"), &[], |_| None);
+        joint_updates.conclude("b", Some("its companion is not ready".to_owned()));
+        assert_eq!(joint_updates.blocker("a", "b"), None);
+        assert_ne!(joint_updates.digest("b"), blocked);
     }
 
     #[test]

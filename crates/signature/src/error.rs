@@ -1,8 +1,8 @@
-//! Faults of signatures.
+//! Reasons why signatures do not count.
 
 /// Reason why a signature does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum SignatureError {
     /// Its form, a field or an algorithm is not known, or it is larger than allowed.
     #[error("it cannot be read: {0}")]
     Form(String),
@@ -34,7 +34,7 @@ pub enum Fault {
     Digest(String),
 }
 
-impl Fault {
+impl SignatureError {
     /// The kind of fault in one word, for counting.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -7,8 +7,8 @@ use olm_fbc::check::Severity;
 
 /// One finding of a set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The kind of the problem, by its name in tooling: `CSVFileNotValid`.
+pub struct RuleFinding {
+    /// The kind of the finding, by its name in tooling: `CSVFileNotValid`.
     pub kind: &'static str,
     /// The severity.
     pub severity: Severity,
@@ -20,11 +20,11 @@ pub struct Problem {
     pub detail: String,
     /// The position of the faulty object in [`Manifests::objects`], if any.
     pub object: Option<usize>,
-    /// The remedy, unless the problem implies it.
+    /// The remedy, unless the finding implies it.
     pub hint: Option<&'static str>,
 }
 
-impl Problem {
+impl RuleFinding {
     pub(super) fn new(severity: Severity, kind: &'static str, value: Option<String>, detail: String) -> Self {
         Self {
             kind,
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleFinding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             field, value, detail, ..
