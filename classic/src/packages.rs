@@ -2,7 +2,7 @@
 //!
 //! - [`follow`] follows CatalogSources and says when a registry is asked;
 //! - [`load`] asks a registry for its packages;
-//! - [`shelf`] holds the packages of all catalogs, each as an [`item`];
+//! - [`index`] holds the packages of all catalogs, each as an [`item`];
 //! - [`scope`] says which of them a request sees;
 //! - [`serve`] answers requests that the API server forwards.
 //!
@@ -11,11 +11,11 @@
 mod certificate;
 mod connect;
 mod follow;
+mod index;
 mod item;
 mod load;
 mod scope;
 mod serve;
-mod shelf;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use serde_json::json;
 
 use self::connect::Network;
 use self::follow::Follower;
+use self::index::PackageIndex;
 use self::serve::Server;
-use self::shelf::Shelf;
 use crate::args::PackageArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
@@ -61,19 +61,19 @@ pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -
         args.global_namespace.clone()
     };
     let started = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-    let shelf = Arc::new(Shelf::new(started));
+    let index = Arc::new(PackageIndex::new(started));
     let clients = Arc::new(Delegated::new(base.writer.own().clone(), trusted(args)?));
     let follower = Arc::new(Follower::new(
         Arc::clone(&base.store),
         Network {
             trust: Trust::new(&args.classic.common.pull_cas_dir),
         },
-        Arc::clone(&shelf),
+        Arc::clone(&index),
         interval,
     ));
     follower.queue().report_to(&base.metrics, "packageserver");
     let server = Server::new(
-        shelf,
+        index,
         global,
         Arc::clone(&clients),
         Arc::clone(&ready),

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::objects::store::Store;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Synced {
+struct SubscriptionLabels {
     name: String,
     installed: String,
     channel: String,
@@ -29,17 +29,17 @@ struct Synced {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct ResolutionLabels {
     outcome: &'static str,
 }
 
 /// The metrics; clones share them.
 #[derive(Clone)]
 pub struct CatalogMetrics {
-    synced: Family<Synced, Counter>,
+    synced: Family<SubscriptionLabels, Counter>,
     /// The labels under which each Subscription is counted, by namespace and name.
-    labels: Arc<Mutex<BTreeMap<(String, String), Synced>>>,
-    resolutions: Family<Ended, Histogram, fn() -> Histogram>,
+    labels: Arc<Mutex<BTreeMap<(String, String), SubscriptionLabels>>>,
+    resolutions: Family<ResolutionLabels, Histogram, fn() -> Histogram>,
     warnings: Counter,
 }
 
@@ -86,7 +86,7 @@ impl CatalogMetrics {
     /// Counts a pass over a Subscription. One whose labels change is counted anew.
     pub fn synced(&self, subscription: &Value) {
         let of = |pointer: &str| text(subscription, pointer).to_owned();
-        let labels = Synced {
+        let labels = SubscriptionLabels {
             name: of("/metadata/name"),
             installed: of("/status/installedCSV"),
             channel: of("/spec/channel"),
@@ -111,7 +111,7 @@ impl CatalogMetrics {
     pub fn resolved(&self, is_found: bool, took: Duration) {
         let outcome = if is_found { "succeeded" } else { "failed" };
         self.resolutions
-            .get_or_create(&Ended { outcome })
+            .get_or_create(&ResolutionLabels { outcome })
             .observe(took.as_secs_f64());
     }
 

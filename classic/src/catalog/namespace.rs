@@ -14,8 +14,8 @@ use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
 use olm_classic::subscription::{
-    Concluded, Resolution, ResolveError, Unpacked, conclude, is_namespace_paused, pass, point_to_created,
-    prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
+    NamespaceDecision, Resolution, ResolveError, Unpacked, conclude, is_namespace_paused, pass,
+    point_to_created, prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, holding, operator_group};
 use super::health::{entries, health, is_coming};
-use super::unpack::{Answer, Times};
+use super::unpack::{BundleState, UnpackTimeouts};
 use super::write::write_status;
 use crate::objects::write::Actor;
 use crate::registry::access::Puller;
@@ -41,9 +41,9 @@ pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
         Ok(None) => Outcome::Done,
         Ok(Some(delay)) => Outcome::After(delay),
         // The watch shows what has changed.
-        Err(Problem::Write(failure)) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
-        Err(problem) => {
-            tracing::warn!(namespace, error = %problem, "cannot work on the Subscriptions of a namespace; it is tried again");
+        Err(PassError::Write(failure)) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
+        Err(error) => {
+            tracing::warn!(namespace, %error, "cannot work on the Subscriptions of a namespace; it is tried again");
             Outcome::Failed
         }
     };
@@ -53,21 +53,21 @@ pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
 
 /// Error that makes a pass be retried.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum PassError {
     #[error("cannot write a Subscription or an InstallPlan: {}", .0.message)]
     Write(RequestFailure),
     #[error("{0}")]
     Other(String),
 }
 
-impl From<RequestFailure> for Problem {
+impl From<RequestFailure> for PassError {
     fn from(failure: RequestFailure) -> Self {
         Self::Write(failure)
     }
 }
 
 /// A pass over a namespace; with the time after which another one is due.
-async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, Problem> {
+async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, PassError> {
     let now = Timestamp::now();
     let cluster = context.base.store.snapshot();
     if is_namespace_paused(&cluster, namespace) {
@@ -127,7 +127,7 @@ async fn failed_plans(
     namespace: &str,
     catalogs: &Arc<Vec<CatalogContent>>,
     now: Timestamp,
-) -> Result<Option<Duration>, Problem> {
+) -> Result<Option<Duration>, PassError> {
     let cluster = context.base.store.snapshot();
     let retried = retried(namespace, &cluster, now);
     for plan in &retried.plans {
@@ -165,7 +165,7 @@ async fn failed_plans(
 }
 
 /// Writes Subscriptions that forget their failed plan.
-async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]) -> Result<(), Problem> {
+async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]) -> Result<(), PassError> {
     for subscription in subscriptions {
         let name = text(subscription, "/metadata/name");
         tracing::info!(
@@ -185,18 +185,18 @@ async fn one_by_one(
     cluster: &Cluster,
     catalogs: &[CatalogContent],
     now: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<(), PassError> {
     for subscription in cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
         context.metrics.synced(subscription);
         let known = entries(subscription, catalogs);
-        let outcome = pass(subscription, cluster, &context.global, &health, &known, now);
-        let with_installed = with_installed(&outcome.subscription, cluster, now);
-        if outcome.is_changed || with_installed.is_some() {
-            let written = with_installed.as_ref().unwrap_or(&outcome.subscription);
+        let decision = pass(subscription, cluster, &context.global, &health, &known, now);
+        let with_installed = with_installed(&decision.subscription, cluster, now);
+        if decision.is_changed || with_installed.is_some() {
+            let written = with_installed.as_ref().unwrap_or(&decision.subscription);
             write_status(&context.base, written).await?;
         }
-        if let Some(error) = outcome.error {
-            return Err(Problem::Other(error));
+        if let Some(error) = decision.error {
+            return Err(PassError::Other(error));
         }
     }
     Ok(())
@@ -209,7 +209,7 @@ async fn refuse(
     cluster: &Cluster,
     error: String,
     now: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<(), PassError> {
     let error = match operator_group(cluster, namespace) {
         Err(names) if !names.is_empty() => format!("{error}: {}", names.join(", ")),
         _ => error,
@@ -219,8 +219,8 @@ async fn refuse(
         .cloned()
         .collect();
     let refused = ResolveError::Other(error);
-    let concluded = conclude(namespace, &subscriptions, cluster, Err(&refused), &[], now);
-    write(context, namespace, cluster, concluded).await
+    let decision = conclude(namespace, &subscriptions, cluster, Err(&refused), &[], now);
+    write(context, namespace, cluster, decision).await
 }
 
 /// Resolves the Subscriptions, unpacks the bundles that they move to, and makes the plan.
@@ -231,7 +231,7 @@ async fn together(
     subscriptions: &[Value],
     catalogs: Arc<Vec<CatalogContent>>,
     now: Timestamp,
-) -> Result<Option<Duration>, Problem> {
+) -> Result<Option<Duration>, PassError> {
     let visible = Arc::clone(&catalogs);
     let resolved = context
         .resolutions
@@ -255,7 +255,7 @@ async fn together(
         }
         Err(error) => (Err(error.clone()), Vec::new(), None),
     };
-    let concluded = conclude(
+    let decision = conclude(
         namespace,
         subscriptions,
         cluster,
@@ -263,12 +263,12 @@ async fn together(
         &unpacked,
         now,
     );
-    let error = concluded.error.clone();
-    write(context, namespace, cluster, concluded).await?;
+    let error = decision.error.clone();
+    write(context, namespace, cluster, decision).await?;
     match error {
         // A change of a catalog, an OperatorGroup or a ClusterServiceVersion wakes the namespace.
         Some(_) if resolution.is_err() => Ok(None),
-        Some(error) => Err(Problem::Other(error)),
+        Some(error) => Err(PassError::Other(error)),
         None => Ok(due),
     }
 }
@@ -303,7 +303,7 @@ async fn unpack(
         let unpacked = unpacked.collect();
         return (resolution, unpacked, None);
     }
-    let times = times(context, cluster, namespace);
+    let timeouts = timeouts(context, cluster, namespace);
     let mut images = BTreeMap::new();
     let (mut bundles, mut due): (Vec<Bundle>, Option<Duration>) = (Vec::new(), None);
     for lookup in &resolution.bundle_lookups {
@@ -320,14 +320,14 @@ async fn unpack(
         }
         match context
             .unpacker
-            .ask(namespace, image, &Puller::of(found), times)
+            .ask(namespace, image, &Puller::of(found), timeouts)
             .await
         {
-            Answer::Unpacked(bundle) => {
+            BundleState::Unpacked(bundle) => {
                 images.insert(image.to_owned(), bundle.image.clone());
                 bundles.push(Bundle::Content(bundle.content.clone()));
             }
-            Answer::Not(condition, after) => {
+            BundleState::NotUnpacked(condition, after) => {
                 due = due.into_iter().chain(after).min();
                 bundles.push(Bundle::Condition(condition));
             }
@@ -370,7 +370,7 @@ async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundl
 
 /// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go
 /// implementation gives them: none, and not set.
-fn times(context: &Context, cluster: &Cluster, namespace: &str) -> Times {
+fn timeouts(context: &Context, cluster: &Cluster, namespace: &str) -> UnpackTimeouts {
     let group = operator_group(cluster, namespace).ok();
     let duration = |key: &str| -> Option<SignedDuration> {
         let value = annotation(group?, key);
@@ -384,7 +384,7 @@ fn times(context: &Context, cluster: &Cluster, namespace: &str) -> Times {
     let timeout = duration(TIMEOUT).unwrap_or(context.unpack_timeout);
     let positive =
         |duration: SignedDuration| Duration::try_from(duration).ok().filter(|found| !found.is_zero());
-    Times {
+    UnpackTimeouts {
         timeout: positive(timeout),
         retry: duration(RETRY).and_then(positive),
     }
@@ -395,11 +395,11 @@ async fn write(
     context: &Context,
     namespace: &str,
     cluster: &Cluster,
-    mut concluded: Concluded,
-) -> Result<(), Problem> {
-    settle_plan(&mut concluded.written, cluster);
-    let is_changed = !concluded.written.is_empty();
-    let (plans, subscriptions): (Vec<Value>, Vec<Value>) = concluded
+    mut decision: NamespaceDecision,
+) -> Result<(), PassError> {
+    settle_plan(&mut decision.written, cluster);
+    let is_changed = !decision.written.is_empty();
+    let (plans, subscriptions): (Vec<Value>, Vec<Value>) = decision
         .written
         .into_iter()
         .partition(|object| text(object, "/kind") == names::INSTALL_PLAN_KIND);
@@ -428,7 +428,7 @@ async fn write(
         write_status(&context.base, &subscription).await?;
     }
     if is_changed {
-        for warning in concluded.events {
+        for warning in decision.events {
             let object = match &warning.subscription {
                 Some(name) => subscriptions
                     .iter()

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
-    Outcome as Planned, PassInput, Patience, approval, edited, interrupted, pass, plan_digest, refused,
-    standing,
+    InstallPlanDecision, PassInput, RetryLimit, approval, edited, interrupted, look_up_account, pass,
+    plan_digest, refused,
 };
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
@@ -65,13 +65,13 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
     let groups: Vec<&Value> = cluster
         .in_namespace(names::OPERATOR_GROUP_KIND, namespace)
         .collect();
-    let standing = standing(read, &groups, cluster, now);
-    if standing.error.is_some() {
+    let lookup = look_up_account(read, &groups, cluster, now);
+    if lookup.error.is_some() {
         // A change of the OperatorGroups or of the account wakes the plan.
-        write_status(&context.base, &standing.plan).await?;
+        write_status(&context.base, &lookup.plan).await?;
         return Ok(Outcome::Done);
     }
-    let plan = &standing.plan;
+    let plan = &lookup.plan;
     if let Some(why) = edited(plan) {
         let (namespace, name) = (namespace, text(plan, "/metadata/name"));
         tracing::warn!(namespace, name, why, "an InstallPlan is refused");
@@ -98,14 +98,14 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
             Outcome::Done
         });
     }
-    let outcome = install(context, plan, cluster, now).await;
-    write_status(&context.base, &outcome.plan).await?;
-    context.warn(&outcome.plan, outcome.events);
-    match text(&outcome.plan, "/status/phase") {
-        "Installing" if outcome.error.is_none() => {
+    let decision = install(context, plan, cluster, now).await;
+    write_status(&context.base, &decision.plan).await?;
+    context.warn(&decision.plan, decision.events);
+    match text(&decision.plan, "/status/phase") {
+        "Installing" if decision.error.is_none() => {
             // A definition that is served wakes the plan; one that is gone is created again.
             let is_gone = |step: &Value| text(step, "/status") == "NotPresent";
-            let is_gone = items(&outcome.plan, "/status/plan").any(is_gone);
+            let is_gone = items(&decision.plan, "/status/plan").any(is_gone);
             Ok(if is_gone {
                 Outcome::After(AT_ONCE)
             } else {
@@ -165,7 +165,7 @@ impl Actors {
 pub(super) struct Gathered {
     cluster: Cluster,
     bundles: olm_classic::install_plan::UnpackedBundles,
-    served: olm_classic::install_plan::Served,
+    served: olm_classic::install_plan::ServedKinds,
 }
 
 impl Gathered {
@@ -181,18 +181,18 @@ impl Gathered {
 }
 
 /// Carries out the steps as far as it gets.
-async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timestamp) -> Planned {
-    let unchanged = || Planned {
+async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timestamp) -> InstallPlanDecision {
+    let unchanged = || InstallPlanDecision {
         plan: plan.clone(),
-        ..Planned::default()
+        ..InstallPlanDecision::default()
     };
-    let stop = |planned: &Planned, position: usize, error: &str, patience: Patience| {
-        interrupted(plan, planned, position, error, patience, context.retry_for, now)
+    let stop = |decision: &InstallPlanDecision, position: usize, error: &str, patience: RetryLimit| {
+        interrupted(plan, decision, position, error, patience, context.retry_for, now)
     };
     let namespace = text(plan, "/metadata/namespace");
     let installer = match account(cluster, namespace, context.base.account.as_ref()) {
         Ok(installer) => installer,
-        Err(error) => return stop(&unchanged(), 0, &error.to_string(), Patience::Endless),
+        Err(error) => return stop(&unchanged(), 0, &error.to_string(), RetryLimit::Endless),
     };
     let definitions = context
         .definitions
@@ -206,17 +206,17 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
         Ok(gathered) => gathered,
         Err(failure) => return stop(&unchanged(), 0, &failure.message, patience(&failure)),
     };
-    let planned = pass(plan, &gathered.facts(context), now);
-    match write::write(context, plan, &planned, &actors).await {
-        Ok(()) => planned,
-        Err((position, failure)) => stop(&planned, position, &failure.message, patience(&failure)),
+    let decision = pass(plan, &gathered.facts(context), now);
+    match write::write(context, plan, &decision, &actors).await {
+        Ok(()) => decision,
+        Err((position, failure)) => stop(&decision, position, &failure.message, patience(&failure)),
     }
 }
 
 /// Time limit of retries: failures that others can fix are retried until they end.
-fn patience(failure: &RequestFailure) -> Patience {
+fn patience(failure: &RequestFailure) -> RetryLimit {
     match failure.kind {
-        FailureKind::Forbidden | FailureKind::Transient | FailureKind::Conflict => Patience::Endless,
-        _ => Patience::Limited,
+        FailureKind::Forbidden | FailureKind::Transient | FailureKind::Conflict => RetryLimit::Endless,
+        _ => RetryLimit::Limited,
     }
 }

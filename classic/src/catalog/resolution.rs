@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::names;
-use olm_classic::resolve::{CatalogContent, Content, Request, Resolved, resolve_available};
+use olm_classic::resolve::{CatalogContent, EntryIndex, Request, Resolved, resolve_available};
 use olm_classic::subscription::ResolveError;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -15,15 +15,15 @@ use serde_json::Value;
 use super::metrics::CatalogMetrics;
 
 /// Result of the resolution of a namespace.
-pub type Outcome = Arc<Result<Resolved, ResolveError>>;
+pub type ResolutionResult = Arc<Result<Resolved, ResolveError>>;
 
 /// The last resolution of a namespace.
 struct CachedResolution {
     /// A hash of its input.
     hash: u64,
-    /// The content of the catalogs, so that none takes the place of another in memory.
-    _contents: Vec<Weak<Content>>,
-    outcome: Outcome,
+    /// The entries of the catalogs, so that none takes the place of another in memory.
+    _catalogs: Vec<Weak<EntryIndex>>,
+    result: ResolutionResult,
 }
 
 /// The last resolution of each namespace.
@@ -42,12 +42,12 @@ impl Resolutions {
         subscriptions: &[Value],
         catalogs: Arc<Vec<CatalogContent>>,
         metrics: &CatalogMetrics,
-    ) -> Outcome {
+    ) -> ResolutionResult {
         let hash = fingerprint(namespace, cluster, subscriptions, &catalogs);
         if let Some(known) = self.known.lock().get(namespace)
             && known.hash == hash
         {
-            return Arc::clone(&known.outcome);
+            return Arc::clone(&known.result);
         }
         let began = Instant::now();
         let (cluster, subscriptions) = (cluster.clone(), subscriptions.to_vec());
@@ -63,8 +63,8 @@ impl Resolutions {
             };
             resolve_available(&request)
         });
-        let outcome = match work.await {
-            Ok(outcome) => Arc::new(outcome),
+        let result = match work.await {
+            Ok(result) => Arc::new(result),
             // Not kept: it is made anew.
             Err(_) => {
                 return Arc::new(Err(ResolveError::Other(
@@ -72,17 +72,17 @@ impl Resolutions {
                 )));
             }
         };
-        metrics.resolved(outcome.is_ok(), began.elapsed());
-        let contents = catalogs
+        metrics.resolved(result.is_ok(), began.elapsed());
+        let indices = catalogs
             .iter()
             .filter_map(|catalog| catalog.content.as_ref().ok());
         let known = CachedResolution {
             hash,
-            _contents: contents.map(Arc::downgrade).collect(),
-            outcome: Arc::clone(&outcome),
+            _catalogs: indices.map(Arc::downgrade).collect(),
+            result: Arc::clone(&result),
         };
         self.known.lock().insert(namespace.to_owned(), known);
-        outcome
+        result
     }
 
     /// Forgets a namespace without Subscriptions.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::conditions::Fault;
+use self::conditions::UnpackFailure;
 use self::images::{BundleImages, UnpackError, UnpackedBundle};
 use crate::registry::access::Puller;
 
@@ -34,7 +34,7 @@ type Key = (String, String);
 
 /// Time limits for unpacking, from the OperatorGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct UnpackTimeouts {
     /// The time after which it counts as failed; `None`: never.
     pub timeout: Option<Duration>,
     /// The time after which a failed one is retried, where the OperatorGroup sets one.
@@ -43,12 +43,12 @@ pub struct Times {
 
 /// The state of a bundle.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum BundleState {
     /// It is unpacked.
     Unpacked(Arc<UnpackedBundle>),
     /// The reason why it is not unpacked, as a condition of its lookup; with the time after which that changes by
     /// itself.
-    Not(Value, Option<Duration>),
+    NotUnpacked(Value, Option<Duration>),
 }
 
 /// The condition of a lookup whose CatalogSource is gone.
@@ -71,7 +71,7 @@ struct Job {
     attempts: u32,
     state: State,
     /// Error of the last attempt.
-    fault: Option<Fault>,
+    failure: Option<UnpackFailure>,
     /// The namespaces that ask for it.
     asked: BTreeSet<String>,
     changed: watch::Sender<()>,
@@ -101,8 +101,14 @@ impl Unpacker {
         }
     }
 
-    /// The bundle with this image for a namespace, which is woken when the answer changes.
-    pub async fn ask(&self, namespace: &str, image: &str, puller: &Puller, times: Times) -> Answer {
+    /// The bundle with this image for a namespace, which is woken when the state changes.
+    pub async fn ask(
+        &self,
+        namespace: &str,
+        image: &str,
+        puller: &Puller,
+        timeouts: UnpackTimeouts,
+    ) -> BundleState {
         let key = (puller.namespace.clone(), image.to_owned());
         let mut changed = {
             let mut jobs = self.jobs.lock();
@@ -116,20 +122,20 @@ impl Unpacker {
                 Job::new(puller, now)
             });
             job.asked.insert(namespace.to_owned());
-            if job.next(times).is_some_and(|next| next <= now) {
+            if job.next(timeouts).is_some_and(|next| next <= now) {
                 job.state = State::Running;
                 self.start(&key, puller);
             }
             if !matches!(job.state, State::Running) || job.attempts > 0 {
-                return answer(job, image, times);
+                return bundle_state(job, image, timeouts);
             }
             job.changed.subscribe()
         };
         // It may be too late for this pass, never for the next.
         let _ = tokio::time::timeout(MOMENT, changed.changed()).await;
         match self.jobs.lock().get(&key) {
-            Some(job) => answer(job, image, times),
-            None => Answer::Not(conditions::running(None), Some(MOMENT)),
+            Some(job) => bundle_state(job, image, timeouts),
+            None => BundleState::NotUnpacked(conditions::running(None), Some(MOMENT)),
         }
     }
 
@@ -209,7 +215,7 @@ impl Job {
             began: now,
             attempts: 0,
             state: State::Running,
-            fault: None,
+            failure: None,
             asked: BTreeSet::new(),
             changed: watch::Sender::new(()),
         }
@@ -234,7 +240,7 @@ impl Job {
                     error = message,
                     "a bundle cannot be unpacked; it is tried again"
                 );
-                self.fault = Some(Fault {
+                self.failure = Some(UnpackFailure {
                     message,
                     is_final: !error.is_retryable(),
                 });
@@ -245,16 +251,16 @@ impl Job {
     }
 
     /// Time of the next attempt, if the last one has failed.
-    fn next(&self, times: Times) -> Option<Instant> {
+    fn next(&self, timeouts: UnpackTimeouts) -> Option<Instant> {
         let State::Failed { at, delay } = &self.state else {
             return None;
         };
-        let is_final = self.fault.as_ref().is_some_and(|fault| fault.is_final);
+        let is_final = self.failure.as_ref().is_some_and(|failure| failure.is_final);
         let is_over = is_final
-            || times
+            || timeouts
                 .timeout
                 .is_some_and(|timeout| self.began.elapsed() >= timeout);
-        let delay = times.retry.filter(|_| is_over).unwrap_or(*delay);
+        let delay = timeouts.retry.filter(|_| is_over).unwrap_or(*delay);
         Some(*at + delay)
     }
 
@@ -266,24 +272,24 @@ impl Job {
     }
 }
 
-/// Current state of the job.
-fn answer(job: &Job, image: &str, times: Times) -> Answer {
+/// State of the bundle of a job.
+fn bundle_state(job: &Job, image: &str, timeouts: UnpackTimeouts) -> BundleState {
     if let State::Done { bundle, .. } = &job.state {
-        return Answer::Unpacked(Arc::clone(bundle));
+        return BundleState::Unpacked(Arc::clone(bundle));
     }
     let lasted = job.began.elapsed();
-    let left = times.timeout.map(|timeout| timeout.saturating_sub(lasted));
+    let left = timeouts.timeout.map(|timeout| timeout.saturating_sub(lasted));
     let is_over = left.is_some_and(|left| left.is_zero());
     let until_next = job
-        .next(times)
+        .next(timeouts)
         .map(|next| next.saturating_duration_since(Instant::now()));
     let until_over = left.filter(|left| !left.is_zero());
-    let condition = match &job.fault {
-        Some(fault) if fault.is_final || is_over => conditions::failed(fault, image),
-        Some(fault) => conditions::pulling(fault, image),
+    let condition = match &job.failure {
+        Some(failure) if failure.is_final || is_over => conditions::failed(failure, image),
+        Some(failure) => conditions::pulling(failure, image),
         None => conditions::running(is_over.then_some(image)),
     };
-    Answer::Not(condition, until_next.into_iter().chain(until_over).min())
+    BundleState::NotUnpacked(condition, until_next.into_iter().chain(until_over).min())
 }
 
 /// The registry of an image; the whole text where it is no reference.

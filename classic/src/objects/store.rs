@@ -42,7 +42,7 @@ impl Change {
 pub struct Store {
     cluster: RwLock<Cluster>,
     subscribers: Mutex<Vec<UnboundedSender<Change>>>,
-    gone: Mutex<Gone>,
+    gone: Mutex<Tombstones>,
     /// The number of announced kinds whose objects are not listed yet.
     unlisted: AtomicUsize,
     listed: Notify,
@@ -51,12 +51,12 @@ pub struct Store {
 /// Objects that are gone, with the version of their deletion: an answer to a write that comes in after the deletion was
 /// seen must not bring them back.
 #[derive(Default)]
-struct Gone(VecDeque<((&'static str, String, String), u64)>);
+struct Tombstones(VecDeque<((&'static str, String, String), u64)>);
 
 /// Most deletions that are remembered. An answer to a write may be this many deletions late.
 const MAX_GONE: usize = 512;
 
-impl Gone {
+impl Tombstones {
     fn note(&mut self, kind: &'static str, namespace: &str, name: &str, version: u64) {
         if self.0.len() >= MAX_GONE {
             self.0.pop_front();

@@ -37,15 +37,15 @@ pub struct Writer {
     store: Arc<Store>,
 }
 
-/// Place of an object, and the client that reaches it.
-struct Place<'a> {
+/// Owned form of a [`Target`]: the name of an object, and the client that reaches it.
+struct OwnedTarget<'a> {
     client: Client,
     resource: Arc<Resource>,
     namespace: &'a str,
     name: &'a str,
 }
 
-impl Place<'_> {
+impl OwnedTarget<'_> {
     fn target(&self) -> Target<'_> {
         Target {
             client: &self.client,
@@ -124,10 +124,14 @@ impl Writer {
         found.map_err(|error| classify(&error))?.ok_or_else(unknown)
     }
 
-    /// The place of an object.
-    async fn place<'a>(&self, actor: &Actor, object: &'a Value) -> Result<Place<'a>, RequestFailure> {
+    /// The target of requests about an object.
+    async fn owned_target<'a>(
+        &self,
+        actor: &Actor,
+        object: &'a Value,
+    ) -> Result<OwnedTarget<'a>, RequestFailure> {
         let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
-        Ok(Place {
+        Ok(OwnedTarget {
             client: self.client(actor).await?,
             resource: self.resource(api_version, kind).await?,
             namespace: text(object, "/metadata/namespace"),
@@ -146,13 +150,13 @@ impl Writer {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, RequestFailure> {
-        let place = Place {
+        let owned = OwnedTarget {
             client: self.client(actor).await?,
             resource: self.resource(api_version, kind).await?,
             namespace,
             name,
         };
-        place.target().read().await
+        owned.target().read().await
     }
 
     /// The objects of a kind in all namespaces that a label selector names; none where the cluster does not serve the
@@ -191,9 +195,9 @@ impl Writer {
     /// # Errors
     /// [`FailureKind::Conflict`] when the object is not as the pass has read it; others as the server says.
     pub async fn write(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
-        let place = self.place(actor, wanted).await?;
-        let target = place.target();
-        let read = self.known(&target).await?;
+        let owned = self.owned_target(actor, wanted).await?;
+        let target = owned.target();
+        let read = self.current(&target).await?;
         let mut written = match read {
             None => {
                 let created = target.create(&new(wanted)).await?;
@@ -226,8 +230,8 @@ impl Writer {
     /// # Errors
     /// The object was not created, or it is not known whether it was.
     pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
-        let place = self.place(actor, wanted).await?;
-        let target = place.target();
+        let owned = self.owned_target(actor, wanted).await?;
+        let target = owned.target();
         let created = match target.create(&without_status(wanted)).await {
             Err(failure) if failure.kind == FailureKind::Conflict => target.read().await?.ok_or(failure)?,
             created => created?,
@@ -250,8 +254,8 @@ impl Writer {
         if known.is_some_and(|known| known.get("status") == wanted.get("status")) {
             return Ok(());
         }
-        let place = self.place(&Actor::Own, wanted).await?;
-        let written = place.target().replace_status(wanted).await?;
+        let owned = self.owned_target(&Actor::Own, wanted).await?;
+        let written = owned.target().replace_status(wanted).await?;
         self.take(&written);
         Ok(())
     }
@@ -273,8 +277,8 @@ impl Writer {
         actor: &Actor,
         wanted: &Value,
     ) -> Result<(Value, Vec<String>), RequestFailure> {
-        let place = self.place(actor, wanted).await?;
-        let target = place.target();
+        let owned = self.owned_target(actor, wanted).await?;
+        let target = owned.target();
         let body = without_status(wanted);
         let (applied, warnings) = target.apply_hearing(names::FIELD_MANAGER, &body).await?;
         self.take(&applied);
@@ -291,8 +295,8 @@ impl Writer {
         actor: &Actor,
         wanted: &Value,
     ) -> Result<Value, RequestFailure> {
-        let place = self.place(actor, wanted).await?;
-        let target = place.target();
+        let owned = self.owned_target(actor, wanted).await?;
+        let target = owned.target();
         let applied = target
             .apply_as(manager, &without_status(wanted), Commit::Yes)
             .await?;
@@ -305,8 +309,8 @@ impl Writer {
     /// # Errors
     /// [`FailureKind::MissingNamespace`] when it is gone; others as the server says.
     pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, RequestFailure> {
-        let place = self.place(actor, object).await?;
-        let target = place.target();
+        let owned = self.owned_target(actor, object).await?;
+        let target = owned.target();
         let merged = target.merge(patch).await?;
         self.take(&merged);
         Ok(merged)
@@ -317,8 +321,8 @@ impl Writer {
     /// # Errors
     /// The object was not deleted, or it is not known whether it was.
     pub async fn delete(&self, actor: &Actor, object: &Value) -> Result<(), RequestFailure> {
-        let place = self.place(actor, object).await?;
-        let target = place.target();
+        let owned = self.owned_target(actor, object).await?;
+        let target = owned.target();
         let guard = Guard::Seen {
             uid: text(object, "/metadata/uid").to_owned(),
             resource_version: text(object, "/metadata/resourceVersion").to_owned(),
@@ -336,7 +340,7 @@ impl Writer {
     }
 
     /// The object as the store has it; one of a kind that is not followed, as the server has it.
-    async fn known(&self, target: &Target<'_>) -> Result<Option<Value>, RequestFailure> {
+    async fn current(&self, target: &Target<'_>) -> Result<Option<Value>, RequestFailure> {
         if target.name.is_empty() {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use olm_classic::cluster::text;
 use olm_classic::csv::ClusterServiceVersion;
-use olm_classic::csv::component::{self, Decision, Unlabelled};
+use olm_classic::csv::component::{self, OperatorDecision, Unlabelled};
 use olm_classic::names;
 use olm_classic::subscription::{is_paused, is_version_paused};
 use olm_platform::queue::Outcome;
@@ -18,9 +18,9 @@ use crate::objects::write::Actor;
 pub async fn reconcile(context: &Context, name: &str) -> Outcome {
     let cluster = context.snapshot();
     let result = match component::decide(name, &cluster) {
-        Decision::Keep => return Outcome::Done,
-        Decision::Write(wanted) => context.writer().write(&Actor::Own, &wanted).await.map(drop),
-        Decision::Delete => match cluster.get(component::KIND, "", name) {
+        OperatorDecision::Keep => return Outcome::Done,
+        OperatorDecision::Write(wanted) => context.writer().write(&Actor::Own, &wanted).await.map(drop),
+        OperatorDecision::Delete => match cluster.get(component::KIND, "", name) {
             Some(found) => context.writer().delete(&Actor::Own, found).await,
             None => Ok(()),
         },

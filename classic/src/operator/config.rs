@@ -36,8 +36,8 @@ fn is_global(csv: &ClusterServiceVersion) -> bool {
         && csv.metadata.deletion_timestamp.is_none()
 }
 
-/// Tells once that an operator is not copied.
-pub fn tell(context: &Context, original: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) {
+/// Publishes once that an operator is not copied.
+pub fn report_uncopied(context: &Context, original: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) {
     let name = Name::of(original);
     let is_off = is_switched_off(cluster) && is_global(csv);
     let mut reported = context.reported.lock();

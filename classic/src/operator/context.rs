@@ -15,7 +15,7 @@ use olm_rollout::failure::RequestFailure;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::known::KnownCopies;
+use super::copy_index::CopyIndex;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;
@@ -36,8 +36,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Namespaces that keep copies where copies are switched off.
     pub protected: BTreeSet<String>,
-    /// The state of copies.
-    pub copies: Arc<KnownCopies>,
+    /// The copies of ClusterServiceVersions.
+    pub copies: Arc<CopyIndex>,
     /// Operators of which an event says that they are not copied.
     pub reported: Mutex<BTreeSet<Name>>,
     version: Mutex<Option<(Instant, String)>>,

@@ -10,7 +10,9 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use olm_classic::cluster::{Cluster, text};
 use olm_classic::csv::ClusterServiceVersion;
 use olm_classic::names;
-use olm_classic::operator_group::copies::{Copy, Places, Switch, copy_of, hashes, places};
+use olm_classic::operator_group::copies::{
+    Copy, CopyNamespaces, CopySwitch, copy_namespaces, copy_of, hashes,
+};
 use olm_cluster::apply::Target;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -19,8 +21,8 @@ use serde_json::{Value, json};
 
 use super::config::is_switched_off;
 use super::context::Context;
+use super::copy_index::CopyRecord;
 use super::group::after;
-use super::known::Seen;
 use super::work::{Name, Work};
 use crate::objects::kinds;
 
@@ -30,7 +32,7 @@ const AT_ONCE: usize = 8;
 /// Brings the copies of a ClusterServiceVersion up to date.
 pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     let cluster = context.snapshot();
-    let seen = context.copies.of(name);
+    let records = context.copies.of(name);
     let original = cluster.get(names::CSV_KIND, &name.namespace, &name.name);
     let copied = original.and_then(|original| {
         let csv = ClusterServiceVersion::read(original).ok()?;
@@ -38,8 +40,8 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     });
     let (wanted, copy) = match &copied {
         Some((original, csv)) => match wanted(context, csv, &cluster) {
-            Places::Kept => return Outcome::Done,
-            Places::These(wanted) => (wanted, Some(copy_of(original))),
+            CopyNamespaces::Kept => return Outcome::Done,
+            CopyNamespaces::These(wanted) => (wanted, Some(copy_of(original))),
         },
         // It is gone, or was never one of ours.
         None => (BTreeSet::new(), None),
@@ -47,20 +49,20 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     let mut changes = Vec::new();
     for namespace in &wanted {
         if let Some(copy) = &copy
-            && !seen.get(namespace).is_some_and(|seen| seen.holds(copy))
+            && !records.get(namespace).is_some_and(|record| record.holds(copy))
         {
-            changes.push(write(context, name, copy, namespace, seen.get(namespace)).boxed());
+            changes.push(write(context, name, copy, namespace, records.get(namespace)).boxed());
         }
     }
-    for (namespace, seen) in &seen {
+    for (namespace, record) in &records {
         if !wanted.contains(namespace) {
-            changes.push(remove(context, name, namespace, seen).boxed());
+            changes.push(remove(context, name, namespace, record).boxed());
         }
     }
     let results: Vec<Result<(), RequestFailure>> =
         stream::iter(changes).buffer_unordered(AT_ONCE).collect().await;
     if let Some((original, csv)) = &copied {
-        super::config::tell(context, original, csv, &cluster);
+        super::config::report_uncopied(context, original, csv, &cluster);
     }
     for config in cluster.of_kind("OLMConfig") {
         let config = text(config, "/metadata/name").to_owned();
@@ -73,13 +75,13 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
 }
 
 /// The namespaces that have a copy.
-fn wanted(context: &Context, csv: &ClusterServiceVersion, cluster: &Cluster) -> Places {
+fn wanted(context: &Context, csv: &ClusterServiceVersion, cluster: &Cluster) -> CopyNamespaces {
     let switch = if is_switched_off(cluster) {
-        Switch::Off(&context.protected)
+        CopySwitch::Off(&context.protected)
     } else {
-        Switch::On
+        CopySwitch::On
     };
-    places(csv, cluster, switch)
+    copy_namespaces(csv, cluster, switch)
 }
 
 /// Creates a copy, or writes what of it differs.
@@ -88,7 +90,7 @@ async fn write(
     name: &Name,
     copy: &Copy,
     namespace: &str,
-    seen: Option<&Seen>,
+    record: Option<&CopyRecord>,
 ) -> Result<(), RequestFailure> {
     let resource = kinds::CSV.resource();
     let target = Target {
@@ -101,11 +103,11 @@ async fn write(
     if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("namespace".to_owned(), namespace.into());
     }
-    if let Some(seen) = seen.filter(|seen| seen.has_content(copy)) {
+    if let Some(record) = record.filter(|record| record.has_content(copy)) {
         // Only the status differs; it is written on the version that was last seen.
-        let live = json!({"metadata": {"uid": seen.uid, "resourceVersion": seen.resource_version}});
+        let live = json!({"metadata": {"uid": record.uid, "resourceVersion": record.resource_version}});
         let written = target.replace_status(&on_version(&wanted, &live)).await?;
-        context.copies.wrote(name, namespace, &written);
+        context.copies.record(name, namespace, &written);
         return Ok(());
     }
     let found = target.read().await?;
@@ -131,7 +133,7 @@ async fn write(
     if held != copy.status_hash {
         live = target.replace_status(&on_version(&wanted, &live)).await?;
     }
-    context.copies.wrote(name, namespace, &live);
+    context.copies.record(name, namespace, &live);
     Ok(())
 }
 
@@ -148,7 +150,12 @@ fn on_version(wanted: &Value, live: &Value) -> Value {
     body
 }
 
-async fn remove(context: &Context, name: &Name, namespace: &str, seen: &Seen) -> Result<(), RequestFailure> {
+async fn remove(
+    context: &Context,
+    name: &Name,
+    namespace: &str,
+    record: &CopyRecord,
+) -> Result<(), RequestFailure> {
     let resource = kinds::CSV.resource();
     let target = Target {
         client: context.writer().own(),
@@ -157,8 +164,8 @@ async fn remove(context: &Context, name: &Name, namespace: &str, seen: &Seen) ->
         name: &name.name,
     };
     let guard = Guard::Seen {
-        uid: seen.uid.clone(),
-        resource_version: seen.resource_version.clone(),
+        uid: record.uid.clone(),
+        resource_version: record.resource_version.clone(),
     };
     target.delete(&guard).await?;
     context.copies.forget(name, namespace);

@@ -43,7 +43,7 @@ const NATIVE: Duration = Duration::from_mins(1);
 
 /// Reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum RunEnd {
     /// The last pass has changed nothing.
     Settled,
     /// It will try again.
@@ -127,7 +127,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
         );
     }
     let mut seen = BTreeSet::new();
-    let mut end = End::Settled;
+    let mut end = RunEnd::Settled;
     let mut error = None;
     for _ in 0..MAX_PASSES {
         let before = settle::phase_status(&current);
@@ -141,12 +141,12 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
             discovery: &discovery,
             server_version: version.as_deref(),
         };
-        let outcome = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
-        error.clone_from(&outcome.error);
-        let acted = act::act(context, &cluster, &csv, &stored, &current, outcome).await?;
+        let decision = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
+        error.clone_from(&decision.error);
+        let acted = act::act(context, &cluster, &csv, &stored, &current, decision).await?;
         (stored, current) = (acted.stored, acted.current);
         if acted.is_gone {
-            end = End::Gone;
+            end = RunEnd::Gone;
             break;
         }
         let after = settle::phase_status(&current);
@@ -156,22 +156,22 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
         let is_back = !seen.insert((after.phase.clone(), after.reason.clone())) && !acted.has_written;
         let has_failed = after.phase == "Failed" && !matches!(before.phase.as_str(), "Failed" | "Succeeded");
         if acted.is_refused || is_back || has_failed {
-            end = End::Failed;
+            end = RunEnd::Failed;
             break;
         }
     }
-    if end == End::Gone {
+    if end == RunEnd::Gone {
         return Ok(Outcome::Done);
     }
     let written = settle::settle(context, &stored, &current).await?;
-    if rights::give(context, &written, &context.snapshot()).await? == rights::Given::NotAll {
+    if rights::grant(context, &written, &context.snapshot()).await? == rights::GrantResult::Incomplete {
         return Ok(Outcome::Failed);
     }
     Ok(next(&written, end, error.is_some(), now))
 }
 
 /// Time of the next run if nothing changes meanwhile.
-fn next(csv: &Value, end: End, is_unfinished: bool, now: Timestamp) -> Outcome {
+fn next(csv: &Value, end: RunEnd, is_unfinished: bool, now: Timestamp) -> Outcome {
     let time = |pointer: &str| text(csv, pointer).parse::<Timestamp>().ok();
     let until = |time: Timestamp| {
         let left = time.duration_since(now).max(SignedDuration::ZERO);
@@ -179,7 +179,7 @@ fn next(csv: &Value, end: End, is_unfinished: bool, now: Timestamp) -> Outcome {
         Outcome::After(left + Duration::from_secs(1))
     };
     match text(csv, "/status/phase") {
-        _ if end == End::Failed => Outcome::Failed,
+        _ if end == RunEnd::Failed => Outcome::Failed,
         "Installing" => until(time("/status/lastTransitionTime").unwrap_or(now) + PATIENCE),
         "Succeeded" if is_unfinished => Outcome::Failed,
         "Succeeded" => time("/status/certsRotateAt").map_or(Outcome::Done, until),
@@ -215,22 +215,22 @@ mod tests {
     #[test]
     fn the_next_run_is_due_when_a_timer_ends() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let check = |status: Value, end: End, expected: Outcome| {
+        let check = |status: Value, end: RunEnd, expected: Outcome| {
             assert_eq!(next(&json!({"status": status}), end, false, now), expected);
         };
         let seconds = |count| Outcome::After(Duration::from_secs(count));
         check(
             json!({"phase": "Installing", "lastTransitionTime": "2025-12-31T23:56:00Z"}),
-            End::Settled,
+            RunEnd::Settled,
             seconds(61),
         );
         check(
             json!({"phase": "Succeeded", "certsRotateAt": "2026-01-01T01:00:00Z"}),
-            End::Settled,
+            RunEnd::Settled,
             seconds(3601),
         );
-        check(json!({"phase": "Succeeded"}), End::Settled, Outcome::Done);
-        check(json!({"phase": "Pending"}), End::Settled, Outcome::Done);
-        check(json!({"phase": "Failed"}), End::Failed, Outcome::Failed);
+        check(json!({"phase": "Succeeded"}), RunEnd::Settled, Outcome::Done);
+        check(json!({"phase": "Pending"}), RunEnd::Settled, Outcome::Done);
+        check(json!({"phase": "Failed"}), RunEnd::Failed, Outcome::Failed);
     }
 }

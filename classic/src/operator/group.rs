@@ -52,21 +52,21 @@ pub fn after(kind: &str, name: &str, failure: &RequestFailure) -> Outcome {
 }
 
 async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), RequestFailure> {
-    let outcome = pass(&name.namespace, &name.name, cluster, Timestamp::now());
+    let decision = pass(&name.namespace, &name.name, cluster, Timestamp::now());
     // No client reads the label on its service account, and the program writes no accounts.
     let is_ours = |object: &&Value| text(object, "/kind") != "ServiceAccount";
-    for object in outcome.written.iter().filter(is_ours) {
+    for object in decision.written.iter().filter(is_ours) {
         context.writer().write(&Actor::Own, object).await?;
     }
-    for namespace in outcome.namespaces {
+    for namespace in decision.namespaces {
         context.queue.add(Work::Namespace(namespace));
     }
-    for (namespace, csv) in outcome.csvs {
+    for (namespace, csv) in decision.csvs {
         context
             .queue
             .add_patiently(Work::Csv(Name::new(&namespace, &csv)));
     }
-    match outcome.error {
+    match decision.error {
         // The status says so, and the account wakes it.
         Some(PassError::Account(_)) | None => {}
         Some(error) => tracing::warn!(%name, %error, "cannot reconcile OperatorGroup"),

@@ -20,7 +20,7 @@ struct Identity {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Abnormal {
+struct AbnormalLabels {
     namespace: String,
     name: String,
     version: String,
@@ -33,10 +33,10 @@ struct Abnormal {
 pub struct Metrics {
     count: Gauge,
     succeeded: Family<Identity, Gauge>,
-    abnormal: Family<Abnormal, Gauge>,
+    abnormal: Family<AbnormalLabels, Gauge>,
     /// A gauge, since the name of a counter would end in `_total`, which alerts do not know.
     upgrades: Gauge,
-    shown: Mutex<BTreeMap<Name, (Identity, Option<Abnormal>)>>,
+    shown: Mutex<BTreeMap<Name, (Identity, Option<AbnormalLabels>)>>,
 }
 
 impl Metrics {
@@ -75,7 +75,7 @@ impl Metrics {
         };
         let phase = text(csv, "/status/phase");
         let is_succeeded = phase == "Succeeded";
-        let abnormal = (!is_succeeded).then(|| Abnormal {
+        let abnormal = (!is_succeeded).then(|| AbnormalLabels {
             namespace: identity.namespace.clone(),
             name: identity.name.clone(),
             version: identity.version.clone(),
@@ -109,7 +109,7 @@ impl Metrics {
         }
     }
 
-    fn hide(&self, before: Option<(Identity, Option<Abnormal>)>) {
+    fn hide(&self, before: Option<(Identity, Option<AbnormalLabels>)>) {
         if let Some((identity, abnormal)) = before {
             self.succeeded.remove(&identity);
             abnormal.map(|abnormal| self.abnormal.remove(&abnormal));

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::index::PackageIndex;
 use super::load::{Connect, load};
-use super::shelf::Shelf;
 use crate::objects::kinds;
 use crate::objects::store::Store;
 use crate::registry::client::ClientError;
@@ -27,7 +27,7 @@ const BROKEN: &[&str] = &["TRANSIENT_FAILURE", "SHUTDOWN"];
 
 /// State of the last load.
 #[derive(Debug)]
-struct Loaded {
+struct LoadState {
     /// The fields of the CatalogSource that it depends on.
     of: Value,
     at: Instant,
@@ -37,22 +37,22 @@ struct Loaded {
 pub(super) struct Follower<C> {
     store: Arc<Store>,
     connect: C,
-    shelf: Arc<Shelf>,
+    index: Arc<PackageIndex>,
     /// The time that packages count as fresh although the CatalogSource does not change.
     interval: Duration,
     queue: Queue<Key>,
-    loaded: Mutex<BTreeMap<Key, Loaded>>,
+    loaded: Mutex<BTreeMap<Key, LoadState>>,
     tried: Mutex<BTreeSet<Key>>,
     progress: Notify,
 }
 
 impl<C: Connect> Follower<C> {
-    /// Puts the packages of the CatalogSources in `store` on the shelf.
-    pub(super) fn new(store: Arc<Store>, connect: C, shelf: Arc<Shelf>, interval: Duration) -> Self {
+    /// Puts the packages of the CatalogSources in `store` in the index.
+    pub(super) fn new(store: Arc<Store>, connect: C, index: Arc<PackageIndex>, interval: Duration) -> Self {
         Self {
             store,
             connect,
-            shelf,
+            index,
             interval,
             queue: Queue::default(),
             loaded: Mutex::default(),
@@ -136,7 +136,7 @@ impl<C: Connect> Follower<C> {
         let found = source.and_then(|source| Some((source, endpoint::find(&cluster, source)?)));
         let Some((source, address)) = found else {
             self.loaded.lock().remove(key);
-            self.shelf.remove(namespace, name);
+            self.index.remove(namespace, name);
             return Outcome::Done;
         };
         let (of, interval) = (relevant(source, &address), interval(&cluster, self.interval));
@@ -147,7 +147,7 @@ impl<C: Connect> Follower<C> {
             Ok(Ok(count)) => {
                 tracing::info!(namespace, name, count, "the catalog has listed its packages");
                 let at = Instant::now();
-                self.loaded.lock().insert(key.clone(), Loaded { of, at });
+                self.loaded.lock().insert(key.clone(), LoadState { of, at });
                 Outcome::After(interval)
             }
             Ok(Err(error)) => {
@@ -178,7 +178,7 @@ impl<C: Connect> Follower<C> {
         let registry = self.connect.connect(address).await?;
         let items = load(source, &registry).await?;
         let count = items.len();
-        self.shelf.put(source, items);
+        self.index.put(source, items);
         Ok(count)
     }
 }
@@ -322,7 +322,7 @@ mod tests {
             let follower = Follower::new(
                 Arc::default(),
                 registries.clone(),
-                Arc::new(Shelf::new(1)),
+                Arc::new(PackageIndex::new(1)),
                 Duration::from_hours(12),
             );
             Self {
@@ -346,7 +346,7 @@ mod tests {
         }
 
         fn names(&self) -> Vec<String> {
-            let seen = self.follower.shelf.now().seen(&Scope::default());
+            let seen = self.follower.index.now().seen(&Scope::default());
             seen.iter().map(|item| item.name.to_string()).collect()
         }
 
@@ -362,12 +362,12 @@ mod tests {
         let fresh = Outcome::After(Duration::from_hours(12));
         assert_eq!(world.pass("c").await, fresh);
         assert_eq!(world.names(), ["a", "b"]);
-        let before = world.follower.shelf.now().version;
+        let before = world.follower.index.now().version;
         assert!(matches!(world.pass("c").await, Outcome::After(_)));
         assert_eq!(world.asked(), 1, "nothing has changed");
         world.source("c", "IDLE");
         assert_eq!(world.pass("c").await, fresh);
-        assert_eq!((world.asked(), world.follower.shelf.now().version), (2, before));
+        assert_eq!((world.asked(), world.follower.index.now().version), (2, before));
         tokio::time::sleep(Duration::from_hours(13)).await;
         assert_eq!(world.pass("c").await, fresh);
         assert_eq!(world.asked(), 3);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use olm_classic::cluster::text;
 use olm_classic::names;
-use olm_classic::package_manifest::{PackageManifest, Picture};
+use olm_classic::package_manifest::{Icon, PackageManifest};
 use serde_json::{Value, json};
 
 /// Texts below this size are kept as they are.
@@ -47,12 +47,12 @@ impl Source {
 
 /// Bytes that are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Packed {
+enum PackedBytes {
     Plain(Box<[u8]>),
     Zstd { bytes: Box<[u8]>, size: usize },
 }
 
-impl Packed {
+impl PackedBytes {
     fn new(bytes: Vec<u8>) -> Self {
         let size = bytes.len();
         let packed = (size >= WORTH_PACKING).then(|| zstd::bulk::compress(&bytes, LEVEL).ok());
@@ -97,15 +97,15 @@ pub(super) struct KeptPicture {
     pub(super) media_type: String,
     /// Its entity tag.
     pub(super) tag: String,
-    body: Packed,
+    body: PackedBytes,
 }
 
 impl KeptPicture {
-    fn new(picture: Picture) -> Self {
+    fn new(picture: Icon) -> Self {
         Self {
             media_type: picture.media_type,
             tag: picture.tag,
-            body: Packed::new(picture.body),
+            body: PackedBytes::new(picture.body),
         }
     }
 
@@ -133,7 +133,7 @@ pub(super) struct Item {
     /// JSON.
     labels: Box<[u8]>,
     /// JSON.
-    status: Packed,
+    status: PackedBytes,
 }
 
 impl Item {
@@ -151,7 +151,7 @@ impl Item {
             version: 0,
             since: 0,
             labels: field("/metadata/labels").into_boxed_slice(),
-            status: Packed::new(field("/status")),
+            status: PackedBytes::new(field("/status")),
             picture: manifest
                 .picture
                 .map(|picture| Arc::new(KeptPicture::new(picture))),
@@ -174,7 +174,7 @@ impl Item {
         });
         Self {
             version,
-            status: Packed::new(status.to_string().into_bytes()),
+            status: PackedBytes::new(status.to_string().into_bytes()),
             picture: None,
             ..self.clone()
         }
@@ -260,7 +260,7 @@ pub(super) mod tests {
     fn an_item_is_shown_in_the_namespace_that_asks() {
         let long = "description ".repeat(1000);
         let item = item(&source("olm", "c"), "p\"", &json!({"catalog": "c"}), &long);
-        assert!(matches!(item.status, Packed::Zstd { .. }));
+        assert!(matches!(item.status, PackedBytes::Zstd { .. }));
         let object: Value = serde_json::from_slice(&item.object("n", false)).unwrap();
         let metadata = json!({
             "name": "p\"", "namespace": "n", "resourceVersion": "0", "creationTimestamp": "2026-01-01T00:00:00Z",

@@ -19,16 +19,16 @@ use olm_platform::delegated::{Ask, Delegated, Denied};
 use olm_platform::tls::client::ClientCertificates;
 use tokio_util::sync::CancellationToken;
 
-use self::accept::{Form, form};
+use self::accept::{Representation, negotiate};
 use self::request::{Options, Path, ask};
 use self::table::Include;
-use self::watch::How;
+use self::watch::WatchOptions;
+use super::index::PackageIndex;
 use super::scope::Scope;
-use super::shelf::Shelf;
 
 /// Answers requests.
 pub(super) struct Server {
-    shelf: Arc<Shelf>,
+    index: Arc<PackageIndex>,
     /// The namespace whose catalogs every namespace sees.
     global: String,
     clients: Arc<Delegated>,
@@ -37,16 +37,16 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves `shelf` to the clients that `clients` admits; watches end when `stop` is cancelled.
+    /// Serves `index` to the clients that `clients` admits; watches end when `stop` is cancelled.
     pub(super) fn new(
-        shelf: Arc<Shelf>,
+        index: Arc<PackageIndex>,
         global: String,
         clients: Arc<Delegated>,
         is_ready: Arc<AtomicBool>,
         stop: CancellationToken,
     ) -> Self {
         Self {
-            shelf,
+            index,
             global,
             clients,
             is_ready,
@@ -101,7 +101,7 @@ impl Server {
         match path {
             Path::Packages { .. } | Path::Package { .. } => self.packages(path, scope, parts, options),
             Path::Icon { name, .. } => {
-                read::picture(&self.shelf.now(), &scope, name, &parts.headers, options)
+                read::picture(&self.index.now(), &scope, name, &parts.headers, options)
             }
             Path::Live => answer::answer(StatusCode::OK, "text/plain", "ok"),
             Path::Ready if self.is_ready.load(Ordering::Acquire) => {
@@ -123,8 +123,12 @@ impl Server {
         parts: &http::request::Parts,
         options: &Options,
     ) -> Response {
-        let offers = [Form::Object, Form::Table, Form::Partial];
-        let Some(form) = form(&parts.headers, &offers) else {
+        let offers = [
+            Representation::Object,
+            Representation::Table,
+            Representation::Partial,
+        ];
+        let Some(representation) = negotiate(&parts.headers, &offers) else {
             return answer::not_acceptable();
         };
         let Some(include) = Include::read(&options.include_object) else {
@@ -133,28 +137,37 @@ impl Server {
         };
         let now = Timestamp::now();
         match path {
-            Path::Package { name, .. } => read::get(&self.shelf.now(), &scope, name, form, include, now),
+            Path::Package { name, .. } => {
+                read::get(&self.index.now(), &scope, name, representation, include, now)
+            }
             _ if options.is_watch => {
                 let stop = self.stop.clone();
                 watch::watch(
-                    self.shelf.subscribe(),
+                    self.index.subscribe(),
                     scope,
                     options,
-                    How { form, include, stop },
+                    WatchOptions {
+                        representation,
+                        include,
+                        stop,
+                    },
                 )
             }
-            _ => read::list(&self.shelf.now(), scope, form, include, now),
+            _ => read::list(&self.index.now(), scope, representation, include, now),
         }
     }
 }
 
 /// Documents that do not depend on packages.
 fn document(path: &Path, parts: &http::request::Parts) -> Response {
-    let Some(form) = form(&parts.headers, &[Form::Object, Form::Discovery]) else {
+    let Some(representation) = negotiate(
+        &parts.headers,
+        &[Representation::Object, Representation::Discovery],
+    ) else {
         return answer::not_acceptable();
     };
-    match (path, form) {
-        (Path::Groups, Form::Discovery) => discovery::aggregated(),
+    match (path, representation) {
+        (Path::Groups, Representation::Discovery) => discovery::aggregated(),
         (Path::Groups, _) => discovery::groups(),
         (Path::Group, _) => discovery::group(),
         (Path::Resources, _) => discovery::resources(),

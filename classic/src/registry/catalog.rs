@@ -9,7 +9,7 @@ use olm_classic::registry::{
     BundleMessage, ChannelEntryMessage, PackageMessage, Registry, RegistryError, SchemaQueryError,
     custom_schemas,
 };
-use olm_classic::resolve::Content;
+use olm_classic::resolve::EntryIndex;
 use olm_fbc::index::Filter;
 use olm_fbc::{Catalog, Gvk, SCHEMA_BUNDLE, SCHEMA_PACKAGE, property};
 use olm_serve::Snapshot;
@@ -39,7 +39,7 @@ pub enum CallError {
 pub struct StoredCatalog {
     snapshot: Arc<Snapshot>,
     /// The content of recent resolutions, and the time of the last one.
-    listing: Mutex<Option<(Arc<Content>, Instant)>>,
+    listing: Mutex<Option<(Arc<EntryIndex>, Instant)>>,
 }
 
 /// Bundles that are read with their manifests.
@@ -197,7 +197,7 @@ impl StoredCatalog {
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn listing(&self) -> Result<Arc<Content>, CallError> {
+    pub fn listing(&self) -> Result<Arc<EntryIndex>, CallError> {
         let mut known = self.listing.lock();
         if let Some((listing, used)) = known.as_mut() {
             *used = Instant::now();
@@ -210,7 +210,7 @@ impl StoredCatalog {
             packages.insert(name.clone(), registry.get_package(&name)?);
             bundles.extend(registry.list_bundles().into_iter().map(without_manifests));
         }
-        let listing = Arc::new(Content::new(bundles, &packages));
+        let listing = Arc::new(EntryIndex::new(bundles, &packages));
         *known = Some((Arc::clone(&listing), Instant::now()));
         Ok(listing)
     }
@@ -278,7 +278,7 @@ impl StoredCatalog {
         manifests: Manifests<'_>,
     ) -> io::Result<()> {
         for range in ranges {
-            let reader = BufReader::new(Pieces {
+            let reader = BufReader::new(ChunkReader {
                 snapshot: &self.snapshot,
                 range,
                 piece: io::Cursor::default(),
@@ -320,13 +320,13 @@ pub fn without_manifests(mut bundle: BundleMessage) -> BundleMessage {
 }
 
 /// Reads a stretch of stored content piece by piece.
-struct Pieces<'a> {
+struct ChunkReader<'a> {
     snapshot: &'a Snapshot,
     range: Range<u64>,
     piece: io::Cursor<Vec<u8>>,
 }
 
-impl Read for Pieces<'_> {
+impl Read for ChunkReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.piece.read(into)?;
         if read > 0 || self.range.is_empty() {

@@ -142,7 +142,7 @@ impl RegistryClient {
                     None => Either::Left(stream),
                     Some((connector, name)) => Either::Right(connector.connect(name, stream).await?),
                 };
-                Ok(TokioIo::new(Watched {
+                Ok(TokioIo::new(WatchedConnection {
                     stream,
                     _guard: guard,
                 }))
@@ -401,12 +401,12 @@ fn secure(uri: &Uri, trust: &Trust) -> Result<(TlsConnector, ServerName<'static>
 }
 
 /// A connection that says when it is closed.
-struct Watched {
+struct WatchedConnection {
     stream: Either<TcpStream, TlsStream<TcpStream>>,
     _guard: DropGuard,
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -416,7 +416,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -34,12 +34,12 @@ const ADVICE: &str = "OperatorSources are not served: application registries are
 
 /// Keeps the default catalogs and refuses OperatorSources, where their kinds are served.
 pub(super) async fn run(context: &Context) {
-    let hub = Followed {
+    let hub = OptionalKind {
         definition: "operatorhubs.config.openshift.io",
         kind: resource("config.openshift.io", "v1", "OperatorHub", "operatorhubs"),
         filter: Config::default().fields("metadata.name=cluster"),
     };
-    let sources = Followed {
+    let sources = OptionalKind {
         definition: "operatorsources.operators.coreos.com",
         kind: resource(names::GROUP, "v1", "OperatorSource", "operatorsources"),
         filter: Config::default(),
@@ -71,14 +71,14 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
 }
 
 /// A kind that is not served everywhere.
-struct Followed {
+struct OptionalKind {
     /// The name of its CustomResourceDefinition.
     definition: &'static str,
     kind: ApiResource,
     filter: Config,
 }
 
-impl Followed {
+impl OptionalKind {
     /// Calls `work` for each object that is there or changes, while the kind is served; and again when a default
     /// catalog changes or time has passed.
     async fn follow(&self, context: &Context, work: impl AsyncFn(&Context, &Value)) {
@@ -170,22 +170,22 @@ async fn settle(context: &Context, hub: &Value) -> Result<(), RequestFailure> {
         Err(failure) if failure.kind == FailureKind::UnknownKind => String::new(),
         Err(failure) => return Err(failure),
     };
-    let outcome = default_sources(hub, &version, &context.base.store.snapshot());
-    for source in &outcome.deleted {
+    let decision = default_sources(hub, &version, &context.base.store.snapshot());
+    for source in &decision.deleted {
         tracing::info!(
             name = text(source, "/metadata/name"),
             "a default catalog is disabled"
         );
         writer.delete(&Actor::Own, source).await?;
     }
-    for source in &outcome.written {
+    for source in &decision.written {
         tracing::info!(name = text(source, "/metadata/name"), "writes a default catalog");
         writer.write(&Actor::Own, source).await?;
     }
-    if hub.get("status") != Some(&outcome.status) {
+    if hub.get("status") != Some(&decision.status) {
         let mut wanted = hub.clone();
         if let Some(fields) = wanted.as_object_mut() {
-            fields.insert("status".to_owned(), outcome.status);
+            fields.insert("status".to_owned(), decision.status);
         }
         writer.write_status(&wanted).await?;
     }

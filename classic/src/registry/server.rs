@@ -5,4 +5,4 @@ mod listener;
 mod service;
 
 pub use listener::Listener;
-pub use service::Slot;
+pub use service::CatalogSlot;

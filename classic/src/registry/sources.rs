@@ -240,7 +240,7 @@ impl Sources {
 }
 
 /// Content for a resolution.
-async fn listing(content: Content) -> Result<Arc<resolve::Content>, String> {
+async fn listing(content: Content) -> Result<Arc<resolve::EntryIndex>, String> {
     match content {
         Content::Remote(remote) => remote.listing().await,
         Content::Stored(content) => {

@@ -15,8 +15,8 @@ mod template;
 mod update;
 
 pub use config_map::{ConfigMapContent, config_map_content};
-pub use default_sources::{HubOutcome, NAMESPACE as MARKETPLACE, default_sources};
-pub use listen::{Listening, Served, listen};
+pub use default_sources::{NAMESPACE as MARKETPLACE, OperatorHubDecision, default_sources};
+pub use listen::{Listening, ServedRegistry, listen};
 pub use registry::{ensure, is_healthy};
 pub use template::with_image;
 
@@ -175,7 +175,7 @@ impl Source<'_> {
 
 /// Changes that set up a registry.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ensured {
+pub struct RegistryChanges {
     /// The objects to write, whole.
     pub written: Vec<Value>,
     /// The names of Pods to delete.
@@ -222,7 +222,7 @@ fn is_reference_to(reference: &Value, map: &Value) -> bool {
 
 /// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct CatalogSourceDecision {
     /// The objects to write, whole.
     pub written: Vec<Value>,
     /// The names of Pods of the namespace to delete.
@@ -240,35 +240,35 @@ pub struct Outcome {
 }
 
 /// One pass over a CatalogSource. `connection` is the state of the connection to its registry.
-pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timestamp) -> Outcome {
+pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timestamp) -> CatalogSourceDecision {
     let mut object = source.object.clone();
     let status = object.get("status").cloned().unwrap_or_else(|| json!({}));
-    let mut outcome = Outcome {
+    let mut decision = CatalogSourceDecision {
         status,
-        ..Outcome::default()
+        ..CatalogSourceDecision::default()
     };
-    if let Some(status) = outcome.status.as_object_mut() {
+    if let Some(status) = decision.status.as_object_mut() {
         status.remove("reason");
         status.remove("message");
     }
     if let Some(fault) = source.fault() {
-        outcome.fail("SpecInvalidError", &fault);
-        return outcome;
+        decision.fail("SpecInvalidError", &fault);
+        return decision;
     }
-    if !source.is_image() && !source.is_address() && !content(source, &mut outcome, now) {
-        return outcome;
+    if !source.is_image() && !source.is_address() && !content(source, &mut decision, now) {
+        return decision;
     }
-    put(&mut object, &[], "status", outcome.status.clone());
+    put(&mut object, &[], "status", decision.status.clone());
     let current = Source {
         object: &object,
         ..*source
     };
-    let goes_on = serve(&current, images, &mut outcome, now);
-    outcome.next = update::next(&current, &outcome, now);
+    let goes_on = serve(&current, images, &mut decision, now);
+    decision.next = update::next(&current, &decision, now);
     if !goes_on {
-        return outcome;
+        return decision;
     }
-    let service = outcome.status.pointer("/registryService");
+    let service = decision.status.pointer("/registryService");
     let address = match text(source.object, "/spec/address") {
         "" => {
             let part = |key: &str| service.map(|service| text(service, key)).unwrap_or_default();
@@ -281,8 +281,8 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
         }
         address => address.to_owned(),
     };
-    connect(&mut outcome.status, &address, connection, now);
-    outcome
+    connect(&mut decision.status, &address, connection, now);
+    decision
 }
 
 /// Notes the state of the connection where it is news.
@@ -299,7 +299,7 @@ fn connect(status: &mut Value, address: &str, connection: &str, now: Timestamp) 
     }
 }
 
-impl Outcome {
+impl CatalogSourceDecision {
     fn fail(&mut self, reason: &str, message: &str) {
         put(&mut self.status, &[], "reason", json!(reason));
         put(&mut self.status, &[], "message", json!(message));
@@ -308,12 +308,12 @@ impl Outcome {
 
 /// Owns the ConfigMap, so that it goes with the source, and notes it; whether the pass goes on. The first time it does
 /// not.
-fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
+fn content(source: &Source<'_>, decision: &mut CatalogSourceDecision, now: Timestamp) -> bool {
     let name = text(source.object, "/spec/configMap");
     let Ok(map) = source.config_map() else {
         let error = format!("failed to get catalog config map {name}: configmaps \"{name}\" not found");
-        outcome.fail("ConfigMapError", &error);
-        outcome.error = Some(error);
+        decision.fail("ConfigMapError", &error);
+        decision.error = Some(error);
         return false;
     };
     let uid = text(source.object, "/metadata/uid");
@@ -322,14 +322,14 @@ fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
         let mut owned = map.clone();
         owners.push(source.owner(false, false));
         put(&mut owned, &["metadata"], "ownerReferences", owners);
-        outcome.written.push(owned);
+        decision.written.push(owned);
     }
-    let known = outcome.status.get("configMapReference");
+    let known = decision.status.get("configMapReference");
     if known.is_some_and(|known| is_reference_to(known, map)) {
         return true;
     }
     put(
-        &mut outcome.status,
+        &mut decision.status,
         &[],
         "configMapReference",
         reference(source, map, now),
@@ -338,12 +338,12 @@ fn content(source: &Source<'_>, outcome: &mut Outcome, now: Timestamp) -> bool {
 }
 
 /// Makes the registry where it is not as it is wanted; whether the pass goes on.
-fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Timestamp) -> bool {
+fn serve(source: &Source<'_>, images: &Images, decision: &mut CatalogSourceDecision, now: Timestamp) -> bool {
     let is_healthy = match is_healthy(source, images) {
         Ok(is_healthy) => is_healthy && source.object.pointer("/status/registryService").is_some(),
         Err(error) => {
-            outcome.fail("RegistryServerError", &error);
-            outcome.error = Some(error);
+            decision.fail("RegistryServerError", &error);
+            decision.error = Some(error);
             return false;
         }
     };
@@ -352,22 +352,22 @@ fn serve(source: &Source<'_>, images: &Images, outcome: &mut Outcome, now: Times
         return true;
     }
     let ensured = ensure(source, images, now);
-    outcome.written.extend(ensured.written);
-    outcome.deleted.extend(ensured.deleted);
-    outcome.dead.extend(ensured.dead);
-    outcome.status = ensured.status;
-    outcome.is_pending = ensured.is_pending;
+    decision.written.extend(ensured.written);
+    decision.deleted.extend(ensured.deleted);
+    decision.dead.extend(ensured.dead);
+    decision.status = ensured.status;
+    decision.is_pending = ensured.is_pending;
     if let Some(error) = ensured.error {
         let error = format!("couldn't ensure registry server - {error}");
-        outcome.fail("RegistryServerError", &error);
-        outcome.error = Some(error);
+        decision.fail("RegistryServerError", &error);
+        decision.error = Some(error);
         return false;
     }
     if ensured.is_pending {
         return is_healthy;
     }
     if let Some(fault) = update::interval_fault(source) {
-        outcome.fail("InvalidIntervalError", &fault);
+        decision.fail("InvalidIntervalError", &fault);
     }
     is_healthy
 }

@@ -82,10 +82,10 @@ pub struct Installed {
 /// `object` is the ClusterServiceVersion on the wire, and `csv` the same object, parsed.
 pub fn deployments(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Option<Vec<Value>> {
     let authorities = callers::authorities(csv, cluster)?;
-    Some(wanted(object, csv, cluster, &authorities))
+    Some(strategy_deployments(object, csv, cluster, &authorities))
 }
 
-fn wanted(
+fn strategy_deployments(
     object: &Value,
     csv: &ClusterServiceVersion,
     cluster: &Cluster,
@@ -121,7 +121,10 @@ pub fn install(object: &Value, csv: &ClusterServiceVersion, setting: Setting<'_>
         }
     }
     let mut callers = Vec::new();
-    for (index, deployment) in wanted(object, csv, cluster, &authorities).into_iter().enumerate() {
+    for (index, deployment) in strategy_deployments(object, csv, cluster, &authorities)
+        .into_iter()
+        .enumerate()
+    {
         installed.written.push(deployment);
         if index > 0 {
             continue;

@@ -11,15 +11,15 @@ mod account;
 mod approval;
 mod definitions;
 mod execute;
-mod failure;
 mod files;
 mod objects;
 mod reference;
 mod schema;
+mod step_error;
 mod steps;
 mod typed;
 
-pub use account::{Standing, standing};
+pub use account::{AccountLookup, look_up_account};
 pub use approval::{approval, edited, plan_digest, refused};
 pub use definitions::Replacement;
 pub use execute::{pending, wanted_definitions};
@@ -30,9 +30,9 @@ pub use steps::{BundleContent, Origin, Step, StepsError, bundle_steps, subscript
 
 /// The kinds that the API server serves, and whether their objects are in namespaces, by `group/version`.
 #[derive(Debug, Clone, Default)]
-pub struct Served(BTreeMap<String, BTreeMap<String, bool>>);
+pub struct ServedKinds(BTreeMap<String, BTreeMap<String, bool>>);
 
-impl Served {
+impl ServedKinds {
     /// Adds a kind of `group/version`.
     pub fn add(&mut self, group_version: &str, kind: &str, is_namespaced: bool) {
         let kinds = self.0.entry(group_version.to_owned()).or_default();
@@ -54,7 +54,7 @@ pub struct PassInput<'a> {
     /// Unpacked bundles that stand in no ConfigMap.
     pub bundles: &'a UnpackedBundles,
     /// The APIs that the API server serves.
-    pub served: &'a Served,
+    pub served: &'a ServedKinds,
     /// The namespace from which pull Secrets are copied.
     pub global_namespace: &'a str,
     /// Time after its start during which a failing plan is retried.
@@ -72,7 +72,7 @@ pub struct Write {
 
 /// Time limit of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum RetryLimit {
     /// As long as the plan may fail.
     Limited,
     /// Until the failure ends: others can end it.
@@ -81,7 +81,7 @@ pub enum Patience {
 
 /// Result of a pass over a plan.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct InstallPlanDecision {
     /// The plan with its status after the pass. The status holds once all objects of `written` are written: a caller
     /// writes them first, and passes a failure to [`interrupted`].
     pub plan: Value,
@@ -98,64 +98,64 @@ pub struct Outcome {
 
 /// One pass over an InstallPlan as it is on the wire. A plan that waits for its approval, is complete or has failed
 /// stays as it is.
-pub fn pass(plan: &Value, facts: &PassInput<'_>, now: Timestamp) -> Outcome {
-    let mut outcome = Outcome {
+pub fn pass(plan: &Value, facts: &PassInput<'_>, now: Timestamp) -> InstallPlanDecision {
+    let mut decision = InstallPlanDecision {
         plan: plan.clone(),
-        ..Outcome::default()
+        ..InstallPlanDecision::default()
     };
     match text(plan, "/status/phase") {
         "RequiresApproval" if plan.pointer("/spec/approved") == Some(&Value::Bool(true)) => {
-            put(&mut outcome.plan, &["status"], "phase", "Installing");
-            put(&mut outcome.plan, &["status"], "message", "");
+            put(&mut decision.plan, &["status"], "phase", "Installing");
+            put(&mut decision.plan, &["status"], "message", "");
         }
-        "Installing" => install(&mut outcome, facts, now),
+        "Installing" => install(&mut decision, facts, now),
         _ => {}
     }
-    outcome
+    decision
 }
 
-fn install(outcome: &mut Outcome, facts: &PassInput<'_>, now: Timestamp) {
-    if started(&outcome.plan).is_none() {
-        put(&mut outcome.plan, &["status"], "startTime", format!("{now:.0}"));
+fn install(decision: &mut InstallPlanDecision, facts: &PassInput<'_>, now: Timestamp) {
+    if started(&decision.plan).is_none() {
+        put(&mut decision.plan, &["status"], "startTime", format!("{now:.0}"));
     }
-    let done = execute::execute(&outcome.plan, facts);
-    outcome.written = done.written;
-    outcome.events = done.events;
-    set_statuses(&mut outcome.plan, &done.statuses);
-    if let Some(error) = done.error {
-        fail(outcome, &error, Patience::Limited, facts.retry_for, now);
+    let execution = execute::execute(&decision.plan, facts);
+    decision.written = execution.written;
+    decision.events = execution.events;
+    set_statuses(&mut decision.plan, &execution.statuses);
+    if let Some(error) = execution.error {
+        fail(decision, &error, RetryLimit::Limited, facts.retry_for, now);
         return;
     }
-    let mut statuses = done.statuses.iter().map(String::as_str);
-    outcome.is_waiting = statuses.any(|status| [WAITING, MISSING].contains(&status));
-    if !outcome.is_waiting {
-        put(&mut outcome.plan, &["status"], "phase", "Complete");
-        put(&mut outcome.plan, &["status"], "message", "");
-        condition(&mut outcome.plan, "True", "", "", now);
+    let mut statuses = execution.statuses.iter().map(String::as_str);
+    decision.is_waiting = statuses.any(|status| [WAITING, MISSING].contains(&status));
+    if !decision.is_waiting {
+        put(&mut decision.plan, &["status"], "phase", "Complete");
+        put(&mut decision.plan, &["status"], "message", "");
+        condition(&mut decision.plan, "True", "", "", now);
     }
 }
 
-/// The outcome of a pass over `plan` of which the write at this position failed: the steps before it are done, and the
-/// later ones are as before.
+/// The decision after a pass over `plan` of which the write at this position failed: the steps before it are done, and
+/// the later ones are as before.
 pub fn interrupted(
     plan: &Value,
-    outcome: &Outcome,
+    decision: &InstallPlanDecision,
     position: usize,
     error: &str,
-    patience: Patience,
+    patience: RetryLimit,
     retry_for: SignedDuration,
     now: Timestamp,
-) -> Outcome {
-    let (done, rest) = outcome
+) -> InstallPlanDecision {
+    let (done, rest) = decision
         .written
         .split_at_checked(position)
-        .unwrap_or((&outcome.written, &[]));
+        .unwrap_or((&decision.written, &[]));
     let failed = rest.first().map(|write| write.step);
-    let mut interrupted = Outcome {
+    let mut interrupted = InstallPlanDecision {
         plan: plan.clone(),
         written: done.to_vec(),
-        events: outcome.events.clone(),
-        ..Outcome::default()
+        events: decision.events.clone(),
+        ..InstallPlanDecision::default()
     };
     if started(plan).is_none() {
         put(
@@ -167,7 +167,7 @@ pub fn interrupted(
     }
     let order = execute::order(plan);
     let reached = order.iter().take_while(|step| Some(**step) != failed);
-    let after: Vec<&Value> = items(&outcome.plan, "/status/plan").collect();
+    let after: Vec<&Value> = items(&decision.plan, "/status/plan").collect();
     let mut statuses: Vec<String> = items(plan, "/status/plan")
         .map(|step| text(step, "/status").to_owned())
         .collect();
@@ -199,17 +199,23 @@ fn started(plan: &Value) -> Option<Timestamp> {
     text(plan, "/status/startTime").parse().ok()
 }
 
-fn fail(outcome: &mut Outcome, error: &str, patience: Patience, retry_for: SignedDuration, now: Timestamp) {
-    let lasted = now.duration_since(started(&outcome.plan).unwrap_or(now));
-    if patience == Patience::Limited && lasted >= retry_for {
-        put(&mut outcome.plan, &["status"], "phase", "Failed");
-        put(&mut outcome.plan, &["status"], "message", error);
-        condition(&mut outcome.plan, "False", "InstallComponentFailed", error, now);
+fn fail(
+    decision: &mut InstallPlanDecision,
+    error: &str,
+    patience: RetryLimit,
+    retry_for: SignedDuration,
+    now: Timestamp,
+) {
+    let lasted = now.duration_since(started(&decision.plan).unwrap_or(now));
+    if patience == RetryLimit::Limited && lasted >= retry_for {
+        put(&mut decision.plan, &["status"], "phase", "Failed");
+        put(&mut decision.plan, &["status"], "message", error);
+        condition(&mut decision.plan, "False", "InstallComponentFailed", error, now);
     } else {
         let message = format!("retrying execution due to error: {error}");
-        put(&mut outcome.plan, &["status"], "message", message);
+        put(&mut decision.plan, &["status"], "message", message);
     }
-    outcome.error = Some(error.to_owned());
+    decision.error = Some(error.to_owned());
 }
 
 /// The status of a step whose CRD is not served yet.

@@ -15,7 +15,7 @@ use crate::registry::{BundleMessage, DeprecationMessage, PackageMessage, Registr
 mod icon;
 mod selectors;
 
-pub use icon::{DEFAULT_ICON, IconAnswer, Picture, SVG, icon};
+pub use icon::{DEFAULT_ICON, Icon, IconAnswer, SVG, icon};
 pub use selectors::{FieldSelectorError, LabelSelectorError, label_selector, name_of_field_selector};
 
 /// The property that hides a bundle from the entries of its channels.
@@ -49,7 +49,7 @@ pub struct PackageManifest {
     /// The object.
     pub object: Value,
     /// The first icon of the head of the channel that it describes the package by.
-    pub picture: Option<Picture>,
+    pub picture: Option<Icon>,
 }
 
 /// A bundle as the entry of a channel.
@@ -214,7 +214,7 @@ pub fn manifest(
             "spec": {},
             "status": status,
         }),
-        picture: icon.map(|icon| Picture::new(text(icon, "/mediatype"), text(icon, "/base64data"), tag)),
+        picture: icon.map(|icon| Icon::new(text(icon, "/mediatype"), text(icon, "/base64data"), tag)),
     })
 }
 

@@ -8,8 +8,8 @@ use crate::cluster::text;
 use crate::subscription::{Resolution, ResolveError};
 
 mod chain;
-mod content;
 mod entry;
+mod entry_index;
 mod passed_over;
 mod predicate;
 mod snapshot;
@@ -19,8 +19,8 @@ mod unpacked;
 mod variables;
 
 pub use chain::ends_in_failure;
-pub use content::Content;
 pub use entry::{EXISTING, Entry};
+pub use entry_index::EntryIndex;
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
 pub use unpacked::{Bundle, take_bundles};
 
@@ -33,8 +33,8 @@ pub struct CatalogContent {
     pub namespace: String,
     /// Its priority; higher ones are preferred.
     pub priority: i64,
-    /// Its content, or the reason why that is unknown.
-    pub content: Result<Arc<Content>, String>,
+    /// Its entries, or the reason why they are unknown.
+    pub content: Result<Arc<EntryIndex>, String>,
 }
 
 /// Input of a resolution.

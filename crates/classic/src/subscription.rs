@@ -21,13 +21,13 @@ mod status;
 
 pub use catalogs::Health;
 pub use deprecations::Entry;
-pub use failed_plan::{Retried, reconsidered, retried, superseded};
+pub use failed_plan::{PlanRetries, reconsidered, retried, superseded};
 pub use installed::with_installed;
-pub use namespace::{Concluded, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
+pub use namespace::{NamespaceDecision, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
 pub use paused::{is_namespace_paused, is_paused, is_version_paused};
 pub use plan::{point_to_created, settle_plan};
 pub use restart::restarted;
-pub use status::{Outcome, pass};
+pub use status::{SubscriptionDecision, pass};
 
 /// Result of the resolver.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -100,7 +100,7 @@ fn unset(object: &mut Value, kinds: &[&str]) -> bool {
 }
 
 /// A condition of a Subscription.
-fn found<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").find(|found| text(found, "/type") == kind)
 }
 

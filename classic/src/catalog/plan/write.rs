@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use olm_classic::cluster::{items, text};
-use olm_classic::install_plan::Outcome;
+use olm_classic::install_plan::InstallPlanDecision;
 use olm_classic::names;
 use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
@@ -19,11 +19,11 @@ use crate::objects::write::Actor;
 pub(super) async fn write(
     context: &Context,
     plan: &Value,
-    planned: &Outcome,
+    decision: &InstallPlanDecision,
     actors: &Actors,
 ) -> Result<(), (usize, RequestFailure)> {
     let mut uids: BTreeMap<String, String> = BTreeMap::new();
-    for (position, write) in planned.written.iter().enumerate() {
+    for (position, write) in decision.written.iter().enumerate() {
         let mut object = write.object.clone();
         fill_owners(&mut object, &uids);
         let actor = actors.of(text(&object, "/kind"));

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-/// The cause that a bundle is not unpacked.
+/// The reason why a bundle is not unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct UnpackFailure {
     /// The cause.
     pub(super) message: String,
     /// Whether the image itself is at fault.
@@ -26,28 +26,28 @@ pub(super) fn running(late: Option<&str>) -> Value {
 }
 
 /// The image cannot be pulled yet.
-pub(super) fn pulling(fault: &Fault, image: &str) -> Value {
+pub(super) fn pulling(failure: &UnpackFailure, image: &str) -> Value {
     let message = format!(
         "unpack job not completed: bundle image {image} is pending. Reason: ImagePullBackOff, Message: {}",
-        fault.message
+        failure.message
     );
     pending(
         "JobIncomplete",
         &message,
-        &format!("Bundle image pull failed. {}. {PULL_HINT}", fault.message),
+        &format!("Bundle image pull failed. {}. {PULL_HINT}", failure.message),
     )
 }
 
 /// It could not be unpacked in time, or never can.
-pub(super) fn failed(fault: &Fault, image: &str) -> Value {
-    if fault.is_final {
+pub(super) fn failed(failure: &UnpackFailure, image: &str) -> Value {
+    if failure.is_final {
         let message = format!(
             "Job has reached the specified backoff limit: image {image}: {}",
-            fault.message
+            failure.message
         );
-        return failure("BackoffLimitExceeded", &message, CONTENT_HINT);
+        return failed_condition("BackoffLimitExceeded", &message, CONTENT_HINT);
     }
-    over(&fault.message, PULL_HINT)
+    over(&failure.message, PULL_HINT)
 }
 
 /// The CatalogSource is gone.
@@ -57,14 +57,14 @@ pub(super) fn catalog_missing() -> Value {
 
 fn over(why: &str, hint: &str) -> Value {
     let message = format!("Job was active longer than specified deadline: {why}");
-    failure("DeadlineExceeded", &message, hint)
+    failed_condition("DeadlineExceeded", &message, hint)
 }
 
 fn pending(reason: &str, message: &str, hint: &str) -> Value {
     condition("BundleLookupPending", reason, message, hint)
 }
 
-fn failure(reason: &str, message: &str, hint: &str) -> Value {
+fn failed_condition(reason: &str, message: &str, hint: &str) -> Value {
     condition("BundleLookupFailed", reason, message, hint)
 }
 

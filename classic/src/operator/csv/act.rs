@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, text};
-use olm_classic::csv::phases::Outcome;
+use olm_classic::csv::phases::CsvDecision;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::install::ownership;
 use olm_classic::{hash, install, names};
@@ -15,7 +15,7 @@ use crate::objects::kinds;
 use crate::objects::write::Actor;
 
 /// Result of the writes of a pass.
-pub(super) struct Acted {
+pub(super) struct AppliedDecision {
     /// The ClusterServiceVersion as it is in the cluster.
     pub(super) stored: Value,
     /// The same with the status of the pass.
@@ -28,23 +28,23 @@ pub(super) struct Acted {
     pub(super) is_gone: bool,
 }
 
-/// Reason why content was not written.
-enum Refusal {
+/// Error that kept content from being written.
+enum ContentWriteError {
     /// Nothing but other rights helps.
-    Rights(String),
+    Forbidden(String),
     /// It may help to try again.
     Other(String),
     /// It passes by itself, and is no news.
-    Passing(RequestFailure),
+    Transient(RequestFailure),
 }
 
-impl From<RequestFailure> for Refusal {
+impl From<RequestFailure> for ContentWriteError {
     fn from(failure: RequestFailure) -> Self {
         match failure.kind {
-            FailureKind::Forbidden => Self::Rights(failure.message),
-            FailureKind::Conflict => Self::Passing(failure),
+            FailureKind::Forbidden => Self::Forbidden(failure.message),
+            FailureKind::Conflict => Self::Transient(failure),
             // The API server did not answer, or is too busy to.
-            FailureKind::Transient if matches!(failure.code, 0 | 429 | 503 | 504) => Self::Passing(failure),
+            FailureKind::Transient if matches!(failure.code, 0 | 429 | 503 | 504) => Self::Transient(failure),
             _ => Self::Other(failure.message),
         }
     }
@@ -60,11 +60,11 @@ pub(super) async fn act(
     csv: &ClusterServiceVersion,
     stored: &Value,
     current: &Value,
-    outcome: Outcome,
-) -> Result<Acted, RequestFailure> {
-    let mut acted = Acted {
+    decision: CsvDecision,
+) -> Result<AppliedDecision, RequestFailure> {
+    let mut acted = AppliedDecision {
         stored: stored.clone(),
-        current: outcome.csv,
+        current: decision.csv,
         has_written: false,
         is_refused: false,
         is_gone: false,
@@ -75,24 +75,24 @@ pub(super) async fn act(
         acted.current = with_status_of(&acted.stored, &acted.current);
         acted.has_written = true;
     }
-    let (records, brought): (Vec<Value>, Vec<Value>) = outcome.written.into_iter().partition(is_own);
+    let (records, brought): (Vec<Value>, Vec<Value>) = decision.written.into_iter().partition(is_own);
     for object in records {
         context.writer().write(&Actor::Own, &object).await?;
         acted.has_written = true;
     }
-    let (itself, withdrawn): (Vec<_>, Vec<_>) = outcome
+    let (itself, withdrawn): (Vec<_>, Vec<_>) = decision
         .deleted
         .into_iter()
         .partition(|(kind, ..)| kind == names::CSV_KIND);
-    let refused = write_content(context, cluster, csv, brought, &withdrawn).await;
-    match refused {
+    let written = write_content(context, cluster, csv, brought, &withdrawn).await;
+    match written {
         Ok(()) => {}
-        Err(Refusal::Passing(failure)) => return Err(failure),
-        Err(refusal) => {
-            let (reason, message) = match refusal {
-                Refusal::Rights(message) => (NO_RETRY, message),
-                Refusal::Other(message) => ("InstallComponentFailed", message),
-                Refusal::Passing(failure) => return Err(failure),
+        Err(ContentWriteError::Transient(failure)) => return Err(failure),
+        Err(error) => {
+            let (reason, message) = match error {
+                ContentWriteError::Forbidden(message) => (NO_RETRY, message),
+                ContentWriteError::Other(message) => ("InstallComponentFailed", message),
+                ContentWriteError::Transient(failure) => return Err(failure),
             };
             let message = format!("install strategy failed: {message}");
             let mut failed = with_status_of(&acted.stored, current);
@@ -111,7 +111,7 @@ pub(super) async fn act(
         let found = context.snapshot().get(&kind, &namespace, &name).cloned();
         if let Some(found) = found {
             context.writer().delete(&Actor::Own, &found).await?;
-            super::settle::tell(context, stored, &acted.current);
+            super::settle::publish_phases(context, stored, &acted.current);
         }
         acted.is_gone = true;
     }
@@ -129,7 +129,7 @@ async fn write_content(
     csv: &ClusterServiceVersion,
     written: Vec<Value>,
     deleted: &[(String, String, String)],
-) -> Result<(), Refusal> {
+) -> Result<(), ContentWriteError> {
     let deleted: Vec<&Value> = deleted
         .iter()
         .filter_map(|(kind, namespace, name)| cluster.get(kind, namespace, name))
@@ -140,14 +140,17 @@ async fn write_content(
         return Ok(());
     }
     let actor = context.account(cluster, &csv.metadata.namespace);
-    let actor = actor.map_err(Refusal::Other)?;
+    let actor = actor.map_err(ContentWriteError::Other)?;
     let writer = context.writer();
-    let written: Vec<Value> = written.into_iter().map(|object| named(object, csv)).collect();
+    let written: Vec<Value> = written
+        .into_iter()
+        .map(|object| with_stable_name(object, csv))
+        .collect();
     for object in &written {
         if let Some(found) = live(context, cluster, &actor, object).await?
             && let Some(refusal) = ownership::refusal(&found, object)
         {
-            return Err(Refusal::Other(refusal));
+            return Err(ContentWriteError::Other(refusal));
         }
     }
     for object in &written {
@@ -191,7 +194,7 @@ async fn live(
 }
 
 /// An object whose name the API server would choose, with a name that follows from its owner: written twice it is one.
-fn named(mut object: Value, csv: &ClusterServiceVersion) -> Value {
+fn with_stable_name(mut object: Value, csv: &ClusterServiceVersion) -> Value {
     let generated = text(&object, "/metadata/generateName").to_owned();
     if generated.is_empty() || !text(&object, "/metadata/name").is_empty() {
         return object;
@@ -244,12 +247,12 @@ mod tests {
             ClusterServiceVersion::read(&csv).unwrap()
         };
         let object = json!({"metadata": {"generateName": "w-"}});
-        let first = named(object.clone(), &csv("a"));
-        assert_eq!(first, named(object.clone(), &csv("a")));
-        assert_ne!(first, named(object, &csv("b")));
+        let first = with_stable_name(object.clone(), &csv("a"));
+        assert_eq!(first, with_stable_name(object.clone(), &csv("a")));
+        assert_ne!(first, with_stable_name(object, &csv("b")));
         assert!(first["metadata"].get("generateName").is_none());
         let kept = json!({"metadata": {"generateName": "w-", "name": "w-x"}});
-        assert_eq!(named(kept.clone(), &csv("a")), kept);
+        assert_eq!(with_stable_name(kept.clone(), &csv("a")), kept);
     }
 
     #[test]
@@ -264,22 +267,22 @@ mod tests {
     }
 
     #[test]
-    fn missing_rights_are_told_apart_from_what_passes() {
-        let refusal = |kind, code| {
+    fn missing_rights_are_distinguished_from_transient_errors() {
+        let error_of = |kind, code| {
             let failure = RequestFailure {
                 code,
                 ..RequestFailure::new(kind, "m".to_owned())
             };
-            match Refusal::from(failure) {
-                Refusal::Rights(_) => "rights",
-                Refusal::Other(_) => "other",
-                Refusal::Passing(_) => "passing",
+            match ContentWriteError::from(failure) {
+                ContentWriteError::Forbidden(_) => "forbidden",
+                ContentWriteError::Other(_) => "other",
+                ContentWriteError::Transient(_) => "transient",
             }
         };
-        assert_eq!(refusal(FailureKind::Forbidden, 403), "rights");
-        assert_eq!(refusal(FailureKind::Invalid, 422), "other");
-        assert_eq!(refusal(FailureKind::Transient, 500), "other");
-        assert_eq!(refusal(FailureKind::Transient, 0), "passing");
-        assert_eq!(refusal(FailureKind::Conflict, 409), "passing");
+        assert_eq!(error_of(FailureKind::Forbidden, 403), "forbidden");
+        assert_eq!(error_of(FailureKind::Invalid, 422), "other");
+        assert_eq!(error_of(FailureKind::Transient, 500), "other");
+        assert_eq!(error_of(FailureKind::Transient, 0), "transient");
+        assert_eq!(error_of(FailureKind::Conflict, 409), "transient");
     }
 }

@@ -15,41 +15,41 @@ use super::super::work::Name;
 
 /// Whether all rights are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum GrantResult {
     /// They are, as far as there are copies to own them.
-    All,
+    Complete,
     /// The account may not give them. An event says so.
-    NotAll,
+    Incomplete,
 }
 
 /// Creates the missing roles and bindings.
 ///
 /// # Errors
 /// Something passing keeps it from being done.
-pub(super) async fn give(
+pub(super) async fn grant(
     context: &Context,
     object: &Value,
     cluster: &Cluster,
-) -> Result<Given, RequestFailure> {
+) -> Result<GrantResult, RequestFailure> {
     let Ok(csv) = ClusterServiceVersion::read(object) else {
-        return Ok(Given::All);
+        return Ok(GrantResult::Complete);
     };
     let place = csv.metadata.namespace.as_str();
     let mut groups = cluster.in_namespace(names::OPERATOR_GROUP_KIND, place);
     let (Some(group), None) = (groups.next(), groups.next()) else {
-        return Ok(Given::All);
+        return Ok(GrantResult::Complete);
     };
     let group = match OperatorGroup::read(group) {
         Ok(group) if is_annotated(&csv, &group) => group,
-        _ => return Ok(Given::All),
+        _ => return Ok(GrantResult::Complete),
     };
     if !matches!(csv.status.phase.as_str(), "Installing" | "Succeeded") {
-        return Ok(Given::All);
+        return Ok(GrantResult::Complete);
     }
     let copies = context.copies.uids(&Name::of(object));
     let lacking = lacking(&csv, &group, cluster, &copies);
     if lacking.is_empty() {
-        return Ok(Given::All);
+        return Ok(GrantResult::Complete);
     }
     let mut refused = Vec::new();
     match context.account(cluster, place) {
@@ -72,7 +72,7 @@ pub(super) async fn give(
         }
     }
     if refused.is_empty() {
-        return Ok(Given::All);
+        return Ok(GrantResult::Complete);
     }
     let notice = Notice {
         is_fault: true,
@@ -83,5 +83,5 @@ pub(super) async fn give(
         ),
     };
     context.publish(object, vec![notice]);
-    Ok(Given::NotAll)
+    Ok(GrantResult::Incomplete)
 }

@@ -51,14 +51,14 @@ pub(super) async fn settle(
     }
     let written = context.writer().write(&Actor::Own, current).await?;
     if !is_same_phase {
-        tell(context, stored, current);
+        publish_phases(context, stored, current);
     }
     context.metrics.wrote(stored, &written);
     Ok(written)
 }
 
 /// Publishes events about every phase since the stored status.
-pub(super) fn tell(context: &Context, stored: &Value, current: &Value) {
+pub(super) fn publish_phases(context: &Context, stored: &Value, current: &Value) {
     if phase_status(stored) != phase_status(current) {
         context.publish(stored, notices(stored, current));
     }

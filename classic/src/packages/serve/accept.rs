@@ -1,11 +1,11 @@
-//! The form of an answer, from the header `Accept`.
+//! The representation of an object in a response, from the header `Accept`.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-/// The form of an answer.
+/// The representation of an object in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Representation {
     /// The object as it is.
     Object,
     /// Its metadata alone.
@@ -16,21 +16,21 @@ pub(super) enum Form {
     Discovery,
 }
 
-/// The media types of answers, as errors list them.
+/// The media types of responses, as errors list them.
 pub(super) const TYPES: &str = "application/json, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
-/// The first form that the client accepts and that `offers` has; nothing when there is none.
-pub(super) fn form(headers: &HeaderMap, offers: &[Form]) -> Option<Form> {
+/// The first representation that the client accepts and that `offers` has; nothing when there is none.
+pub(super) fn negotiate(headers: &HeaderMap, offers: &[Representation]) -> Option<Representation> {
     let mut accepted = headers.get_all(ACCEPT).iter().peekable();
     if accepted.peek().is_none() {
-        return Some(Form::Object);
+        return Some(Representation::Object);
     }
     let texts = accepted.filter_map(|value| value.to_str().ok());
     let mut clauses = texts.flat_map(|text| text.split(','));
-    clauses.find_map(|clause| read(clause).filter(|form| offers.contains(form)))
+    clauses.find_map(|clause| read(clause).filter(|representation| offers.contains(representation)))
 }
 
-fn read(clause: &str) -> Option<Form> {
+fn read(clause: &str) -> Option<Representation> {
     let mut parts = clause.split(';').map(str::trim);
     let is_json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
     let (mut kind, mut group, mut version) = ("", "", "");
@@ -43,12 +43,12 @@ fn read(clause: &str) -> Option<Form> {
         }
     }
     match (is_json, kind, group, version) {
-        (true, "", ..) => Some(Form::Object),
-        (true, "Table", "meta.k8s.io", "v1") => Some(Form::Table),
+        (true, "", ..) => Some(Representation::Object),
+        (true, "Table", "meta.k8s.io", "v1") => Some(Representation::Table),
         (true, "PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
-            Some(Form::Partial)
+            Some(Representation::Partial)
         }
-        (true, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery),
+        (true, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Representation::Discovery),
         _ => None,
     }
 }
@@ -59,33 +59,40 @@ mod tests {
 
     #[test]
     fn the_first_form_that_is_offered_is_taken() {
-        let check = |accept: &str, expected: Option<Form>| {
+        let check = |accept: &str, expected: Option<Representation>| {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
-            let offers = [Form::Object, Form::Partial, Form::Table];
-            assert_eq!(form(&headers, &offers), expected, "{accept}");
+            let offers = [
+                Representation::Object,
+                Representation::Partial,
+                Representation::Table,
+            ];
+            assert_eq!(negotiate(&headers, &offers), expected, "{accept}");
         };
         check(
             "application/vnd.kubernetes.protobuf, application/json",
-            Some(Form::Object),
+            Some(Representation::Object),
         );
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-            Some(Form::Table),
+            Some(Representation::Table),
         );
         check(
             "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
-            Some(Form::Object),
+            Some(Representation::Object),
         );
         check(
             "application/json; as=PartialObjectMetadataList; v=v1; g=meta.k8s.io",
-            Some(Form::Partial),
+            Some(Representation::Partial),
         );
         check(
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,*/*",
-            Some(Form::Object),
+            Some(Representation::Object),
         );
         check("application/vnd.kubernetes.protobuf", None);
         check("text/html", None);
-        assert_eq!(form(&HeaderMap::new(), &[Form::Object]), Some(Form::Object));
+        assert_eq!(
+            negotiate(&HeaderMap::new(), &[Representation::Object]),
+            Some(Representation::Object)
+        );
     }
 }

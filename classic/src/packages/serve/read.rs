@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use olm_classic::package_manifest::{DEFAULT_ICON, IconAnswer, SVG, icon};
 use serde_json::Value;
 
+use super::super::index::Packages;
 use super::super::item::Item;
 use super::super::scope::Scope;
-use super::super::shelf::Packages;
-use super::accept::Form;
+use super::accept::Representation;
 use super::answer::{JSON, answer, json, no_package};
 use super::request::Options;
 use super::table::{self, Include};
@@ -28,7 +28,7 @@ pub(super) fn get(
     packages: &Packages,
     scope: &Scope,
     name: &str,
-    form: Form,
+    representation: Representation,
     include: Include,
     now: Timestamp,
 ) -> Response {
@@ -36,15 +36,15 @@ pub(super) fn get(
         return no_package(name);
     };
     let namespace = scope.shown_in(item);
-    match form {
-        Form::Table => {
+    match representation {
+        Representation::Table => {
             let mut body = table::begin(packages.version).into_bytes();
             body.extend_from_slice(&table::row(item, namespace, include, now));
             body.extend_from_slice(table::END.as_bytes());
             json(body)
         }
-        Form::Partial => json(item.partial(namespace)),
-        Form::Object | Form::Discovery => json(item.object(namespace, false)),
+        Representation::Partial => json(item.partial(namespace)),
+        Representation::Object | Representation::Discovery => json(item.object(namespace, false)),
     }
 }
 
@@ -52,17 +52,17 @@ pub(super) fn get(
 pub(super) fn list(
     packages: &Packages,
     scope: Scope,
-    form: Form,
+    representation: Representation,
     include: Include,
     now: Timestamp,
 ) -> Response {
     let mut items = packages.seen(&scope).into_iter();
     let version = packages.version;
-    let is_table = form == Form::Table;
+    let is_table = representation == Representation::Table;
     let begin = if is_table {
         table::begin(version)
     } else {
-        let (api_version, kind) = table::list_of(form == Form::Partial);
+        let (api_version, kind) = table::list_of(representation == Representation::Partial);
         format!(
             r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{version}"}},"items":["#
         )
@@ -79,7 +79,7 @@ pub(super) fn list(
                 if !std::mem::take(&mut is_first) {
                     chunk.push(b',');
                 }
-                chunk.extend_from_slice(&shown(&item, scope.shown_in(&item), form, include, now));
+                chunk.extend_from_slice(&shown(&item, scope.shown_in(&item), representation, include, now));
             }
             if items.as_slice().is_empty() {
                 chunk.extend_from_slice(table::END.as_bytes());
@@ -90,11 +90,17 @@ pub(super) fn list(
     json(Body::from_stream(stream::iter(chunks)))
 }
 
-fn shown(item: &Arc<Item>, namespace: &str, form: Form, include: Include, now: Timestamp) -> Vec<u8> {
-    match form {
-        Form::Table => table::row(item, namespace, include, now),
-        Form::Partial => item.partial(namespace),
-        Form::Object | Form::Discovery => item.object(namespace, true),
+fn shown(
+    item: &Arc<Item>,
+    namespace: &str,
+    representation: Representation,
+    include: Include,
+    now: Timestamp,
+) -> Vec<u8> {
+    match representation {
+        Representation::Table => table::row(item, namespace, include, now),
+        Representation::Partial => item.partial(namespace),
+        Representation::Object | Representation::Discovery => item.object(namespace, true),
     }
 }
 
@@ -112,7 +118,7 @@ pub(super) fn picture(
         IconAnswer::NotFound => bare(StatusCode::NOT_FOUND),
         IconAnswer::NotModified => bare(StatusCode::NOT_MODIFIED),
         IconAnswer::Default => with_length(answer(StatusCode::OK, SVG, DEFAULT_ICON), DEFAULT_ICON.len()),
-        IconAnswer::Picture(picture) => {
+        IconAnswer::Icon(picture) => {
             let body = picture.body();
             let size = body.len();
             let mut response = with_length(answer(StatusCode::OK, &picture.media_type, body), size);
@@ -137,33 +143,33 @@ fn with_length(mut response: Response, size: usize) -> Response {
 
 /// The event of a watch (JSON, one line).
 pub(super) fn event(
-    happened: &str,
+    change_type: &str,
     item: &Arc<Item>,
     namespace: &str,
-    form: Form,
+    representation: Representation,
     include: Include,
     now: Timestamp,
 ) -> Bytes {
-    let object = match form {
-        Form::Table => {
+    let object = match representation {
+        Representation::Table => {
             let mut table = table::begin(item.version).into_bytes();
             table.extend_from_slice(&table::row(item, namespace, include, now));
             table.extend_from_slice(table::END.as_bytes());
             table
         }
-        Form::Partial => item.partial(namespace),
-        Form::Object | Form::Discovery => item.object(namespace, false),
+        Representation::Partial => item.partial(namespace),
+        Representation::Object | Representation::Discovery => item.object(namespace, false),
     };
-    wrapped(happened, &object)
+    wrapped(change_type, &object)
 }
 
 /// An event without a package: a bookmark or a failure.
-pub(super) fn bare_event(happened: &str, object: &Value) -> Bytes {
-    wrapped(happened, object.to_string().as_bytes())
+pub(super) fn bare_event(change_type: &str, object: &Value) -> Bytes {
+    wrapped(change_type, object.to_string().as_bytes())
 }
 
-fn wrapped(happened: &str, object: &[u8]) -> Bytes {
-    let mut line = format!(r#"{{"type":"{happened}","object":"#).into_bytes();
+fn wrapped(change_type: &str, object: &[u8]) -> Bytes {
+    let mut line = format!(r#"{{"type":"{change_type}","object":"#).into_bytes();
     line.extend_from_slice(object);
     line.extend_from_slice(b"}\n");
     line.into()

@@ -16,10 +16,10 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::super::index::{ChangeType, Packages};
 use super::super::item::Item;
 use super::super::scope::Scope;
-use super::super::shelf::{Happened, Packages};
-use super::accept::Form;
+use super::accept::Representation;
 use super::answer::{bad_request, expired, json, status};
 use super::read::{bare_event, event};
 use super::request::Options;
@@ -37,10 +37,10 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 struct Watch {
     packages: Receiver<Arc<Packages>>,
     scope: Scope,
-    form: Form,
+    representation: Representation,
     include: Include,
     /// The events that are sent next.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedEvent>,
     /// The resourceVersion up to which the client knows everything once that is sent.
     known: u64,
     sends_bookmarks: bool,
@@ -50,15 +50,15 @@ struct Watch {
     stop: CancellationToken,
 }
 
-enum Waiting {
-    Event(Happened, Arc<Item>),
+enum QueuedEvent {
+    Event(ChangeType, Arc<Item>),
     /// The bookmark after the initial objects.
     AllIsSent,
 }
 
 /// Options of the answer to a watch.
-pub(super) struct How {
-    pub(super) form: Form,
+pub(super) struct WatchOptions {
+    pub(super) representation: Representation,
     pub(super) include: Include,
     pub(super) stop: CancellationToken,
 }
@@ -68,7 +68,7 @@ pub(super) fn watch(
     mut packages: Receiver<Arc<Packages>>,
     scope: Scope,
     options: &Options,
-    how: How,
+    how: WatchOptions,
 ) -> Response {
     let now = Arc::clone(&packages.borrow_and_update());
     let (from_start, since) = match options.resource_version.as_str() {
@@ -78,20 +78,21 @@ pub(super) fn watch(
             Err(_) => return bad_request(&format!("resourceVersion: Invalid value: {text:?}")),
         },
     };
-    let mut waiting: VecDeque<Waiting> = if from_start {
+    let mut waiting: VecDeque<QueuedEvent> = if from_start {
         let seen = now.seen(&scope).into_iter();
-        seen.map(|item| Waiting::Event(Happened::Added, item)).collect()
+        seen.map(|item| QueuedEvent::Event(ChangeType::Added, item))
+            .collect()
     } else {
         match now.changes(since, &scope) {
             Ok(changes) => changes
                 .into_iter()
-                .map(|(happened, item)| Waiting::Event(happened, item))
+                .map(|(change_type, item)| QueuedEvent::Event(change_type, item))
                 .collect(),
             Err(error) => return expired(&error.to_string()),
         }
     };
     if options.sends_initial_events && options.sends_bookmarks {
-        waiting.push_back(Waiting::AllIsSent);
+        waiting.push_back(QueuedEvent::AllIsSent);
     }
     let begin = Instant::now();
     let lasts = options.timeout_seconds.filter(|seconds| *seconds > 0);
@@ -100,7 +101,7 @@ pub(super) fn watch(
         known: now.version,
         packages,
         scope,
-        form: how.form,
+        representation: how.representation,
         include: how.include,
         waiting,
         sends_bookmarks: options.sends_bookmarks,
@@ -158,7 +159,7 @@ impl Watch {
                 self.known = now.version;
                 let events = changes.into_iter();
                 self.waiting
-                    .extend(events.map(|(happened, item)| Waiting::Event(happened, item)));
+                    .extend(events.map(|(change_type, item)| QueuedEvent::Event(change_type, item)));
                 None
             }
             Err(error) => {
@@ -169,21 +170,21 @@ impl Watch {
         }
     }
 
-    fn line(&self, waiting: &Waiting) -> Bytes {
+    fn line(&self, waiting: &QueuedEvent) -> Bytes {
         match waiting {
-            Waiting::AllIsSent => self.bookmark(Some(INITIAL_EVENTS_END)),
-            Waiting::Event(happened, item) => {
-                let happened = match happened {
-                    Happened::Added => "ADDED",
-                    Happened::Modified => "MODIFIED",
-                    Happened::Deleted => "DELETED",
+            QueuedEvent::AllIsSent => self.bookmark(Some(INITIAL_EVENTS_END)),
+            QueuedEvent::Event(change_type, item) => {
+                let change_type = match change_type {
+                    ChangeType::Added => "ADDED",
+                    ChangeType::Modified => "MODIFIED",
+                    ChangeType::Deleted => "DELETED",
                 };
                 let namespace = self.scope.shown_in(item);
                 event(
-                    happened,
+                    change_type,
                     item,
                     namespace,
-                    self.form,
+                    self.representation,
                     self.include,
                     Timestamp::now(),
                 )
@@ -197,17 +198,17 @@ impl Watch {
             Some(annotation) => value!({"resourceVersion": version, "annotations": {annotation: "true"}}),
             None => value!({"resourceVersion": version}),
         };
-        let object = match self.form {
-            Form::Table => {
+        let object = match self.representation {
+            Representation::Table => {
                 value!({
                     "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [],
                     "rows": [],
                 })
             }
-            Form::Partial => {
+            Representation::Partial => {
                 value!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            Form::Object | Form::Discovery => value!({
+            Representation::Object | Representation::Discovery => value!({
                 "kind": names::PACKAGE_MANIFEST_KIND, "apiVersion": names::PACKAGE_API_VERSION,
                 "metadata": metadata, "spec": {}, "status": {},
             }),
@@ -222,29 +223,29 @@ mod tests {
     use futures::StreamExt as _;
     use serde_json::Value;
 
+    use super::super::super::index::PackageIndex;
     use super::super::super::item::tests::{item, source};
-    use super::super::super::shelf::Shelf;
     use super::*;
 
-    fn put(shelf: &Shelf, packages: &[(&str, &str)]) {
+    fn put(index: &PackageIndex, packages: &[(&str, &str)]) {
         let source = source("olm", "c");
         let items = packages
             .iter()
             .map(|(name, label)| item(&source, name, &value!({"l": label}), ""));
         let object = value!({"metadata": {"namespace": "olm", "name": "c"}});
-        shelf.put(&object, items.collect());
+        index.put(&object, items.collect());
     }
 
-    fn start(shelf: &Shelf, query: &str) -> Response {
+    fn start(index: &PackageIndex, query: &str) -> Response {
         let uri = format!("/?{query}").parse().unwrap();
         let options = Options::read(&uri);
         let scope = Scope::new("n", "olm", &options.field_selector, &options.label_selector).unwrap();
-        let how = How {
-            form: Form::Object,
+        let how = WatchOptions {
+            representation: Representation::Object,
             include: Include::Metadata,
             stop: CancellationToken::new(),
         };
-        watch(shelf.subscribe(), scope, &options, how)
+        watch(index.subscribe(), scope, &options, how)
     }
 
     async fn next(lines: &mut BodyDataStream) -> String {
@@ -257,14 +258,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_tells_what_is_there_and_then_what_happens() {
-        let shelf = Shelf::new(100);
-        put(&shelf, &[("a", "1"), ("b", "2")]);
-        let mut all = start(&shelf, "").into_body().into_data_stream();
-        let query = format!("resourceVersion={}&labelSelector=l%3D1", shelf.now().version);
-        let mut later = start(&shelf, &query).into_body().into_data_stream();
+        let index = PackageIndex::new(100);
+        put(&index, &[("a", "1"), ("b", "2")]);
+        let mut all = start(&index, "").into_body().into_data_stream();
+        let query = format!("resourceVersion={}&labelSelector=l%3D1", index.now().version);
+        let mut later = start(&index, &query).into_body().into_data_stream();
         assert_eq!(next(&mut all).await, "ADDED a");
         assert_eq!(next(&mut all).await, "ADDED b");
-        put(&shelf, &[("b", "3"), ("c", "1")]);
+        put(&index, &[("b", "3"), ("c", "1")]);
         for expected in ["MODIFIED b", "ADDED c", "DELETED a"] {
             assert_eq!(next(&mut all).await, expected);
         }
@@ -275,10 +276,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bookmarks_come_every_minute_and_at_the_end() {
-        let shelf = Shelf::new(100);
-        put(&shelf, &[("a", "1")]);
+        let index = PackageIndex::new(100);
+        put(&index, &[("a", "1")]);
         let query = "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=70";
-        let mut lines = start(&shelf, query).into_body().into_data_stream();
+        let mut lines = start(&index, query).into_body().into_data_stream();
         assert_eq!(next(&mut lines).await, "ADDED a");
         let line = lines.next().await.unwrap().unwrap();
         let end: Value = serde_json::from_slice(&line).unwrap();
@@ -294,10 +295,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_version_of_another_process_is_expired() {
-        let shelf = Shelf::new(100);
-        assert_eq!(start(&shelf, "resourceVersion=7").status(), StatusCode::GONE);
+        let index = PackageIndex::new(100);
+        assert_eq!(start(&index, "resourceVersion=7").status(), StatusCode::GONE);
         assert_eq!(
-            start(&shelf, "resourceVersion=x").status(),
+            start(&index, "resourceVersion=x").status(),
             StatusCode::BAD_REQUEST
         );
     }

@@ -12,8 +12,8 @@ use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
 
 use super::context::Context;
-use super::memory::{Given, Kept};
-use super::report::{give, report, serve};
+use super::memory::{PersistedSource, ServedCatalog};
+use super::report::{report, serve, serve_catalog};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 use crate::registry::pull::{ContentError, store_name};
@@ -39,16 +39,16 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     restore(context, key, reference, &puller);
     let due = next_poll(context, key, source);
     let is_current = context.memories.with(key, |memory| {
-        let given = memory.given.as_ref();
+        let served = memory.served.as_ref();
         memory.fault.is_none()
-            && given.is_some_and(|given| {
-                given.is_confirmed && given.wanted == reference && given.puller == puller
+            && served.is_some_and(|served| {
+                served.is_confirmed && served.wanted == reference && served.puller == puller
             })
     });
     if is_current && due.is_none_or(|due| !due.is_zero()) {
         return due.map_or(Outcome::Done, Outcome::After);
     }
-    if context.memories.with(key, |memory| memory.given.is_none()) {
+    if context.memories.with(key, |memory| memory.served.is_none()) {
         // Clients see that something is under way.
         if let Err(failure) = report(context, key, source, source.object).await
             && failure.kind != FailureKind::Conflict
@@ -91,7 +91,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
 fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
     let (is_empty, uid) = context
         .memories
-        .with(key, |memory| (memory.given.is_none(), memory.uid.clone()));
+        .with(key, |memory| (memory.served.is_none(), memory.uid.clone()));
     let kept = context.memories.kept(key).filter(|kept| {
         is_empty && kept.uid == uid && kept.wanted == wanted && kept.secrets == puller.secrets
     });
@@ -100,14 +100,14 @@ fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
         .contents()
         .and_then(|contents| contents.stored(&kept.name))
     {
-        let given = Given {
+        let served = ServedCatalog {
             wanted: wanted.to_owned(),
             puller: puller.clone(),
             content,
             name: kept.name,
             is_confirmed: false,
         };
-        give(context, key, given);
+        serve_catalog(context, key, served);
     }
 }
 
@@ -121,10 +121,10 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
         memory.uid.clone()
     });
     let known = context.memories.with(key, |memory| {
-        let given = memory.given.as_ref();
-        given
-            .filter(|given| given.name == name && given.puller == *puller)
-            .map(|given| Arc::clone(&given.content))
+        let served = memory.served.as_ref();
+        served
+            .filter(|served| served.name == name && served.puller == *puller)
+            .map(|served| Arc::clone(&served.content))
     });
     let catalog = if let Some(known) = known {
         known
@@ -142,21 +142,21 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
             }
         })?
     };
-    let kept = Kept {
+    let kept = PersistedSource {
         uid,
         wanted: reference.to_owned(),
         secrets: puller.secrets.clone(),
         name: name.clone(),
     };
     context.memories.keep(key, kept);
-    let given = Given {
+    let served = ServedCatalog {
         wanted: reference.to_owned(),
         puller: puller.clone(),
         content: catalog,
         name,
         is_confirmed: true,
     };
-    give(context, key, given);
+    serve_catalog(context, key, served);
     Ok(())
 }
 

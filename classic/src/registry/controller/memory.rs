@@ -18,12 +18,12 @@ use crate::registry::server::Listener;
 /// The file with the state that outlives the process.
 const FILE: &str = "sources.json";
 
-/// Content that a source was given.
+/// The catalog that a source serves.
 #[derive(Debug, Clone)]
-pub(super) struct Given {
+pub(super) struct ServedCatalog {
     /// The requested reference of an image, or the requested ConfigMap.
     pub(super) wanted: String,
-    /// The rights that it was given with.
+    /// The rights that it was pulled with.
     pub(super) puller: Puller,
     /// The content.
     pub(super) content: Arc<StoredCatalog>,
@@ -41,7 +41,7 @@ pub(super) struct Memory {
     /// The port on which it is served.
     pub(super) listener: Option<Listener>,
     /// The served content.
-    pub(super) given: Option<Given>,
+    pub(super) served: Option<ServedCatalog>,
     /// The registry elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
     /// The ConfigMap with its content.
@@ -60,14 +60,14 @@ impl Memory {
     /// Closes the port and lets go of the content that was served.
     pub(super) fn serve_nothing(&mut self) {
         self.listener = None;
-        self.given = None;
+        self.served = None;
         self.map = None;
         self.fault = None;
     }
 
     /// The content, where there is some.
     pub(super) fn content(&self) -> Option<Content> {
-        let stored = self.given.as_ref().map(|given| Arc::clone(&given.content));
+        let stored = self.served.as_ref().map(|served| Arc::clone(&served.content));
         let remote = self.remote.as_ref().map(Arc::clone);
         remote.map(Content::Remote).or(stored.map(Content::Stored))
     }
@@ -84,7 +84,7 @@ pub(in crate::registry) enum Content {
 
 /// State of a source that outlives the process: the content that its credentials were accepted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct PersistedSource {
     pub(super) uid: String,
     pub(super) wanted: String,
     pub(super) secrets: Vec<String>,
@@ -95,7 +95,7 @@ pub(super) struct Kept {
 #[derive(Default)]
 pub(in crate::registry) struct Memories {
     known: Mutex<BTreeMap<Key, Memory>>,
-    kept: Mutex<BTreeMap<String, Kept>>,
+    kept: Mutex<BTreeMap<String, PersistedSource>>,
     file: Option<PathBuf>,
 }
 
@@ -135,12 +135,12 @@ impl Memories {
     }
 
     /// The kept state of a source.
-    pub(super) fn kept(&self, key: &Key) -> Option<Kept> {
+    pub(super) fn kept(&self, key: &Key) -> Option<PersistedSource> {
         self.kept.lock().get(&name(key)).cloned()
     }
 
     /// Keeps the content of a source.
-    pub(super) fn keep(&self, key: &Key, kept: Kept) {
+    pub(super) fn keep(&self, key: &Key, kept: PersistedSource) {
         let text = {
             let mut all = self.kept.lock();
             if all.get(&name(key)) == Some(&kept) {

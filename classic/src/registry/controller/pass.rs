@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use super::config_map::{ConfigMapState, WatchedMap};
 use super::context::Context;
 use super::image::image;
-use super::memory::{Given, Memory};
+use super::memory::{Memory, ServedCatalog};
 use super::pod::pod;
 use super::remote::Remote;
-use super::report::{dialled, give, report, serve, waking};
+use super::report::{dialled, report, serve, serve_catalog, waking};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 
@@ -184,21 +184,21 @@ async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapSt
     });
     let is_current = context.memories.with(key, |memory| {
         memory.fault = fault;
-        memory.given.as_ref().is_some_and(|given| given.name == stored)
+        memory.served.as_ref().is_some_and(|served| served.name == stored)
     });
     let Some(contents) = context.contents().filter(|_| !is_current) else {
         return Outcome::Done;
     };
     match contents.put(&stored, found.blobs).await {
         Ok(catalog) => {
-            let given = Given {
+            let served = ServedCatalog {
                 wanted: name.to_owned(),
                 puller: Puller::default(),
                 content: catalog,
                 name: stored,
                 is_confirmed: true,
             };
-            give(context, key, given);
+            serve_catalog(context, key, served);
             Outcome::Done
         }
         Err(error) => {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::DeleteParams;
-use olm_classic::catalog_source::{Images, Outcome as Passed, Source, pass};
+use olm_classic::catalog_source::{CatalogSourceDecision, Images, Source, pass};
 use olm_classic::cluster::{Cluster, text};
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -53,9 +53,9 @@ pub(super) async fn pod(
         utilities: registry.util_image.clone(),
         run_as_user: registry.set_workload_user_id.then_some(USER),
     };
-    let passed = pass(&source, &images, connection, Timestamp::now());
-    write(context, key, &cluster, &passed).await?;
-    let mut status = passed.status;
+    let decision = pass(&source, &images, connection, Timestamp::now());
+    write(context, key, &cluster, &decision).await?;
+    let mut status = decision.status;
     if let (Some(fault), Some(status)) = (fault, status.as_object_mut()) {
         status
             .entry("reason")
@@ -64,8 +64,8 @@ pub(super) async fn pod(
     }
     replace_status(context, key, source.object, live, status, connection).await?;
     Ok(match source.poll_interval() {
-        _ if passed.error.is_some() => Outcome::Failed,
-        _ if passed.is_pending => Outcome::After(PENDING),
+        _ if decision.error.is_some() => Outcome::Failed,
+        _ if decision.is_pending => Outcome::After(PENDING),
         Some(interval) => Outcome::After(Duration::try_from(interval).unwrap_or(PENDING).max(PENDING)),
         None => Outcome::Done,
     })
@@ -137,18 +137,18 @@ async fn write(
     context: &Context,
     key: &Key,
     cluster: &Cluster,
-    passed: &Passed,
+    decision: &CatalogSourceDecision,
 ) -> Result<(), RequestFailure> {
-    for object in &passed.written {
+    for object in &decision.written {
         context.writer().write(&Actor::Own, object).await?;
     }
-    for name in &passed.deleted {
+    for name in &decision.deleted {
         if let Some(pod) = cluster.get("Pod", &key.0, name) {
             context.writer().delete(&Actor::Own, pod).await?;
         }
     }
     let pods: Api<Pod> = Api::namespaced(context.writer().own().clone(), &key.0);
-    for name in &passed.dead {
+    for name in &decision.dead {
         // Its node is gone: no kubelet would end it.
         match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}

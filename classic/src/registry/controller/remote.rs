@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use olm_classic::registry::BundleMessage;
-use olm_classic::resolve::Content;
+use olm_classic::resolve::EntryIndex;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -48,13 +48,13 @@ pub(in crate::registry) struct Remote {
     /// The address that is dialled.
     pub(in crate::registry) target: String,
     state: Arc<Mutex<State>>,
-    listing: tokio::sync::Mutex<Option<Read>>,
+    listing: tokio::sync::Mutex<Option<CachedListing>>,
     _stop: DropGuard,
 }
 
 /// Listing of a registry.
-struct Read {
-    listing: Arc<Content>,
+struct CachedListing {
+    listing: Arc<EntryIndex>,
     client: RegistryClient,
     at: Instant,
     used: Instant,
@@ -101,7 +101,7 @@ impl Remote {
     ///
     /// # Errors
     /// The registry does not answer.
-    pub(in crate::registry) async fn listing(&self) -> Result<Arc<Content>, String> {
+    pub(in crate::registry) async fn listing(&self) -> Result<Arc<EntryIndex>, String> {
         let client = self.client()?;
         let mut known = self.listing.lock().await;
         let now = Instant::now();
@@ -117,7 +117,7 @@ impl Remote {
         let listing = reading
             .map_err(|_| format!("not listed within {} s", LIST_TIME.as_secs()))?
             .map_err(|error| error.to_string())?;
-        *known = Some(Read {
+        *known = Some(CachedListing {
             listing: Arc::clone(&listing),
             client,
             at: now,
@@ -178,7 +178,7 @@ fn size(bundle: &BundleMessage) -> usize {
     size_of::<BundleMessage>() + values + skips
 }
 
-async fn list(client: &RegistryClient) -> Result<Arc<Content>, ClientError> {
+async fn list(client: &RegistryClient) -> Result<Arc<EntryIndex>, ClientError> {
     let mut answers = client.list_bundles().await?;
     let (mut bundles, mut bytes) = (Vec::new(), 0);
     while let Some(bundle) = answers.try_next().await? {
@@ -199,5 +199,5 @@ async fn list(client: &RegistryClient) -> Result<Arc<Content>, ClientError> {
         asking.boxed()
     });
     let packages: BTreeMap<_, _> = asking.buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(Arc::new(Content::new(bundles, &packages)))
+    Ok(Arc::new(EntryIndex::new(bundles, &packages)))
 }

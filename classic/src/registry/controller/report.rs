@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use olm_classic::catalog_source::{Listening, Served, Source, listen};
+use olm_classic::catalog_source::{Listening, ServedRegistry, Source, listen};
 use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::context::Context;
-use super::memory::{Given, Memory};
+use super::memory::{Memory, ServedCatalog};
 use super::remote::State;
 use crate::objects::write::Actor;
 use crate::registry::Key;
@@ -33,13 +33,13 @@ pub(super) async fn serve(context: &Context, key: &Key) -> std::io::Result<()> {
 }
 
 /// Serves content.
-pub(super) fn give(context: &Context, key: &Key, given: Given) {
+pub(super) fn serve_catalog(context: &Context, key: &Key, served: ServedCatalog) {
     let is_news = context.memories.with(key, |memory| {
         if let Some(listener) = &memory.listener {
-            listener.slot.set(Some(Arc::clone(&given.content)));
+            listener.slot.set(Some(Arc::clone(&served.content)));
         }
-        let name = given.name.clone();
-        let before = memory.given.replace(given);
+        let name = served.name.clone();
+        let before = memory.served.replace(served);
         before.is_none_or(|before| before.name != name)
     });
     if is_news {
@@ -48,21 +48,21 @@ pub(super) fn give(context: &Context, key: &Key, given: Given) {
 }
 
 /// State of a source for its clients.
-struct Seen {
+struct SourceState {
     connection: &'static str,
     fault: Option<String>,
     polled: Option<Timestamp>,
     port: Option<u16>,
 }
 
-impl Seen {
+impl SourceState {
     fn of(memory: &Memory) -> Self {
         let (connection, fault) = match memory.remote.as_ref().map(|remote| remote.state()) {
             Some(State::Ready(_)) => (READY, None),
             Some(State::Connecting) => (CONNECTING, None),
             Some(State::Failed(error)) => (FAILED, Some(error)),
             None => {
-                let connection = match (&memory.given, &memory.fault) {
+                let connection = match (&memory.served, &memory.fault) {
                     (Some(_), _) => READY,
                     (None, None) => CONNECTING,
                     (None, Some(_)) => FAILED,
@@ -86,17 +86,17 @@ pub(super) async fn report(
     source: &Source<'_>,
     live: &Value,
 ) -> Result<(), RequestFailure> {
-    let seen = context.memories.with(key, |memory| Seen::of(memory));
-    let (connection, is_ready) = (seen.connection, seen.connection == READY);
-    let endpoint = seen
+    let state = context.memories.with(key, |memory| SourceState::of(memory));
+    let (connection, is_ready) = (state.connection, state.connection == READY);
+    let endpoint = state
         .port
         .and_then(|port| Some(SocketAddr::new(context.address?, port)));
-    let served = Served {
+    let served = ServedRegistry {
         endpoint,
         is_ready,
         connection,
-        fault: seen.fault.as_deref(),
-        polled: seen.polled,
+        fault: state.fault.as_deref(),
+        polled: state.polled,
     };
     let Listening {
         written,

@@ -12,7 +12,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic_reflection::server::Builder;
 
 use super::descriptor::files;
-use super::service::{Experimental, Health, Registry, Service, Slot};
+use super::service::{CatalogSlot, Experimental, Health, Registry, Service};
 
 /// Interval of keepalive pings to a silent client.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub struct Listener {
     /// The port.
     pub port: u16,
     /// The served content.
-    pub slot: Slot,
+    pub slot: CatalogSlot,
     _stop: DropGuard,
 }
 
@@ -37,7 +37,7 @@ impl Listener {
     pub async fn open(stop: &CancellationToken) -> io::Result<Self> {
         let listener = admin::bind(":0").await?;
         let port = listener.local_addr()?.port();
-        let (slot, stop) = (Slot::default(), stop.child_token());
+        let (slot, stop) = (CatalogSlot::default(), stop.child_token());
         let routes = reflection()
             .add_service(Service(Registry(slot.clone())))
             .add_service(Service(Experimental(slot.clone())))

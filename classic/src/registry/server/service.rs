@@ -37,14 +37,16 @@ const SERVING: i32 = 1;
 
 static READING: Semaphore = Semaphore::const_new(MAX_READING);
 
-type Answer = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
-type Answers<T> = BoxStream<'static, Result<T, Status>>;
+/// The response to a call, under way.
+type ResponseFuture = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
+/// The messages of a streaming response.
+type MessageStream<T> = BoxStream<'static, Result<T, Status>>;
 
 /// The content that a registry serves, which changes while it serves.
 #[derive(Debug, Clone, Default)]
-pub struct Slot(Arc<RwLock<Option<Arc<StoredCatalog>>>>);
+pub struct CatalogSlot(Arc<RwLock<Option<Arc<StoredCatalog>>>>);
 
-impl Slot {
+impl CatalogSlot {
     /// The content, once there is some.
     pub fn get(&self) -> Option<Arc<StoredCatalog>> {
         self.0.read().clone()
@@ -66,8 +68,8 @@ pub(super) trait Calls: Clone + Send + Sync + 'static {
     /// The service, with its package.
     const NAME: &'static str;
 
-    /// Answers the call of this name; nothing where there is none.
-    fn call(&self, name: &str, request: http::Request<Body>) -> Option<Answer>;
+    /// Response to the call of this name; nothing where there is none.
+    fn call(&self, name: &str, request: http::Request<Body>) -> Option<ResponseFuture>;
 }
 
 /// A service as the server routes it.
@@ -91,14 +93,14 @@ impl<C: Calls> tower::Service<http::Request<Body>> for Service<C> {
         let path = request.uri().path().to_owned();
         let name = path.rsplit('/').next().unwrap_or_default();
         match self.0.call(name, request) {
-            Some(answer) => answer.map(Ok).boxed(),
+            Some(response) => response.map(Ok).boxed(),
             None => std::future::ready(Ok(Status::unimplemented("").into_http())).boxed(),
         }
     }
 }
 
 /// Answers a call with one message.
-fn one<Q, A, F>(request: http::Request<Body>, call: impl Fn(Q) -> F + Send + Sync + 'static) -> Answer
+fn one<Q, A, F>(request: http::Request<Body>, call: impl Fn(Q) -> F + Send + Sync + 'static) -> ResponseFuture
 where
     Q: Message + Default + 'static,
     A: Message + 'static,
@@ -118,11 +120,11 @@ where
 fn many<Q, A, F>(
     request: http::Request<Body>,
     call: impl Fn(Request<Q>) -> F + Send + Sync + 'static,
-) -> Answer
+) -> ResponseFuture
 where
     Q: Message + Default + 'static,
     A: Message + 'static,
-    F: Future<Output = Result<Answers<A>, Status>> + Send + 'static,
+    F: Future<Output = Result<MessageStream<A>, Status>> + Send + 'static,
 {
     Box::pin(async move {
         let service = tower::service_fn(move |request: Request<Q>| {
@@ -159,7 +161,7 @@ fn status(error: &CallError) -> Status {
     }
 }
 
-fn items<T, U>(found: Vec<T>) -> Answers<U>
+fn items<T, U>(found: Vec<T>) -> MessageStream<U>
 where
     T: Into<U>,
     U: Send + 'static,
@@ -170,7 +172,7 @@ where
 
 /// `api.Registry`.
 #[derive(Debug, Clone)]
-pub(super) struct Registry(pub(super) Slot);
+pub(super) struct Registry(pub(super) CatalogSlot);
 
 impl Registry {
     /// Answers with what a catalog has one of.
@@ -178,7 +180,7 @@ impl Registry {
         &self,
         request: http::Request<Body>,
         call: impl Fn(&StoredCatalog, Q) -> Result<T, CallError> + Copy + Send + Sync + 'static,
-    ) -> Answer
+    ) -> ResponseFuture
     where
         Q: Message + Default + 'static,
         A: Message + From<T> + 'static,
@@ -200,7 +202,7 @@ impl Registry {
         + Send
         + Sync
         + 'static,
-    ) -> Answer {
+    ) -> ResponseFuture {
         let slot = self.0.clone();
         many(request, move |query: Request<Q>| {
             let catalog = slot.content();
@@ -212,7 +214,7 @@ impl Registry {
         })
     }
 
-    fn list_packages(&self, request: http::Request<Body>) -> Answer {
+    fn list_packages(&self, request: http::Request<Body>) -> ResponseFuture {
         let slot = self.0.clone();
         many(request, move |_: Request<Empty>| {
             let catalog = slot.content();
@@ -225,7 +227,7 @@ impl Registry {
     }
 
     /// Package by package: no more than one is held, however slowly the client reads.
-    fn list_bundles(&self, request: http::Request<Body>) -> Answer {
+    fn list_bundles(&self, request: http::Request<Body>) -> ResponseFuture {
         let slot = self.0.clone();
         many(request, move |_: Request<Empty>| {
             let catalog = slot.content();
@@ -258,7 +260,7 @@ fn gvk(api: GroupVersionKind) -> Gvk {
 impl Calls for Registry {
     const NAME: &'static str = "api.Registry";
 
-    fn call(&self, name: &str, request: http::Request<Body>) -> Option<Answer> {
+    fn call(&self, name: &str, request: http::Request<Body>) -> Option<ResponseFuture> {
         Some(match name {
             "ListPackages" => self.list_packages(request),
             "ListBundles" => self.list_bundles(request),
@@ -297,12 +299,12 @@ impl Calls for Registry {
 
 /// `api.ExperimentalRegistry`.
 #[derive(Debug, Clone)]
-pub(super) struct Experimental(pub(super) Slot);
+pub(super) struct Experimental(pub(super) CatalogSlot);
 
 impl Calls for Experimental {
     const NAME: &'static str = "api.ExperimentalRegistry";
 
-    fn call(&self, name: &str, request: http::Request<Body>) -> Option<Answer> {
+    fn call(&self, name: &str, request: http::Request<Body>) -> Option<ResponseFuture> {
         if name != "ExperimentalListPackageCustomSchemas" {
             return None;
         }
@@ -357,7 +359,7 @@ pub(super) struct Health(pub(super) CancellationToken);
 impl Calls for Health {
     const NAME: &'static str = "grpc.health.v1.Health";
 
-    fn call(&self, name: &str, request: http::Request<Body>) -> Option<Answer> {
+    fn call(&self, name: &str, request: http::Request<Body>) -> Option<ResponseFuture> {
         let stop = self.0.clone();
         match name {
             "Check" => Some(one(request, |_: HealthRequest| {

@@ -52,7 +52,7 @@ const DEFAULTS: &[DefaultSource] = &[
 
 /// Result of a pass over an OperatorHub.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HubOutcome {
+pub struct OperatorHubDecision {
     /// CatalogSources to create or to put back, whole.
     pub written: Vec<Value>,
     /// CatalogSources to delete, as they are.
@@ -65,8 +65,8 @@ pub struct HubOutcome {
 /// `4.18.3`, and `cluster` has the CatalogSources.
 ///
 /// A CatalogSource of the name of a disabled default that a user made stays as it is.
-pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> HubOutcome {
-    let mut outcome = HubOutcome::default();
+pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> OperatorHubDecision {
+    let mut decision = OperatorHubDecision::default();
     let tag = tag(version);
     let mut sources = Vec::new();
     for default in DEFAULTS {
@@ -76,14 +76,14 @@ pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> HubOutc
         match (&tag, live) {
             (_, Some(live)) if is_disabled => {
                 if annotation(live, MANAGED_BY.0) == MANAGED_BY.1 {
-                    outcome.deleted.push(live.clone());
+                    decision.deleted.push(live.clone());
                 }
             }
             (_, None) if is_disabled => {}
             (Some(tag), live) => {
-                let wanted = wanted(default, tag, live);
+                let wanted = default_catalog_source(default, tag, live);
                 if live != Some(&wanted) {
-                    outcome.written.push(wanted);
+                    decision.written.push(wanted);
                 }
             }
             (None, _) => {
@@ -92,7 +92,7 @@ pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> HubOutc
                 ));
             }
         }
-        sources.push(said(default.name, is_disabled, fault.as_deref()));
+        sources.push(source_status(default.name, is_disabled, fault.as_deref()));
     }
     for source in items(hub, "/spec/sources") {
         let name = text(source, "/name");
@@ -100,11 +100,11 @@ pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> HubOutc
             let is_disabled = source.get("disabled") == Some(&Value::Bool(true));
             let names: Vec<&str> = DEFAULTS.iter().map(|default| default.name).collect();
             let fault = format!("there is no such default source; there are {}", names.join(", "));
-            sources.push(said(name, is_disabled, Some(&fault)));
+            sources.push(source_status(name, is_disabled, Some(&fault)));
         }
     }
-    outcome.status = json!({"sources": sources});
-    outcome
+    decision.status = json!({"sources": sources});
+    decision
 }
 
 /// Whether a default catalog is disabled: its own entry comes before the rule for all.
@@ -115,13 +115,13 @@ fn is_disabled(hub: &Value, name: &str) -> bool {
     own.unwrap_or_else(|| hub.pointer("/spec/disableAllDefaultSources") == Some(&Value::Bool(true)))
 }
 
-fn said(name: &str, is_disabled: bool, fault: Option<&str>) -> Value {
-    let mut said = json!({"name": name, "disabled": is_disabled, "status": "Success"});
+fn source_status(name: &str, is_disabled: bool, fault: Option<&str>) -> Value {
+    let mut status = json!({"name": name, "disabled": is_disabled, "status": "Success"});
     if let Some(fault) = fault {
-        put(&mut said, &[], "status", "Error");
-        put(&mut said, &[], "message", fault);
+        put(&mut status, &[], "status", "Error");
+        put(&mut status, &[], "message", fault);
     }
-    said
+    status
 }
 
 /// The tag of the catalogs of a version: that of its minor version.
@@ -133,7 +133,7 @@ fn tag(version: &str) -> Option<String> {
 }
 
 /// The CatalogSource of a default catalog, with the metadata that users added to the live one.
-fn wanted(default: &DefaultSource, tag: &str, live: Option<&Value>) -> Value {
+fn default_catalog_source(default: &DefaultSource, tag: &str, live: Option<&Value>) -> Value {
     let mut wanted = live.cloned().unwrap_or_else(|| {
         json!({
             "apiVersion": names::CSV_API_VERSION, "kind": names::CATALOG_SOURCE_KIND,
@@ -192,12 +192,12 @@ mod tests {
         let hub = json!({"spec": {
             "disableAllDefaultSources": true, "sources": [{"name": "community-operators", "disabled": false}],
         }});
-        let outcome = default_sources(&hub, "4.18.3", &Cluster::default());
-        assert_eq!(names_of(&outcome.written), ["community-operators"]);
-        let image = text(&outcome.written[0], "/spec/image");
+        let decision = default_sources(&hub, "4.18.3", &Cluster::default());
+        assert_eq!(names_of(&decision.written), ["community-operators"]);
+        let image = text(&decision.written[0], "/spec/image");
         assert_eq!(image, "registry.redhat.io/redhat/community-operator-index:v4.18");
         assert_eq!(
-            outcome.status["sources"][0],
+            decision.status["sources"][0],
             json!({"name": "redhat-operators", "disabled": true, "status": "Success"})
         );
     }
@@ -219,18 +219,18 @@ mod tests {
             {"name": "certified-operators", "disabled": true}, {"name": "redhat-marketplace", "disabled": true},
             {"name": "community-operators", "disabled": true},
         ]}});
-        let outcome = default_sources(&hub, "4.18.3", &cluster);
-        assert_eq!(names_of(&outcome.written), ["redhat-operators"]);
-        assert_eq!(outcome.written[0]["metadata"]["labels"]["team"], "a");
-        assert_eq!(names_of(&outcome.deleted), ["certified-operators"]);
+        let decision = default_sources(&hub, "4.18.3", &cluster);
+        assert_eq!(names_of(&decision.written), ["redhat-operators"]);
+        assert_eq!(decision.written[0]["metadata"]["labels"]["team"], "a");
+        assert_eq!(names_of(&decision.deleted), ["certified-operators"]);
     }
 
     #[test]
     fn what_cannot_be_done_is_an_error_of_its_source() {
         let hub = json!({"spec": {"sources": [{"name": "my-operators", "disabled": true}]}});
-        let outcome = default_sources(&hub, "", &Cluster::default());
-        assert_eq!(outcome.written, Vec::<Value>::new());
-        let sources = outcome.status["sources"].as_array().unwrap();
+        let decision = default_sources(&hub, "", &Cluster::default());
+        assert_eq!(decision.written, Vec::<Value>::new());
+        let sources = decision.status["sources"].as_array().unwrap();
         assert_eq!(sources.len(), 5);
         assert!(sources.iter().all(|source| source["status"] == "Error"));
         let message = text(&sources[4], "/message");

@@ -12,7 +12,7 @@ use crate::names;
 
 /// State of the registry that the program serves for a source.
 #[derive(Debug, Clone, Copy)]
-pub struct Served<'a> {
+pub struct ServedRegistry<'a> {
     /// The address at which the program listens for the source, if it already does.
     pub endpoint: Option<SocketAddr>,
     /// Whether there is content to serve.
@@ -40,7 +40,7 @@ pub struct Listening {
 const FAULT: &str = "RegistryServerError";
 
 /// One pass over a source whose registry is no Pod.
-pub fn listen(source: &Source<'_>, served: &Served<'_>, now: Timestamp) -> Listening {
+pub fn listen(source: &Source<'_>, served: &ServedRegistry<'_>, now: Timestamp) -> Listening {
     let status = source.object.get("status").cloned().unwrap_or_else(|| json!({}));
     let mut pass = Listening {
         status,
@@ -144,7 +144,7 @@ impl Listening {
     }
 
     /// The Service and the EndpointSlice of a source that the program serves.
-    fn lead_to(&mut self, source: &Source<'_>, served: &Served<'_>) -> Result<(), String> {
+    fn lead_to(&mut self, source: &Source<'_>, served: &ServedRegistry<'_>) -> Result<(), String> {
         let name = source.service_name();
         let live = source.cluster.get("Service", source.namespace(), &name);
         match live {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::pod::{is_dead, is_same, pod};
-use super::{Ensured, Images, Source, serving, update};
+use super::{Images, RegistryChanges, Source, serving, update};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::wire::{Field, Shape};
 use crate::{hash, names, wire};
@@ -23,8 +23,8 @@ const SERVICE_PORT: Shape = Shape::Struct(&[
     Field::always("targetPort", "0", Shape::Plain),
 ]);
 
-/// The wanted objects.
-struct Wanted {
+/// The objects of a registry as they should be.
+struct RegistryObjects {
     policies: [Value; 2],
     account: Value,
     roles: Vec<Value>,
@@ -32,7 +32,7 @@ struct Wanted {
     service: Value,
 }
 
-fn wanted(source: &Source<'_>, images: &Images) -> Result<Wanted, String> {
+fn registry_objects(source: &Source<'_>, images: &Images) -> Result<RegistryObjects, String> {
     let mut labels = Map::new();
     labels.insert(names::CATALOG_SOURCE_LABEL.to_owned(), source.name().into());
     labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());
@@ -53,7 +53,7 @@ fn wanted(source: &Source<'_>, images: &Images) -> Result<Wanted, String> {
         text(&account, "/metadata/name"),
     );
     let pod = pod(source, images, &labels, live.unwrap_or(&account));
-    Ok(Wanted {
+    Ok(RegistryObjects {
         policies: [server_policy(source, &labels), unpack_policy(source)],
         account,
         roles,
@@ -242,7 +242,7 @@ pub fn is_healthy(source: &Source<'_>, images: &Images) -> Result<bool, String> 
     if source.is_address() {
         return Ok(true);
     }
-    let wanted = wanted(source, images)?;
+    let wanted = registry_objects(source, images)?;
     if !source.is_image() && !source.is_map_known(source.config_map()?) {
         return Ok(false);
     }
@@ -273,10 +273,10 @@ fn serves(source: &Source<'_>, pod: &Value, wanted: &Value) -> bool {
 }
 
 /// Makes the registry of a source what is wanted.
-pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
-    let mut ensured = Ensured {
+pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> RegistryChanges {
+    let mut ensured = RegistryChanges {
         status: source.object.get("status").cloned().unwrap_or_else(|| json!({})),
-        ..Ensured::default()
+        ..RegistryChanges::default()
     };
     let time = format!("{now:.0}");
     if source.is_address() {
@@ -284,7 +284,7 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
         put(&mut ensured.status, &[], "registryService", service);
         return ensured;
     }
-    let wanted = match wanted(source, images) {
+    let wanted = match registry_objects(source, images) {
         Ok(wanted) => wanted,
         Err(error) => {
             ensured.error = Some(error);
@@ -323,7 +323,7 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> Ensured {
         }
         ensured.written.push(wanted.pod.clone());
     }
-    if source.is_image() && !update::look(source, &wanted.pod, now, &mut ensured) {
+    if source.is_image() && !update::poll(source, &wanted.pod, now, &mut ensured) {
         return ensured;
     }
     let hash = |service: &Value| label(service, names::SERVICE_HASH_LABEL).to_owned();

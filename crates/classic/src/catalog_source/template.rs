@@ -64,14 +64,14 @@ fn set(conditions: &mut Vec<Value>, kind: &str, status: &str, reason: &str, mess
     }
 }
 
-struct Filled {
+struct ExpandedTemplate {
     image: String,
     /// Variables without a value, each as often as it comes.
     missing: Vec<&'static str>,
     is_malformed: bool,
 }
 
-impl Filled {
+impl ExpandedTemplate {
     fn message(&self) -> String {
         let missing: Vec<String> = self.missing.iter().map(|name| format!("\"{name}\"")).collect();
         match (missing.is_empty(), self.is_malformed) {
@@ -90,7 +90,7 @@ impl Filled {
     }
 }
 
-fn fill(template: &str, server_version: &str) -> Filled {
+fn fill(template: &str, server_version: &str) -> ExpandedTemplate {
     let version = version(server_version);
     let mut image = String::new();
     let mut missing = Vec::new();
@@ -113,7 +113,7 @@ fn fill(template: &str, server_version: &str) -> Filled {
     }
     image.push_str(rest);
     let is_malformed = !is_reference(&image);
-    Filled {
+    ExpandedTemplate {
         image,
         missing,
         is_malformed,

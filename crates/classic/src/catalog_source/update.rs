@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Ensured, Outcome, Source, serving};
+use super::{CatalogSourceDecision, RegistryChanges, Source, serving};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
 use crate::wire::duration;
@@ -30,14 +30,18 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 
 /// Longest delay until the next pass looks for a newer catalog.
-pub(super) fn next(source: &Source<'_>, outcome: &Outcome, now: Timestamp) -> Option<SignedDuration> {
-    if outcome.is_pending {
+pub(super) fn next(
+    source: &Source<'_>,
+    decision: &CatalogSourceDecision,
+    now: Timestamp,
+) -> Option<SignedDuration> {
+    if decision.is_pending {
         return Some(PATIENCE);
     }
     if !is_polled(source) {
         return None;
     }
-    let last = text(&outcome.status, "/latestImageRegistryPoll");
+    let last = text(&decision.status, "/latestImageRegistryPoll");
     let last = last.parse::<Timestamp>().ok().or_else(|| created(source));
     let left = last
         .map(|last| last.duration_until(now))
@@ -69,8 +73,13 @@ fn is_due(source: &Source<'_>, now: Timestamp) -> bool {
         .is_none_or(|due| due < now)
 }
 
-/// Goes on with the look for a newer catalog; whether the rest of the registry may be made.
-pub(super) fn look(source: &Source<'_>, wanted: &Value, now: Timestamp, ensured: &mut Ensured) -> bool {
+/// Continues the check for a newer catalog; whether the rest of the registry may be made.
+pub(super) fn poll(
+    source: &Source<'_>,
+    wanted: &Value,
+    now: Timestamp,
+    ensured: &mut RegistryChanges,
+) -> bool {
     if !is_polled(source) {
         return true;
     }
@@ -175,7 +184,7 @@ mod tests {
         })
     }
 
-    fn look_at(image: &str) -> Ensured {
+    fn look_at(image: &str) -> RegistryChanges {
         let serving = json!({"olm.catalogSource": "cat"});
         let looking = json!({"olm.catalogSource": "", "catalogsource.operators.coreos.com/update": "cat"});
         let cluster: Cluster = [pod("old", &serving, "id1"), pod("new", &looking, image)]
@@ -189,8 +198,8 @@ mod tests {
             object: &object,
             cluster: &cluster,
         };
-        let mut ensured = Ensured::default();
-        assert!(look(&source, &json!({}), Timestamp::UNIX_EPOCH, &mut ensured));
+        let mut ensured = RegistryChanges::default();
+        assert!(poll(&source, &json!({}), Timestamp::UNIX_EPOCH, &mut ensured));
         ensured
     }
 

@@ -145,7 +145,7 @@ fn lacking<'a>(object: &'a Value, keys: &BTreeSet<String>) -> Option<Unlabelled<
 
 /// Action for an Operator.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
+pub enum OperatorDecision {
     /// It is as it should be.
     Keep,
     /// The Operator must be written, whole.
@@ -156,7 +156,7 @@ pub enum Decision {
 
 /// Action for the Operator of this name. One without other objects than CustomResourceDefinitions is deleted: these
 /// outlive their operator.
-pub fn decide(name: &str, cluster: &Cluster) -> Decision {
+pub fn decide(name: &str, cluster: &Cluster) -> OperatorDecision {
     let key = format!("{}{name}", names::COMPONENT_LABEL_PREFIX);
     let carries = |object: &&Value| {
         object
@@ -174,8 +174,8 @@ pub fn decide(name: &str, cluster: &Cluster) -> Decision {
         .iter()
         .any(|object| text(object, "/kind") != names::CRD_KIND);
     match found {
-        None if !is_alive => return Decision::Keep,
-        Some(_) if !is_alive => return Decision::Delete,
+        None if !is_alive => return OperatorDecision::Keep,
+        Some(_) if !is_alive => return OperatorDecision::Delete,
         _ => {}
     }
     let mut references: Vec<Value> = components.into_iter().map(reference).collect();
@@ -187,7 +187,7 @@ pub fn decide(name: &str, cluster: &Cluster) -> Decision {
         "refs": references,
     });
     if found.is_some_and(|found| found.pointer("/status/components") == Some(&components)) {
-        return Decision::Keep;
+        return OperatorDecision::Keep;
     }
     let mut wanted = found.cloned().unwrap_or_else(
         || json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {}}),
@@ -195,7 +195,7 @@ pub fn decide(name: &str, cluster: &Cluster) -> Decision {
     if let Some(fields) = wanted.as_object_mut() {
         fields.insert("status".to_owned(), json!({"components": components}));
     }
-    Decision::Write(wanted)
+    OperatorDecision::Write(wanted)
 }
 
 fn reference(object: &Value) -> Value {
@@ -320,7 +320,7 @@ mod tests {
         csv["status"] = json!({"phase": "Succeeded", "reason": "R"});
         let definition = object(names::CRD_KIND, "as.g", &labels);
         let cluster: Cluster = [csv.clone(), definition.clone()].into_iter().collect();
-        let Decision::Write(operator) = decide("p.n", &cluster) else {
+        let OperatorDecision::Write(operator) = decide("p.n", &cluster) else {
             panic!("it is missing");
         };
         let refs = &operator["status"]["components"]["refs"];
@@ -330,10 +330,10 @@ mod tests {
         );
         assert_eq!(refs[1]["kind"], "CustomResourceDefinition");
         let settled: Cluster = [csv, definition.clone(), operator.clone()].into_iter().collect();
-        assert_eq!(decide("p.n", &settled), Decision::Keep);
+        assert_eq!(decide("p.n", &settled), OperatorDecision::Keep);
         let left: Cluster = [definition.clone(), operator].into_iter().collect();
-        assert_eq!(decide("p.n", &left), Decision::Delete);
+        assert_eq!(decide("p.n", &left), OperatorDecision::Delete);
         let left: Cluster = [definition].into_iter().collect();
-        assert_eq!(decide("p.n", &left), Decision::Keep);
+        assert_eq!(decide("p.n", &left), OperatorDecision::Keep);
     }
 }

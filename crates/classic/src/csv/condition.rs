@@ -13,7 +13,7 @@ const DEFAULT_ACCOUNT: &str = "default";
 
 /// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct OperatorConditionDecision {
     /// The objects to write, whole: those that the cluster lacks or holds with other content.
     pub written: Vec<Value>,
 }
@@ -21,7 +21,7 @@ pub struct Outcome {
 /// One pass over the OperatorCondition of a ClusterServiceVersion on the wire, with the same name: the condition
 /// itself, then its role and binding, then its status. A pass that makes the condition ends there: its UID is not known
 /// yet.
-pub fn pass(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> Outcome {
+pub fn pass(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> OperatorConditionDecision {
     let (place, name) = (csv.metadata.namespace.as_str(), csv.metadata.name.as_str());
     let found = cluster.get(names::OPERATOR_CONDITION_KIND, place, name);
     let mut condition = found.cloned().unwrap_or_else(|| {
@@ -41,21 +41,21 @@ pub fn pass(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> O
         "ownerReferences",
         json!([owner(object)]),
     );
-    let mut outcome = Outcome::default();
+    let mut decision = OperatorConditionDecision::default();
     let Some(found) = found else {
-        outcome.written.push(condition);
-        return outcome;
+        decision.written.push(condition);
+        return decision;
     };
     if follow(&mut condition) || condition != *found {
-        outcome.written.push(condition.clone());
+        decision.written.push(condition.clone());
     }
     let rights = rights(&condition, &accounts, place);
     let is_missing = |wanted: &Value| {
         let found = cluster.get(text(wanted, "/kind"), place, name);
         found.is_none_or(|found| !holds(found, wanted))
     };
-    outcome.written.extend(rights.into_iter().filter(is_missing));
-    outcome
+    decision.written.extend(rights.into_iter().filter(is_missing));
+    decision
 }
 
 /// The accounts of an operator: first those with rights in the whole cluster, each as often as it is named.

@@ -32,7 +32,7 @@ const NO_RETRY: &str = "InstallComponentFailedNoRetry";
 
 /// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct CsvDecision {
     /// The ClusterServiceVersion after the pass. Status and metadata may both differ.
     pub csv: Value,
     /// The other objects to write, whole.
@@ -51,7 +51,7 @@ struct Pass<'a> {
     issuer: &'a dyn Issuer,
     csv: ClusterServiceVersion,
     now: Timestamp,
-    outcome: Outcome,
+    decision: CsvDecision,
 }
 
 /// Whether a pass goes on.
@@ -70,15 +70,15 @@ pub fn pass(
     facts: &ClusterFacts<'_>,
     issuer: &dyn Issuer,
     now: Timestamp,
-) -> Result<Outcome, serde_json::Error> {
+) -> Result<CsvDecision, serde_json::Error> {
     let mut pass = Pass {
         facts,
         issuer,
         csv: ClusterServiceVersion::read(object)?,
         now,
-        outcome: Outcome {
+        decision: CsvDecision {
             csv: object.clone(),
-            ..Outcome::default()
+            ..CsvDecision::default()
         },
     };
     if pass.csv.status.reason != NO_RETRY
@@ -86,7 +86,7 @@ pub fn pass(
     {
         steps::step(&mut pass, &group);
     }
-    Ok(pass.outcome)
+    Ok(pass.decision)
 }
 
 impl Pass<'_> {
@@ -101,12 +101,12 @@ impl Pass<'_> {
     /// Sets phase, reason and message, and the time also when they are the same.
     fn set(&mut self, phase: &str, reason: &str, message: &str) {
         let now = format!("{:.0}", self.now);
-        set_phase(&mut self.outcome.csv, phase, reason, message, &now);
+        set_phase(&mut self.decision.csv, phase, reason, message, &now);
     }
 
     /// Sets phase, reason and message where one of them differs.
     fn set_changed(&mut self, phase: &str, reason: &str, message: &str) {
-        let field = |key: &str| text(&self.outcome.csv, key).to_owned();
+        let field = |key: &str| text(&self.decision.csv, key).to_owned();
         let present = [
             field("/status/phase"),
             field("/status/reason"),
@@ -120,7 +120,7 @@ impl Pass<'_> {
     /// Notes when certificates are due, and that they were made.
     fn certified(&mut self, due: Option<Timestamp>, is_made: bool) {
         let made = is_made.then_some(self.now);
-        if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
+        if let Some(status) = object_at(&mut self.decision.csv, &["status"]) {
             for (key, time) in [("certsLastUpdated", made), ("certsRotateAt", due)] {
                 let time = time.map(|time| format!("{time:.0}"));
                 status.extend(time.map(|time| (key.to_owned(), time.into())));
@@ -129,7 +129,7 @@ impl Pass<'_> {
     }
 
     fn retry(&mut self, error: impl Into<String>) {
-        self.outcome.error = Some(error.into());
+        self.decision.error = Some(error.into());
     }
 
     /// Looks for the requirements.
@@ -139,7 +139,7 @@ impl Pass<'_> {
 
     /// Writes the rows of the requirements.
     fn record(&mut self, found: &Requirements) {
-        if let Some(status) = object_at(&mut self.outcome.csv, &["status"]) {
+        if let Some(status) = object_at(&mut self.decision.csv, &["status"]) {
             if found.rows.is_empty() {
                 status.remove("requirementStatus");
             } else {

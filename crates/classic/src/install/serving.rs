@@ -61,7 +61,7 @@ pub(super) fn bundle(authority: &[u8]) -> String {
 }
 
 /// The objects for one Deployment, and its authority, PEM. A Secret whose certificate is good is kept.
-pub(super) struct Served {
+pub(super) struct DeploymentServing {
     pub(super) objects: Vec<Value>,
     pub(super) authority: Vec<u8>,
     pub(super) due: Option<Timestamp>,
@@ -93,7 +93,7 @@ pub(super) fn serve(
     csv: &ClusterServiceVersion,
     deployment: &str,
     setting: Setting<'_>,
-) -> Result<Served, String> {
+) -> Result<DeploymentServing, String> {
     let Setting { cluster, issuer, now } = setting;
     let place = csv.metadata.namespace.as_str();
     let mut entries = csv.spec.install.spec.deployments.iter();
@@ -132,7 +132,7 @@ pub(super) fn serve(
         (made.authority.into_bytes(), Some(due))
     };
     objects.extend(rights(object, csv, deployment, account, cluster));
-    Ok(Served {
+    Ok(DeploymentServing {
         objects,
         authority,
         due,

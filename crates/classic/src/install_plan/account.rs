@@ -11,7 +11,7 @@ const REASON: &str = "InstallCheckFailed";
 
 /// Result of the lookup of a plan's account in the OperatorGroups of its namespace.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct AccountLookup {
     /// The plan with its account in the status.
     pub plan: Value,
     /// Error that keeps the plan from being carried out.
@@ -20,30 +20,26 @@ pub struct Standing {
 
 /// Looks up the account of a plan. `groups` are the OperatorGroups of its namespace, and `cluster` has its service
 /// accounts.
-pub fn standing(plan: &Value, groups: &[&Value], cluster: &Cluster, now: Timestamp) -> Standing {
-    let mut standing = Standing {
+pub fn look_up_account(plan: &Value, groups: &[&Value], cluster: &Cluster, now: Timestamp) -> AccountLookup {
+    let mut lookup = AccountLookup {
         plan: plan.clone(),
         error: None,
     };
     match account(groups, cluster) {
         Ok(account) => {
             if let Some(account) = account {
-                put(&mut standing.plan, &["status"], REFERENCE, account);
-            } else if let Some(status) = standing
-                .plan
-                .pointer_mut("/status")
-                .and_then(Value::as_object_mut)
-            {
+                put(&mut lookup.plan, &["status"], REFERENCE, account);
+            } else if let Some(status) = lookup.plan.pointer_mut("/status").and_then(Value::as_object_mut) {
                 status.remove(REFERENCE);
             }
-            without_condition(&mut standing.plan, REASON);
+            without_condition(&mut lookup.plan, REASON);
         }
         Err(error) => {
-            condition(&mut standing.plan, "False", REASON, &error, now);
-            standing.error = Some(error);
+            condition(&mut lookup.plan, "False", REASON, &error, now);
+            lookup.error = Some(error);
         }
     }
-    standing
+    lookup
 }
 
 const REFERENCE: &str = "attenuatedServiceAccountRef";

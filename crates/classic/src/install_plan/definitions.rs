@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::PassInput;
-use super::failure::Failure;
-use super::objects::{Applied, Objects};
+use super::objects::{Objects, StepResult};
 use super::schema::faults;
+use super::step_error::StepError;
 use crate::cluster::{items, put, text};
 use crate::csv::ClusterServiceVersion;
 use crate::wire::{UNEXPECTED_EOF, json_fault};
@@ -30,7 +30,7 @@ pub(super) fn awaited(name: &str, facts: &PassInput<'_>) -> &'static str {
 }
 
 /// The CRD of a step.
-pub(super) fn wanted(step: &Value, objects: &mut Objects<'_>) -> Result<Value, Failure> {
+pub(super) fn wanted(step: &Value, objects: &mut Objects<'_>) -> Result<Value, StepError> {
     let manifest = objects.manifest(step)?;
     let mut wanted = if manifest.trim_start().starts_with('{') {
         serde_json::from_str(&manifest).map_err(|error| json_fault(&error, UNEXPECTED_EOF))?
@@ -49,7 +49,7 @@ pub(super) fn apply(
     plan: &Value,
     objects: &mut Objects<'_>,
     events: &mut Vec<(String, String)>,
-) -> Applied {
+) -> StepResult {
     let mut wanted = wanted(step, objects)?;
     let found = objects
         .get(names::CRD_KIND, "", text(&wanted, "/metadata/name"))
@@ -110,11 +110,11 @@ fn check(
     wanted: &Value,
     facts: &PassInput<'_>,
     events: &mut Vec<(String, String)>,
-) -> Result<(), Failure> {
+) -> Result<(), StepError> {
     let name = text(wanted, "/metadata/name");
     if let Err(error) = check_objects(found, wanted, facts) {
         if text(wanted, "/spec/conversion/strategy") != "Webhook" {
-            return Err(Failure::Other(format!(
+            return Err(StepError::Other(format!(
                 "error validating existing CRs against new CRD's schema for \"{name}\": {error}"
             )));
         }
@@ -134,7 +134,7 @@ fn check(
     };
     for stored in items(found, "/status/storedVersions").filter_map(Value::as_str) {
         if !is_kept(stored) {
-            return Err(Failure::Other(format!(
+            return Err(StepError::Other(format!(
                 "risk of data loss updating \"{name}\": new CRD removes version {stored} that is listed as a stored version on the \
                  existing CRD"
             )));

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::failure::Failure;
 use super::objects::{Objects, group_version};
+use super::step_error::StepError;
 use super::{MISSING, PassInput, WAITING, Write, definitions};
 use crate::cluster::{items, text};
 use crate::names;
 
 /// The result of carrying out a plan.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct Execution {
     pub(super) written: Vec<Write>,
     pub(super) events: Vec<(String, String)>,
     /// The status of each step.
@@ -47,18 +47,18 @@ pub fn wanted_definitions(plan: &Value, facts: &PassInput<'_>) -> Vec<Value> {
         .collect()
 }
 
-pub(super) fn execute(plan: &Value, facts: &PassInput<'_>) -> Done {
+pub(super) fn execute(plan: &Value, facts: &PassInput<'_>) -> Execution {
     let steps: Vec<&Value> = items(plan, "/status/plan").collect();
-    let mut done = Done {
+    let mut execution = Execution {
         statuses: steps
             .iter()
             .map(|step| text(step, "/status").to_owned())
             .collect(),
-        ..Done::default()
+        ..Execution::default()
     };
     let mut objects = Objects::new(plan, facts);
     for index in order(plan) {
-        let (Some(step), Some(status)) = (steps.get(index), done.statuses.get_mut(index)) else {
+        let (Some(step), Some(status)) = (steps.get(index), execution.statuses.get_mut(index)) else {
             continue;
         };
         objects.step = index;
@@ -69,7 +69,7 @@ pub(super) fn execute(plan: &Value, facts: &PassInput<'_>) -> Done {
             }
             (_, "Present" | "Created" | WAITING) => continue,
             (names::CRD_KIND, "Unknown" | MISSING) => {
-                definitions::apply(step, plan, &mut objects, &mut done.events)
+                definitions::apply(step, plan, &mut objects, &mut execution.events)
             }
             (_, "Unknown" | MISSING) => objects.apply(step),
             _ => Err(INVALID.to_owned().into()),
@@ -78,24 +78,24 @@ pub(super) fn execute(plan: &Value, facts: &PassInput<'_>) -> Done {
             Ok(Some(new)) => new.clone_into(status),
             Ok(None) => {
                 UNSUPPORTED.clone_into(status);
-                done.error = Some(INVALID.to_owned());
+                execution.error = Some(INVALID.to_owned());
                 break;
             }
-            Err(failure) => {
-                done.error = Some(explained(step, failure, facts));
+            Err(error) => {
+                execution.error = Some(explained(step, error, facts));
                 break;
             }
         }
     }
-    done.written = objects.into_written();
-    done
+    execution.written = objects.into_written();
+    execution
 }
 
-/// The failure, or that the kind of the step is not served where this is the cause.
-fn explained(step: &Value, failure: Failure, facts: &PassInput<'_>) -> String {
-    let text_of = match failure {
-        Failure::Other(text) => return text,
-        Failure::NotFound(text) => text,
+/// The error, or that the kind of the step is not served where this is the cause.
+fn explained(step: &Value, error: StepError, facts: &PassInput<'_>) -> String {
+    let text_of = match error {
+        StepError::Other(text) => return text,
+        StepError::NotFound(text) => text,
     };
     let field = |name: &str| text(step, &format!("/resource/{name}"));
     let (group, version, kind) = (field("group"), field("version"), field("kind"));

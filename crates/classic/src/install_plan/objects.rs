@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::failure::Failure;
 use super::reference::Bundles;
+use super::step_error::StepError;
 use super::steps::BUNDLE_SECRET;
 use super::typed::{as_written, usual_version};
 use super::{PassInput, Write};
@@ -38,7 +38,7 @@ const CREATED: &str = "Created";
 const PRESENT: &str = "Present";
 
 /// The new status of a step; `None` for a kind that is not supported.
-pub(super) type Applied = Result<Option<&'static str>, Failure>;
+pub(super) type StepResult = Result<Option<&'static str>, StepError>;
 
 /// The objects as the steps so far leave them.
 pub(super) struct Objects<'a> {
@@ -87,13 +87,13 @@ impl<'a> Objects<'a> {
     }
 
     /// The manifest of a step as JSON or YAML.
-    pub(super) fn manifest(&mut self, step: &Value) -> Result<String, Failure> {
+    pub(super) fn manifest(&mut self, step: &Value) -> Result<String, StepError> {
         let namespace = self.namespace();
         self.bundles.manifest(step, namespace, self.facts)
     }
 
     /// Carries out a step of any kind but CustomResourceDefinition.
-    pub(super) fn apply(&mut self, step: &Value) -> Applied {
+    pub(super) fn apply(&mut self, step: &Value) -> StepResult {
         let kind = text(step, "/resource/kind");
         match kind {
             names::CSV_KIND => self.csv(step),
@@ -109,7 +109,7 @@ impl<'a> Objects<'a> {
     }
 
     /// The manifest of a step, with apiVersion and kind.
-    fn object(&mut self, step: &Value) -> Result<Value, Failure> {
+    fn object(&mut self, step: &Value) -> Result<Value, StepError> {
         let manifest = self.manifest(step)?;
         let name = text(step, "/resource/name");
         let mut object: Value = serde_json::from_str(&manifest).map_err(|error| {
@@ -131,7 +131,7 @@ impl<'a> Objects<'a> {
         Ok(object)
     }
 
-    fn placed(&mut self, step: &Value) -> Result<Value, Failure> {
+    fn placed(&mut self, step: &Value) -> Result<Value, StepError> {
         let mut object = self.object(step)?;
         put(&mut object, &["metadata"], "namespace", self.namespace());
         Ok(object)
@@ -148,16 +148,16 @@ impl<'a> Objects<'a> {
     }
 
     /// The ClusterServiceVersion that a step belongs to.
-    fn resolved(&self, name: &str, subject: &str) -> Result<&Value, Failure> {
+    fn resolved(&self, name: &str, subject: &str) -> Result<&Value, StepError> {
         let found = self.get(names::CSV_KIND, self.namespace(), name);
         found.ok_or_else(|| {
-            Failure::NotFound(format!(
+            StepError::NotFound(format!(
                 "error generating ownerrefs for {subject}: clusterserviceversions.operators.coreos.com \"{name}\" not found"
             ))
         })
     }
 
-    fn csv(&mut self, step: &Value) -> Applied {
+    fn csv(&mut self, step: &Value) -> StepResult {
         let csv = as_written(self.placed(step)?);
         let name = text(&csv, "/metadata/name").to_owned();
         let mut listed = items(self.plan, "/spec/clusterServiceVersionNames");
@@ -172,7 +172,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Refuses a dependency whose CRDs another ClusterServiceVersion of the namespace owns. Copies count too.
-    fn check_owners(&self, csv: &Value, name: &str) -> Result<(), Failure> {
+    fn check_owners(&self, csv: &Value, name: &str) -> Result<(), StepError> {
         let namespace = self.namespace();
         let mut owners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for other in self.facts.cluster.in_namespace(names::CSV_KIND, namespace) {
@@ -187,12 +187,12 @@ impl<'a> Objects<'a> {
                 [] => {}
                 [owner] if *owner == name => {}
                 [_] => {
-                    return Err(Failure::Other(format!(
+                    return Err(StepError::Other(format!(
                         "pre-existing CRD owners found for owned CRD(s) of dependent CSV {name}"
                     )));
                 }
                 several => {
-                    return Err(Failure::Other(format!(
+                    return Err(StepError::Other(format!(
                         "error checking crd owners for: {name}: Existing CSVs [{}] in namespace {namespace} all claim to own CRD \
                          {definition}",
                         several.join(" ")
@@ -203,7 +203,7 @@ impl<'a> Objects<'a> {
         Ok(())
     }
 
-    fn subscription(&mut self, step: &Value) -> Applied {
+    fn subscription(&mut self, step: &Value) -> StepResult {
         let mut object = self.placed(step)?;
         if self.is_there(&object) {
             return Ok(Some(PRESENT));
@@ -220,11 +220,11 @@ impl<'a> Objects<'a> {
     }
 
     /// Copies a pull Secret from the global namespace.
-    fn pull_secret(&mut self, step: &Value) -> Applied {
+    fn pull_secret(&mut self, step: &Value) -> StepResult {
         let (name, namespace) = (text(step, "/resource/name"), self.namespace());
         let found = self.get(names::SECRET_KIND, self.facts.global_namespace, name);
         let Some(found) = found else {
-            return Err(Failure::Other(format!(
+            return Err(StepError::Other(format!(
                 "secret {name} does not exist - secrets \"{name}\" not found"
             )));
         };
@@ -243,7 +243,7 @@ impl<'a> Objects<'a> {
         Ok(Some(CREATED))
     }
 
-    fn cluster_role(&mut self, step: &Value) -> Applied {
+    fn cluster_role(&mut self, step: &Value) -> StepResult {
         let mut object = self.object(step)?;
         let status = self.status(&object);
         let owner = text(step, "/resolving");
@@ -279,7 +279,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    fn role(&mut self, step: &Value) -> Applied {
+    fn role(&mut self, step: &Value) -> StepResult {
         let kind = text(step, "/resource/kind").to_lowercase();
         let mut object = self.placed(step)?;
         let subject = format!("{kind} {}", text(&object, "/metadata/name"));
@@ -291,7 +291,7 @@ impl<'a> Objects<'a> {
     }
 
     /// An account keeps its Secrets; its annotations and owners are merged.
-    fn account(&mut self, step: &Value) -> Applied {
+    fn account(&mut self, step: &Value) -> StepResult {
         let mut object = self.placed(step)?;
         let name = text(&object, "/metadata/name").to_owned();
         // An account that was there before stays when the operator goes.
@@ -332,7 +332,7 @@ impl<'a> Objects<'a> {
     }
 
     /// An object that its ClusterServiceVersion owns.
-    fn owned(&mut self, step: &Value) -> Applied {
+    fn owned(&mut self, step: &Value) -> StepResult {
         let subject = match text(step, "/resource/kind") {
             BUNDLE_SECRET => "secret",
             "Service" => "service:",
@@ -347,7 +347,7 @@ impl<'a> Objects<'a> {
         Ok(Some(status))
     }
 
-    fn own(&self, object: &mut Value, csv: &str, subject: &str) -> Result<(), Failure> {
+    fn own(&self, object: &mut Value, csv: &str, subject: &str) -> Result<(), StepError> {
         if csv.is_empty() {
             return Ok(());
         }
@@ -364,7 +364,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Fills in the UIDs of owners that are ClusterServiceVersions.
-    fn fill_owners(&self, object: &mut Value, subject: &str) -> Result<(), Failure> {
+    fn fill_owners(&self, object: &mut Value, subject: &str) -> Result<(), StepError> {
         let owners = object
             .pointer_mut("/metadata/ownerReferences")
             .and_then(Value::as_array_mut);
@@ -380,15 +380,15 @@ impl<'a> Objects<'a> {
     }
 
     /// An object of a kind that OLM does not know itself.
-    fn other(&mut self, step: &Value) -> Applied {
+    fn other(&mut self, step: &Value) -> StepResult {
         let manifest = self.manifest(step)?;
         let mut object = olm_yaml::to_json(&manifest).map_err(|error| error.to_string())?;
         let field = |name: &str| text(step, &format!("/resource/{name}"));
         let (group, version, kind) = (field("group"), field("version"), field("kind"));
         let missing = || format!("Unable to find GVK in discovery: {group} {version} {kind}");
         let kinds = self.facts.served.kinds(&group_version(group, version));
-        let kinds = kinds.ok_or_else(|| Failure::NotFound(missing()))?;
-        let is_namespaced = *kinds.get(kind).ok_or_else(|| Failure::Other(missing()))?;
+        let kinds = kinds.ok_or_else(|| StepError::NotFound(missing()))?;
+        let is_namespaced = *kinds.get(kind).ok_or_else(|| StepError::Other(missing()))?;
         let csv = text(step, "/resolving");
         if is_namespaced {
             put(&mut object, &["metadata"], "namespace", self.namespace());

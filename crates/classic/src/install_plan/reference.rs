@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::PassInput;
-use super::failure::Failure;
+use super::step_error::StepError;
 use super::steps::{BundleContent, Origin, Step, StepsError, bundle_steps};
 use crate::cluster::{Cluster, put, text};
 use crate::names;
@@ -124,7 +124,7 @@ impl Bundles {
         step: &Value,
         namespace: &str,
         facts: &PassInput<'_>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, StepError> {
         let manifest = text(step, "/resource/manifest");
         let Some(reference) = Reference::read(manifest) else {
             return Ok(manifest.to_owned());
@@ -142,7 +142,7 @@ impl Bundles {
         });
         let found = found.map(|found| found.manifest.to_string());
         found.ok_or_else(|| {
-            Failure::Other(format!(
+            StepError::Other(format!(
                 "couldn't find unpacked step for {csv}: {}[{}/{}/{} ({}/{})] ({})",
                 field("name"),
                 field("group"),
@@ -204,7 +204,7 @@ fn unpacked(
     csv: &str,
     namespace: &str,
     facts: &PassInput<'_>,
-) -> Result<Vec<Step>, Failure> {
+) -> Result<Vec<Step>, StepError> {
     let key = (reference.namespace.clone(), reference.name.clone());
     let content = match facts.bundles.get(&key) {
         Some(bundle) => bundle.clone(),
@@ -220,15 +220,15 @@ fn unpacked(
         ..content
     };
     let wrong =
-        |error: StepsError| Failure::Other(format!("error calculating steps for ref {reference}: {error}"));
+        |error: StepsError| StepError::Other(format!("error calculating steps for ref {reference}: {error}"));
     let origin = reference.origin(namespace);
     bundle_steps(&bundle, &origin).map_err(wrong)
 }
 
-fn in_config_map(reference: &Reference, cluster: &Cluster) -> Result<BundleContent, Failure> {
+fn in_config_map(reference: &Reference, cluster: &Cluster) -> Result<BundleContent, StepError> {
     let map = cluster.get(CONFIG_MAP, &reference.namespace, &reference.name);
     let map = map.ok_or_else(|| {
-        Failure::NotFound(format!(
+        StepError::NotFound(format!(
             "error finding unpacked bundle configmap for ref {reference}: configmap \"{}\" not found",
             reference.name
         ))

@@ -16,11 +16,11 @@ const MAX_DEPTH: usize = 64;
 /// The faults of an object; none where it fits.
 pub(super) fn faults(object: &Value, schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
-    look(object, schema, "", 0, &mut faults);
+    validate_value(object, schema, "", 0, &mut faults);
     faults
 }
 
-fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Vec<String>) {
+fn validate_value(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Vec<String>) {
     if depth > MAX_DEPTH {
         return;
     }
@@ -65,7 +65,7 @@ fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Ve
                     continue;
                 }
                 if let Some(schema) = known.and_then(|known| known.get(key)).or(more) {
-                    look(field, schema, &within(path, key), depth + 1, faults);
+                    validate_value(field, schema, &within(path, key), depth + 1, faults);
                 }
             }
             for name in items(schema, "/required").filter_map(Value::as_str) {
@@ -77,7 +77,7 @@ fn look(value: &Value, schema: &Value, path: &str, depth: usize, faults: &mut Ve
         Value::Array(list) => {
             if let Some(schema) = schema.get("items").filter(|schema| schema.is_object()) {
                 for (index, item) in list.iter().enumerate() {
-                    look(item, schema, &format!("{path}[{index}]"), depth + 1, faults);
+                    validate_value(item, schema, &format!("{path}[{index}]"), depth + 1, faults);
                 }
             }
         }
@@ -90,7 +90,7 @@ fn combinations(value: &Value, schema: &Value, path: &str, depth: usize, faults:
     let each = |key: &str| -> Vec<Vec<String>> {
         let parts = items(schema, key).map(|part| {
             let mut faults = Vec::new();
-            look(value, part, path, depth + 1, &mut faults);
+            validate_value(value, part, path, depth + 1, &mut faults);
             faults
         });
         parts.collect()
@@ -124,7 +124,7 @@ fn combinations(value: &Value, schema: &Value, path: &str, depth: usize, faults:
     }
     if let Some(excluded) = schema.get("not").filter(|schema| schema.is_object()) {
         let mut found = Vec::new();
-        look(value, excluded, path, depth + 1, &mut found);
+        validate_value(value, excluded, path, depth + 1, &mut found);
         if found.is_empty() {
             faults.push(format!(
                 "[]: Invalid value: \"\": {} must not validate the schema (not)",

@@ -10,8 +10,8 @@ fn plan(phase: &str, steps: &Value) -> Value {
     })
 }
 
-fn run(plan: &Value, seconds: i64) -> Outcome {
-    let (cluster, served) = (Cluster::default(), Served::default());
+fn run(plan: &Value, seconds: i64) -> InstallPlanDecision {
+    let (cluster, served) = (Cluster::default(), ServedKinds::default());
     let facts = PassInput {
         cluster: &cluster,
         bundles: &UnpackedBundles::new(),
@@ -32,10 +32,10 @@ fn unreadable() -> Value {
 
 #[test]
 fn an_approved_plan_is_installed_in_the_next_pass() {
-    let outcome = run(&plan("RequiresApproval", &unreadable()), 0);
-    assert_eq!(text(&outcome.plan, "/status/phase"), "Installing");
-    assert_eq!(text(&outcome.plan, "/status/message"), "");
-    assert_eq!(outcome.written, Vec::<Write>::new());
+    let decision = run(&plan("RequiresApproval", &unreadable()), 0);
+    assert_eq!(text(&decision.plan, "/status/phase"), "Installing");
+    assert_eq!(text(&decision.plan, "/status/message"), "");
+    assert_eq!(decision.written, Vec::<Write>::new());
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn a_plan_that_waits_for_an_api_is_not_complete() {
             "manifest": manifest.to_string(),
         },
     }]);
-    let outcome = run(&plan("Installing", &step), 0);
-    assert!(outcome.is_waiting);
-    assert_eq!(text(&outcome.plan, "/status/phase"), "Installing");
-    assert_eq!(text(&outcome.plan, "/status/plan/0/status"), "WaitingForApi");
-    assert_eq!(outcome.written.len(), 1);
+    let decision = run(&plan("Installing", &step), 0);
+    assert!(decision.is_waiting);
+    assert_eq!(text(&decision.plan, "/status/phase"), "Installing");
+    assert_eq!(text(&decision.plan, "/status/plan/0/status"), "WaitingForApi");
+    assert_eq!(decision.written.len(), 1);
 }

@@ -27,7 +27,7 @@ const UNCOPIABLE: &[&str] = &[
 
 /// Namespaces of copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Places {
+pub enum CopyNamespaces {
     /// In these namespaces and no others.
     These(BTreeSet<String>),
     /// Their current namespaces; nothing is known yet.
@@ -36,7 +36,7 @@ pub enum Places {
 
 /// Whether operators for all namespaces are copied.
 #[derive(Debug, Clone, Copy)]
-pub enum Switch<'a> {
+pub enum CopySwitch<'a> {
     /// They are.
     On,
     /// They are in these namespaces only.
@@ -44,25 +44,29 @@ pub enum Switch<'a> {
 }
 
 /// The namespaces that have a copy of a ClusterServiceVersion.
-pub fn places(csv: &ClusterServiceVersion, cluster: &Cluster, switch: Switch<'_>) -> Places {
+pub fn copy_namespaces(
+    csv: &ClusterServiceVersion,
+    cluster: &Cluster,
+    switch: CopySwitch<'_>,
+) -> CopyNamespaces {
     const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
     if csv.metadata.deletion_timestamp.is_some() || csv.status.reason == CONFLICT {
-        return Places::These(BTreeSet::new());
+        return CopyNamespaces::These(BTreeSet::new());
     }
     let own = csv.metadata.namespace.as_str();
     let mut groups = cluster.in_namespace(names::OPERATOR_GROUP_KIND, own);
     let (Some(group), None) = (groups.next(), groups.next()) else {
-        return Places::Kept;
+        return CopyNamespaces::Kept;
     };
     let Ok(group) = OperatorGroup::read(group) else {
-        return Places::Kept;
+        return CopyNamespaces::Kept;
     };
     if is_uncopiable(csv) || !is_annotated(csv, &group) {
-        return Places::Kept;
+        return CopyNamespaces::Kept;
     }
     let is_global = group.namespaces() == [""];
     let is_wanted = |name: &str| match switch {
-        Switch::Off(protected) if is_global => protected.contains(name),
+        CopySwitch::Off(protected) if is_global => protected.contains(name),
         _ => is_global || group.namespaces().iter().any(|selected| selected == name),
     };
     let living = cluster
@@ -70,7 +74,7 @@ pub fn places(csv: &ClusterServiceVersion, cluster: &Cluster, switch: Switch<'_>
         .filter(|namespace| text(namespace, "/metadata/deletionTimestamp").is_empty())
         .map(|namespace| text(namespace, "/metadata/name"));
     let wanted = living.filter(|name| *name != own && is_wanted(name));
-    Places::These(wanted.map(str::to_owned).collect())
+    CopyNamespaces::These(wanted.map(str::to_owned).collect())
 }
 
 /// Whether a member has the annotations of its OperatorGroup.
@@ -220,25 +224,32 @@ mod tests {
             let of_name = |name: &str| json!({"kind": "Namespace", "metadata": {"name": name}});
             ["n", "x", "y"].map(of_name).into_iter().chain([group]).collect()
         };
-        let these = |names: &[&str]| Places::These(names.iter().map(|name| (*name).to_owned()).collect());
+        let these =
+            |names: &[&str]| CopyNamespaces::These(names.iter().map(|name| (*name).to_owned()).collect());
         let protected = BTreeSet::from(["y".to_owned()]);
         let global = cluster(&[""]);
-        assert_eq!(places(&member("", ""), &global, Switch::On), these(&["x", "y"]));
         assert_eq!(
-            places(&member("", ""), &global, Switch::Off(&protected)),
+            copy_namespaces(&member("", ""), &global, CopySwitch::On),
+            these(&["x", "y"])
+        );
+        assert_eq!(
+            copy_namespaces(&member("", ""), &global, CopySwitch::Off(&protected)),
             these(&["y"])
         );
         let some = cluster(&["n", "x", "z"]);
         assert_eq!(
-            places(&member("", "n,x,z"), &some, Switch::Off(&protected)),
+            copy_namespaces(&member("", "n,x,z"), &some, CopySwitch::Off(&protected)),
             these(&["x"])
         );
-        assert_eq!(places(&member("", "n"), &some, Switch::On), Places::Kept);
         assert_eq!(
-            places(
+            copy_namespaces(&member("", "n"), &some, CopySwitch::On),
+            CopyNamespaces::Kept
+        );
+        assert_eq!(
+            copy_namespaces(
                 &member("InterOperatorGroupOwnerConflict", ""),
                 &global,
-                Switch::On
+                CopySwitch::On
             ),
             these(&[])
         );

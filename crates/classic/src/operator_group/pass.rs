@@ -22,7 +22,7 @@ mod conditions;
 
 /// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct OperatorGroupDecision {
     /// The objects to write, whole, in the order of their first change. Status and metadata of an OperatorGroup or
     /// ClusterServiceVersion may both differ.
     pub written: Vec<Value>,
@@ -58,12 +58,12 @@ struct Member<'a> {
 }
 
 /// One pass over the OperatorGroup of this namespace and name.
-pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> Outcome {
+pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> OperatorGroupDecision {
     let Some(object) = cluster.get(names::OPERATOR_GROUP_KIND, namespace, name) else {
         let error = PassError::Gone(namespace.to_owned(), name.to_owned());
-        return Outcome {
+        return OperatorGroupDecision {
             error: Some(error),
-            ..Outcome::default()
+            ..OperatorGroupDecision::default()
         };
     };
     let mut pass = Pass {
@@ -71,9 +71,9 @@ pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> O
         now: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         group: object.clone(),
         changes: Changes::default(),
-        outcome: Outcome::default(),
+        decision: OperatorGroupDecision::default(),
     };
-    pass.outcome.error = pass.run(namespace, name).err();
+    pass.decision.error = pass.run(namespace, name).err();
     pass.finish()
 }
 
@@ -85,7 +85,7 @@ struct Pass<'a> {
     /// The OperatorGroup as it will be.
     group: Value,
     changes: Changes,
-    outcome: Outcome,
+    decision: OperatorGroupDecision,
 }
 
 /// Objects as they will be, by kind, namespace and name.
@@ -155,7 +155,7 @@ impl Pass<'_> {
     }
 
     fn record_targets(&mut self, group: &OperatorGroup, targets: &[String]) {
-        self.outcome.namespaces = added_or_removed(group.namespaces(), targets);
+        self.decision.namespaces = added_or_removed(group.namespaces(), targets);
         self.set_status("namespaces", Some(json!(targets)));
     }
 
@@ -244,19 +244,19 @@ impl Pass<'_> {
 
     fn requeue(&mut self, csv: &ClusterServiceVersion) {
         let metadata = &csv.metadata;
-        self.outcome
+        self.decision
             .csvs
             .insert((metadata.namespace.clone(), metadata.name.clone()));
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> OperatorGroupDecision {
         for key in self.changes.order {
             let object = self.changes.objects.remove(&key);
             let (kind, namespace, name) = &key;
             let is_other = |object: &Value| self.cluster.get(kind, namespace, name) != Some(object);
-            self.outcome.written.extend(object.filter(is_other));
+            self.decision.written.extend(object.filter(is_other));
         }
-        self.outcome
+        self.decision
     }
 }
 

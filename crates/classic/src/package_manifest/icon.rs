@@ -14,7 +14,7 @@ pub const SVG: &str = "image/svg+xml";
 
 /// The picture of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct Icon {
     /// Its media type.
     pub media_type: String,
     /// Its bytes.
@@ -23,7 +23,7 @@ pub struct Picture {
     pub tag: String,
 }
 
-impl Picture {
+impl Icon {
     pub(super) fn new(media_type: &str, base64: &str, tag: String) -> Self {
         Self {
             media_type: media_type.to_owned(),
@@ -43,7 +43,7 @@ pub enum IconAnswer<'a, P> {
     /// [`DEFAULT_ICON`], without an entity tag.
     Default,
     /// The picture of the package.
-    Picture(&'a P),
+    Icon(&'a P),
 }
 
 /// The icon of a package, which may have none. A client that sends an entity tag along with a version has the icon,
@@ -53,7 +53,7 @@ pub fn icon<P>(package: Option<Option<&P>>, has_tag: bool, has_version: bool) ->
         _ if has_tag && has_version => IconAnswer::NotModified,
         None => IconAnswer::NotFound,
         Some(None) => IconAnswer::Default,
-        Some(Some(picture)) => IconAnswer::Picture(picture),
+        Some(Some(picture)) => IconAnswer::Icon(picture),
     }
 }
 

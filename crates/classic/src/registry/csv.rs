@@ -53,7 +53,7 @@ pub(super) fn manifests(package: &Package, bundle: &Bundle, version: &str) -> Ma
             objects: carried.iter().map(Value::to_string).collect(),
         };
     };
-    let csv = made(package, bundle, version, &metadata).to_string();
+    let csv = synthesized_csv(package, bundle, version, &metadata).to_string();
     let objects = if carried.is_empty() {
         vec![csv.clone()]
     } else {
@@ -69,7 +69,7 @@ fn json_of(object: &[u8]) -> Option<Value> {
         .or_else(|| olm_yaml::to_json(text).ok())
 }
 
-fn made(package: &Package, bundle: &Bundle, version: &str, found: &Value) -> Value {
+fn synthesized_csv(package: &Package, bundle: &Bundle, version: &str, found: &Value) -> Value {
     // A display name is written even where it is empty.
     let mut spec = Map::from_iter([("displayName".to_owned(), json!(""))]);
     let mut put = |key: &str, value: Option<&Value>| {

@@ -69,7 +69,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::registry::{BundleMessage, PackageMessage, TypedValue};
-    use crate::resolve::{CatalogContent, Content, Request, Resolved, resolve_available};
+    use crate::resolve::{CatalogContent, EntryIndex, Request, Resolved, resolve_available};
     use crate::subscription::ResolveError;
 
     fn row(name: &str, replaces: &str, required: Option<&str>) -> BundleMessage {
@@ -102,7 +102,7 @@ mod tests {
             content,
         };
         let packages = BTreeMap::from([("p".to_owned(), PackageMessage::default())]);
-        let mut catalogs = vec![catalog("a", Ok(Arc::new(Content::new(rows, &packages))))];
+        let mut catalogs = vec![catalog("a", Ok(Arc::new(EntryIndex::new(rows, &packages))))];
         catalogs.extend(other.map(|error| catalog("b", Err(error.to_owned()))));
         resolve_available(&Request {
             namespace: "n",
@@ -116,12 +116,12 @@ mod tests {
 
     #[test]
     fn a_version_whose_requirement_nobody_meets_is_passed_over_with_the_reason() {
-        let rows = vec![row("p.v2", "p.v1", Some("Kettle")), row("p.v1", "", None)];
+        let rows = vec![row("p.v2", "p.v1", Some("Greeting")), row("p.v1", "", None)];
         let resolved = run(rows, None).unwrap();
         assert_eq!(resolved.operators[0].name, "p.v1");
         let why = &resolved.resolution.blocked["s"];
         let expected = "p.v2 is passed over: bundle p.v2 requires an operator providing an API with group: g, version: v1, \
-                        kind: Kettle, ";
+                        kind: Greeting, ";
         assert!(why.starts_with(expected), "{why}");
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn a_broken_catalog_stops_only_what_could_come_from_it() {
         let simple = vec![row("p.v2", "p.v1", None), row("p.v1", "", None)];
         assert_eq!(run(simple, Some("down")).unwrap().operators[0].name, "p.v2");
-        let needy = vec![row("p.v2", "p.v1", Some("Kettle")), row("p.v1", "", None)];
+        let needy = vec![row("p.v2", "p.v1", Some("Greeting")), row("p.v1", "", None)];
         let Err(ResolveError::Other(error)) = run(needy, Some("down")) else {
             panic!("the missing requirement may be in the broken catalog")
         };

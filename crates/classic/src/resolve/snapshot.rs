@@ -6,18 +6,18 @@ use olm_api::names::EXCLUDE_GLOBAL_CATALOGS;
 use serde_json::Value;
 
 use super::chain::{Member, ends_in_failure};
-use super::content::Content;
 use super::entry::{self, EXISTING, Entry};
+use super::entry_index::EntryIndex;
 use super::predicate::Predicate;
 use super::{CatalogContent, Request};
 use crate::cluster::text;
 use crate::csv::ClusterServiceVersion;
 
-/// The installed ClusterServiceVersions, and the content of the visible catalogs.
+/// The installed ClusterServiceVersions, and the entries of the visible catalogs.
 pub(super) struct Snapshot<'a> {
-    existing: Content,
+    existing: EntryIndex,
     /// In the order of preference.
-    catalogs: Vec<(&'a CatalogContent, &'a Content)>,
+    catalogs: Vec<(&'a CatalogContent, &'a EntryIndex)>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -43,7 +43,7 @@ impl<'a> Snapshot<'a> {
         let mut catalogs = Vec::new();
         for catalog in visible {
             match &catalog.content {
-                Ok(content) => catalogs.push((catalog, content.as_ref())),
+                Ok(index) => catalogs.push((catalog, index.as_ref())),
                 Err(error) => errors.push((&catalog.namespace, &catalog.name, error.clone())),
             }
         }
@@ -56,7 +56,7 @@ impl<'a> Snapshot<'a> {
             return Err(aggregate(texts));
         }
         Ok(Self {
-            existing: Content::of(existing),
+            existing: EntryIndex::of(existing),
             catalogs,
         })
     }
@@ -76,25 +76,25 @@ impl<'a> Snapshot<'a> {
         let found = catalogs.find(|(catalog, _)| {
             catalog.name == entry.catalog && catalog.namespace == entry.catalog_namespace
         });
-        found.is_some_and(|(_, content)| content.is_unique(entry))
+        found.is_some_and(|(_, index)| index.is_unique(entry))
     }
 
-    /// The content of a catalog that is not empty; of all catalogs and the installed versions where none is named.
+    /// The index of a catalog that is not empty; of all catalogs and the installed versions where none is named.
     pub(super) fn of_catalog(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Vec<(Option<&'a CatalogContent>, &Content)> {
+    ) -> Vec<(Option<&'a CatalogContent>, &EntryIndex)> {
         let is_any = namespace.is_empty() && name.is_empty();
         let catalogs = self.catalogs.iter();
         let named = catalogs
             .filter(|(catalog, _)| is_any || (catalog.name == name && catalog.namespace == namespace))
-            .map(|(catalog, content)| (Some(*catalog), *content));
+            .map(|(catalog, index)| (Some(*catalog), *index));
         let installed = is_any.then_some((None, &self.existing));
         installed
             .into_iter()
             .chain(named)
-            .filter(|(_, content)| !content.entries().is_empty())
+            .filter(|(_, index)| !index.entries().is_empty())
             .collect()
     }
 
@@ -108,8 +108,8 @@ impl<'a> Snapshot<'a> {
         let mut providers: Vec<Offer<'_>> = existing.map(|entry| Offer { entry, catalog: None }).collect();
         let own = self.catalogs.iter().filter(|(catalog, _)| is_own(catalog));
         let others = self.catalogs.iter().filter(|(catalog, _)| !is_own(catalog));
-        for (catalog, content) in own.chain(others) {
-            let found = content.by_chain(wanted)?.into_iter();
+        for (catalog, index) in own.chain(others) {
+            let found = index.by_chain(wanted)?.into_iter();
             providers.extend(found.map(|entry| Offer {
                 entry,
                 catalog: Some(catalog),

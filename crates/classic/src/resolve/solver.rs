@@ -72,16 +72,16 @@ fn missing(names: &[String]) -> String {
 /// # Errors
 /// When the input is inconsistent, there is no solution, or it takes too long to find.
 pub fn solve(variables: &[Variable]) -> Result<Vec<String>, SolveError> {
-    let problem = Problem::new(variables)?;
+    let problem = ConstraintProblem::new(variables)?;
     let mut active: BTreeSet<usize> = (0..problem.rules.len()).collect();
     let mut steps = MOST_STEPS;
     let mut core = match problem.search(&active, &mut steps) {
-        Found::Chosen(chosen) => {
+        SearchResult::Chosen(chosen) => {
             let chosen = chosen.iter().filter_map(|index| variables.get(*index));
             return Ok(chosen.map(|variable| variable.id.clone()).collect());
         }
-        Found::Contradiction(core) => core,
-        Found::OutOfSteps => return Err(SolveError::TooHard),
+        SearchResult::Contradiction(core) => core,
+        SearchResult::OutOfSteps => return Err(SolveError::TooHard),
     };
     // Remove each constraint without which the others still contradict each other. When the steps run out, the core
     // stays larger.
@@ -91,7 +91,7 @@ pub fn solve(variables: &[Variable]) -> Result<Vec<String>, SolveError> {
         }
         active.clone_from(&core);
         active.remove(&constraint);
-        if let Found::Contradiction(smaller) = problem.search(&active, &mut steps) {
+        if let SearchResult::Contradiction(smaller) = problem.search(&active, &mut steps) {
             core = smaller;
         }
     }
@@ -102,19 +102,20 @@ pub fn solve(variables: &[Variable]) -> Result<Vec<String>, SolveError> {
     Err(SolveError::NotSatisfiable(texts))
 }
 
-enum Found {
+/// Result of a search; variables and constraints by their index.
+enum SearchResult {
     Chosen(BTreeSet<usize>),
     Contradiction(BTreeSet<usize>),
     OutOfSteps,
 }
 
-struct Indexed<'a> {
+struct IndexedConstraint<'a> {
     subject: usize,
-    kind: Kind,
+    kind: ConstraintKind,
     text: &'a str,
 }
 
-enum Kind {
+enum ConstraintKind {
     Mandatory,
     Prohibited,
     Dependency(Vec<usize>),
@@ -123,8 +124,8 @@ enum Kind {
 }
 
 /// The constraints with variables as indices, and for each variable the constraints that speak of it.
-struct Problem<'a> {
-    rules: Vec<Indexed<'a>>,
+struct ConstraintProblem<'a> {
+    rules: Vec<IndexedConstraint<'a>>,
     about: Vec<Vec<usize>>,
 }
 
@@ -142,7 +143,7 @@ struct Choice<'a> {
     blamed: BTreeSet<usize>,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> ConstraintProblem<'a> {
     fn new(variables: &'a [Variable]) -> Result<Self, SolveError> {
         let mut ids = BTreeMap::new();
         for (index, variable) in variables.iter().enumerate() {
@@ -162,22 +163,24 @@ impl<'a> Problem<'a> {
         for (subject, variable) in variables.iter().enumerate() {
             for constraint in &variable.constraints {
                 let kind = match &constraint.rule {
-                    Rule::Mandatory => Kind::Mandatory,
-                    Rule::Prohibited => Kind::Prohibited,
-                    Rule::Dependency(named) => Kind::Dependency(named.iter().filter_map(&mut at).collect()),
+                    Rule::Mandatory => ConstraintKind::Mandatory,
+                    Rule::Prohibited => ConstraintKind::Prohibited,
+                    Rule::Dependency(named) => {
+                        ConstraintKind::Dependency(named.iter().filter_map(&mut at).collect())
+                    }
                     Rule::Conflict(named) => match at(named) {
-                        Some(other) => Kind::Conflict(other),
+                        Some(other) => ConstraintKind::Conflict(other),
                         None => continue,
                     },
                     Rule::AtMost(most, named) => {
                         let mut named: Vec<usize> = named.iter().filter_map(&mut at).collect();
                         named.sort_unstable();
-                        Kind::AtMost(*most, named)
+                        ConstraintKind::AtMost(*most, named)
                     }
                 };
                 let mut touched = match &kind {
-                    Kind::Conflict(other) => vec![subject, *other],
-                    Kind::AtMost(_, named) => named.clone(),
+                    ConstraintKind::Conflict(other) => vec![subject, *other],
+                    ConstraintKind::AtMost(_, named) => named.clone(),
                     _ => vec![subject],
                 };
                 touched.dedup();
@@ -186,7 +189,7 @@ impl<'a> Problem<'a> {
                         list.push(rules.len());
                     }
                 }
-                rules.push(Indexed {
+                rules.push(IndexedConstraint {
                     subject,
                     kind,
                     text: &constraint.text,
@@ -205,7 +208,7 @@ impl<'a> Problem<'a> {
         &'p self,
         variable: usize,
         active: &'p BTreeSet<usize>,
-    ) -> impl Iterator<Item = (usize, &'p Indexed<'a>)> {
+    ) -> impl Iterator<Item = (usize, &'p IndexedConstraint<'a>)> {
         let about = self.about.get(variable).into_iter().flatten();
         about
             .filter(|index| active.contains(index))
@@ -221,9 +224,9 @@ impl<'a> Problem<'a> {
     ) -> Option<(usize, Vec<usize>)> {
         self.of(variable, active).find_map(|(index, rule)| {
             let with = match &rule.kind {
-                Kind::Prohibited => Vec::new(),
-                Kind::Dependency(options) if options.is_empty() => Vec::new(),
-                Kind::Conflict(other) => {
+                ConstraintKind::Prohibited => Vec::new(),
+                ConstraintKind::Dependency(options) if options.is_empty() => Vec::new(),
+                ConstraintKind::Conflict(other) => {
                     let other = if *other == variable { rule.subject } else { *other };
                     if other == variable {
                         Vec::new()
@@ -231,7 +234,7 @@ impl<'a> Problem<'a> {
                         vec![*depths.get(&other)?]
                     }
                 }
-                Kind::AtMost(most, named) => {
+                ConstraintKind::AtMost(most, named) => {
                     let chosen = named.iter().filter_map(|name| depths.get(name).copied());
                     let chosen: Vec<usize> = chosen.collect();
                     // A variable counts as often as it is named.
@@ -248,13 +251,13 @@ impl<'a> Problem<'a> {
     }
 
     /// The first solution in the order of preference. A dead end goes back to the last choice that has to do with it.
-    fn search(&self, active: &BTreeSet<usize>, steps: &mut usize) -> Found {
+    fn search(&self, active: &BTreeSet<usize>, steps: &mut usize) -> SearchResult {
         let mut used = BTreeSet::new();
         let mut depths: BTreeMap<usize, usize> = BTreeMap::new();
         let subjects: Vec<usize> = self.rules.iter().map(|rule| rule.subject).collect();
         let mut choices: Vec<Choice<'_>> = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
-            if matches!(rule.kind, Kind::Mandatory) && active.contains(&index) {
+            if matches!(rule.kind, ConstraintKind::Mandatory) && active.contains(&index) {
                 let options = subjects.get(index..=index).unwrap_or_default();
                 choices.push(Choice::new(options, None, index));
             }
@@ -263,7 +266,7 @@ impl<'a> Problem<'a> {
         loop {
             let queued = choices.len();
             let Some(choice) = choices.get_mut(depth) else {
-                return Found::Chosen(depths.into_keys().collect());
+                return SearchResult::Chosen(depths.into_keys().collect());
             };
             if choice.next == 0 && choice.options.iter().any(|option| depths.contains_key(option)) {
                 choice.queued = queued;
@@ -274,7 +277,7 @@ impl<'a> Problem<'a> {
             while let Some(option) = choice.options.get(choice.next).copied() {
                 choice.next += 1;
                 if *steps == 0 {
-                    return Found::OutOfSteps;
+                    return SearchResult::OutOfSteps;
                 }
                 *steps -= 1;
                 let Some((index, with)) = self.obstacle(option, active, &depths) else {
@@ -287,7 +290,7 @@ impl<'a> Problem<'a> {
             if let Some(chosen) = choice.chosen {
                 depths.insert(chosen, depth);
                 for (index, rule) in self.of(chosen, active) {
-                    if let Kind::Dependency(options) = &rule.kind {
+                    if let ConstraintKind::Dependency(options) = &rule.kind {
                         choices.push(Choice::new(options, Some(depth), index));
                     }
                 }
@@ -298,7 +301,7 @@ impl<'a> Problem<'a> {
             let mut blamed = std::mem::take(&mut choice.blamed);
             blamed.extend(choice.parent);
             let Some(target) = blamed.pop_last() else {
-                return Found::Contradiction(used);
+                return SearchResult::Contradiction(used);
             };
             let first_queued = choices.get(target).map_or(0, |choice| choice.queued);
             choices.truncate(first_queued);

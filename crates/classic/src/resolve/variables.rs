@@ -22,9 +22,9 @@ pub(super) struct Variables {
 /// Prefix of the names of the variables of Subscriptions.
 pub(super) const SUBSCRIPTION: &str = "subscription:";
 
-/// The bundles that are found so far.
+/// The variables and entries of the bundles that are found so far.
 #[derive(Default)]
-struct Found {
+struct BundleVariables {
     bundles: BTreeMap<String, Variable>,
     entries: BTreeMap<String, Entry>,
     /// The names that Subscriptions start with.
@@ -32,12 +32,12 @@ struct Found {
 }
 
 pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Result<Variables, String> {
-    let (mut found, mut heads, mut errors) = (Found::default(), Vec::new(), Vec::new());
-    found
+    let (mut bundles, mut heads, mut errors) = (BundleVariables::default(), Vec::new(), Vec::new());
+    bundles
         .add(snapshot, snapshot.existing().collect())
         .map_err(aggregate)?;
     for subscription in subscriptions {
-        match of_subscription(snapshot, subscription, &mut found) {
+        match of_subscription(snapshot, subscription, &mut bundles) {
             Ok(variable) => heads.push(variable),
             Err(several) => errors.extend(several),
         }
@@ -45,11 +45,11 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
     if !errors.is_empty() {
         return Err(aggregate(errors));
     }
-    let Found {
+    let BundleVariables {
         bundles,
         mut entries,
         starting,
-    } = found;
+    } = bundles;
     for entry in entries.values_mut() {
         if starting.contains(&entry.name) {
             entry.starting_csv.clone_from(&entry.name);
@@ -63,7 +63,7 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
     Ok(Variables { all, entries })
 }
 
-impl Found {
+impl BundleVariables {
     /// Adds bundles, and those that they may require.
     fn add<'a>(
         &mut self,
@@ -137,7 +137,7 @@ fn constraint(rule: Rule, text: String) -> Constraint {
 fn of_subscription(
     snapshot: &Snapshot<'_>,
     subscription: &Value,
-    bundles: &mut Found,
+    bundles: &mut BundleVariables,
 ) -> Result<Variable, Vec<String>> {
     let name = text(subscription, "/metadata/name");
     let exists = constraint(Rule::Mandatory, format!("subscription {name} exists"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{found, joined, reference, set};
+use super::{find_condition, joined, reference, set};
 use crate::cluster::{Cluster, items, object_at, put, text};
 use crate::names;
 
@@ -126,7 +126,7 @@ fn verdict(subscription: &Value, entries: &[Value]) -> Value {
             "all available catalogsources are healthy".to_owned(),
         ),
         Some(_) => {
-            let known = found(subscription, UNHEALTHY);
+            let known = find_condition(subscription, UNHEALTHY);
             is_bad(
                 known
                     .map(|known| text(known, "/message"))

@@ -13,7 +13,7 @@ use crate::names::{self, PLANNED_FOR_ANNOTATION};
 
 /// Retries of the failed plans of a namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Retried {
+pub struct PlanRetries {
     /// Subscriptions that forget their plan, so that the next resolution makes another one.
     pub subscriptions: Vec<Value>,
     /// Plans that are carried out again, whole: their ClusterServiceVersions are there.
@@ -22,8 +22,8 @@ pub struct Retried {
 
 /// The failed plans of a namespace that get another try: the spec of a Subscription changed, a kind that was missing is
 /// served, or the plan was edited.
-pub fn retried(namespace: &str, cluster: &Cluster, now: Timestamp) -> Retried {
-    let mut retried = Retried::default();
+pub fn retried(namespace: &str, cluster: &Cluster, now: Timestamp) -> PlanRetries {
+    let mut retried = PlanRetries::default();
     for (plan, subscriptions) in failed(namespace, cluster) {
         let is_edited = edited(plan).is_some();
         if !is_edited && !is_planned_otherwise(plan, &subscriptions) && !is_kind_served(plan, cluster) {

@@ -14,7 +14,7 @@ const SUCCEEDED: &str = "InstalledCSVSucceeded";
 pub fn with_installed(subscription: &Value, cluster: &Cluster, now: Timestamp) -> Option<Value> {
     let mut subscription = subscription.clone();
     let time = format!("{now:.0}");
-    let is_changed = match wanted(&subscription, cluster) {
+    let is_changed = match installed_condition(&subscription, cluster) {
         Some(wanted) => set(&mut subscription, wanted, &time),
         None => unset(&mut subscription, &[SUCCEEDED]),
     };
@@ -24,7 +24,7 @@ pub fn with_installed(subscription: &Value, cluster: &Cluster, now: Timestamp) -
     })
 }
 
-fn wanted(subscription: &Value, cluster: &Cluster) -> Option<Value> {
+fn installed_condition(subscription: &Value, cluster: &Cluster) -> Option<Value> {
     let (namespace, name) = (
         text(subscription, "/metadata/namespace"),
         text(subscription, "/status/installedCSV"),

@@ -74,7 +74,7 @@ pub struct Warning {
 
 /// Result of the pass after a resolution.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Concluded {
+pub struct NamespaceDecision {
     /// InstallPlans to create and Subscriptions whose status must be written, whole.
     pub written: Vec<Value>,
     /// Warning events.
@@ -219,11 +219,11 @@ pub fn conclude(
     resolved: Result<&Resolution, &ResolveError>,
     unpacked: &[Unpacked],
     now: Timestamp,
-) -> Concluded {
-    let mut conclusion = Conclusion {
+) -> NamespaceDecision {
+    let mut pass = NamespacePass {
         subscriptions,
         now: format!("{now:.0}"),
-        concluded: Concluded::default(),
+        decision: NamespaceDecision::default(),
     };
     match resolved {
         Err(ResolveError::NotSatisfiable(clauses)) => {
@@ -231,28 +231,28 @@ pub fn conclude(
             if !clauses.is_empty() {
                 message = format!("{message}: {}", clauses.join(", "));
             }
-            conclusion.resolution_failed("ConstraintsNotSatisfiable", &message);
+            pass.resolution_failed("ConstraintsNotSatisfiable", &message);
         }
         Err(ResolveError::Other(error)) => {
-            conclusion.resolution_failed("ErrorPreventedResolution", error);
-            conclusion.concluded.error = Some(error.clone());
+            pass.resolution_failed("ErrorPreventedResolution", error);
+            pass.decision.error = Some(error.clone());
         }
         Ok(resolution) => {
-            if conclusion.is_unpacked(unpacked) {
-                conclusion.plan(namespace, resolution, cluster);
+            if pass.is_unpacked(unpacked) {
+                pass.plan(namespace, resolution, cluster);
             }
         }
     }
-    conclusion.concluded
+    pass.decision
 }
 
-struct Conclusion<'a> {
+struct NamespacePass<'a> {
     subscriptions: &'a [Value],
     now: String,
-    concluded: Concluded,
+    decision: NamespaceDecision,
 }
 
-impl Conclusion<'_> {
+impl NamespacePass<'_> {
     /// Sets and removes conditions on all Subscriptions, and writes those that differ.
     fn mark(&mut self, wanted: &Value, removed: &[&str]) {
         for subscription in self.subscriptions {
@@ -260,13 +260,13 @@ impl Conclusion<'_> {
             let is_cleared = unset(&mut subscription, removed);
             if set(&mut subscription, wanted.clone(), &self.now) || is_cleared {
                 stamp(&mut subscription, &self.now);
-                self.concluded.written.push(subscription);
+                self.decision.written.push(subscription);
             }
         }
     }
 
     fn resolution_failed(&mut self, reason: &str, message: &str) {
-        self.concluded.events.push(Warning {
+        self.decision.events.push(Warning {
             subscription: None,
             reason: RESOLUTION_FAILED,
             message: message.to_owned(),
@@ -281,7 +281,7 @@ impl Conclusion<'_> {
             Unpacked::Conditions(_) | Unpacked::Fatal(_) => None,
         });
         if let Some(joined) = joined(errors.collect()) {
-            self.concluded.error = Some(format!("bundle unpacking failed with an error: {joined}"));
+            self.decision.error = Some(format!("bundle unpacking failed with an error: {joined}"));
             return false;
         }
         let fatal = unpacked.iter().find_map(|one| match one {
@@ -337,7 +337,7 @@ impl Conclusion<'_> {
         };
         let long = format!("{short}. {hint}");
         for subscription in self.subscriptions {
-            self.concluded.events.push(Warning {
+            self.decision.events.push(Warning {
                 subscription: Some(text(subscription, "/metadata/name").to_owned()),
                 reason: UNPACK_FAILED,
                 message: long.clone(),
@@ -354,7 +354,7 @@ impl Conclusion<'_> {
         let planned = planned(resolution, self.subscriptions, cluster, namespace)
             .filter(|_| !resolution.updated.is_empty());
         if let Some(planned) = &planned {
-            self.concluded.written.push(planned.plan.clone());
+            self.decision.written.push(planned.plan.clone());
         }
         for subscription in self.subscriptions {
             let mut subscription = subscription.clone();
@@ -381,7 +381,7 @@ impl Conclusion<'_> {
             };
             if is_changed || is_explained {
                 stamp(&mut subscription, &self.now);
-                self.concluded.written.push(subscription);
+                self.decision.written.push(subscription);
             }
         }
     }

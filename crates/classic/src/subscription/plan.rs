@@ -12,7 +12,7 @@ use crate::install_plan::plan_digest;
 use crate::names;
 
 /// The plan of a resolution, and its generation.
-pub(super) struct Planned {
+pub(super) struct ResolutionPlan {
     /// The generation.
     pub(super) generation: i64,
     /// The plan, which the server names.
@@ -25,7 +25,7 @@ pub(super) fn planned(
     subscriptions: &[Value],
     cluster: &Cluster,
     namespace: &str,
-) -> Option<Planned> {
+) -> Option<ResolutionPlan> {
     if resolution.steps.is_empty() && resolution.bundle_lookups.is_empty() {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn planned(
             json!(resolution.bundle_lookups),
         );
     }
-    let mut planned = Planned {
+    let mut planned = ResolutionPlan {
         generation,
         plan: json!({
             "apiVersion": names::CSV_API_VERSION, "kind": INSTALL_PLAN_KIND,
@@ -178,7 +178,7 @@ pub(super) fn old_reference(plan: &Value) -> Value {
 }
 
 /// Points a Subscription to its plan. The server names a new one when it is created; the caller fills that in.
-pub(super) fn point(subscription: &mut Value, planned: &Planned) {
+pub(super) fn point(subscription: &mut Value, planned: &ResolutionPlan) {
     for (key, value) in [
         ("installPlanRef", reference(INSTALL_PLAN_KIND, &planned.plan)),
         ("installplan", old_reference(&planned.plan)),

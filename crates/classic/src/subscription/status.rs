@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 
 /// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct SubscriptionDecision {
     /// The Subscription after the pass.
     pub subscription: Value,
     /// Whether its status must be written.
@@ -30,24 +30,24 @@ pub fn pass(
     health: &dyn Fn(&Value) -> Health,
     entries: &[Entry],
     now: Timestamp,
-) -> Outcome {
+) -> SubscriptionDecision {
     let time = format!("{now:.0}");
-    let mut outcome = Outcome {
+    let mut decision = SubscriptionDecision {
         subscription: subscription.clone(),
-        ..Outcome::default()
+        ..SubscriptionDecision::default()
     };
-    if plan_state::settle(&mut outcome.subscription, cluster, &time) {
-        stamp(&mut outcome.subscription, &time);
-        outcome.is_changed = true;
+    if plan_state::settle(&mut decision.subscription, cluster, &time) {
+        stamp(&mut decision.subscription, &time);
+        decision.is_changed = true;
     }
-    match catalogs::settle(&mut outcome.subscription, cluster, global, health, &time) {
+    match catalogs::settle(&mut decision.subscription, cluster, global, health, &time) {
         Ok(is_changed) => {
-            if deprecations::settle(&mut outcome.subscription, entries, &time) || is_changed {
-                stamp(&mut outcome.subscription, &time);
-                outcome.is_changed = true;
+            if deprecations::settle(&mut decision.subscription, entries, &time) || is_changed {
+                stamp(&mut decision.subscription, &time);
+                decision.is_changed = true;
             }
         }
-        Err(error) => outcome.error = Some(error),
+        Err(error) => decision.error = Some(error),
     }
-    outcome
+    decision
 }

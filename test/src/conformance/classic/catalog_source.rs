@@ -53,10 +53,16 @@ pub fn run(case: &Value) -> Outcome {
                 .and(|| status(case, &ensured.status))
         }
         "sync_catalog_source" => {
-            let passed = pass(&source, &images, "IDLE", now);
-            compare(case, "error", &json!(passed.error))
-                .and(|| objects(case, &passed.written, &[passed.dead, passed.deleted].concat()))
-                .and(|| status(case, &passed.status))
+            let decision = pass(&source, &images, "IDLE", now);
+            compare(case, "error", &json!(decision.error))
+                .and(|| {
+                    objects(
+                        case,
+                        &decision.written,
+                        &[decision.dead, decision.deleted].concat(),
+                    )
+                })
+                .and(|| status(case, &decision.status))
         }
         other => Outcome::Fail(format!("cannot run cases of kind {other:?}")),
     }

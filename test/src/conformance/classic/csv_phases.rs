@@ -1,7 +1,7 @@
 //! Passes over ClusterServiceVersions.
 
 use jiff::Timestamp;
-use olm_classic::csv::phases::{Outcome as Passed, pass};
+use olm_classic::csv::phases::{CsvDecision, pass};
 use olm_classic::csv::requirements::ClusterFacts;
 use olm_classic::install::{Certificate, Issuer};
 use serde_json::{Map, Value, json};
@@ -53,27 +53,27 @@ fn run_one(case: &Value) -> Outcome {
         discovery: &discovery,
         server_version: Some(server_version.unwrap_or(UNKNOWN_VERSION)),
     };
-    let passed = match pass(csv, &facts, &Fixed, now) {
-        Ok(passed) => passed,
+    let decision = match pass(csv, &facts, &Fixed, now) {
+        Ok(decision) => decision,
         Err(error) => return Outcome::Fail(error.to_string()),
     };
     if expect(case, "unchanged") == true {
-        return Outcome::compare("the object", csv, &passed.csv);
+        return Outcome::compare("the object", csv, &decision.csv);
     }
-    status(case, &passed)
-        .and(|| marks(case, &passed))
-        .and(|| objects(case, &passed))
+    status(case, &decision)
+        .and(|| marks(case, &decision))
+        .and(|| objects(case, &decision))
 }
 
-fn status(case: &Value, passed: &Passed) -> Outcome {
-    let field = |key: &str| json!(passed.csv["status"][key].as_str().unwrap_or_default());
-    let is_transitioned = text(case, "now") == text(&passed.csv["status"], "lastTransitionTime");
-    let rows = significant(&passed.csv["status"]["requirementStatus"]);
+fn status(case: &Value, decision: &CsvDecision) -> Outcome {
+    let field = |key: &str| json!(decision.csv["status"][key].as_str().unwrap_or_default());
+    let is_transitioned = text(case, "now") == text(&decision.csv["status"], "lastTransitionTime");
+    let rows = significant(&decision.csv["status"]["requirementStatus"]);
     compare(case, "phase", &field("phase"))
         .and(|| compare(case, "reason", &field("reason")))
         .and(|| compare(case, "message", &field("message")))
-        .and(|| compare(case, "sync_error", &json!(passed.error)))
-        .and(|| compare(case, "conditions", &history(passed)))
+        .and(|| compare(case, "sync_error", &json!(decision.error)))
+        .and(|| compare(case, "conditions", &history(decision)))
         .and(|| {
             let expected = expect(case, "transitioned") == true;
             Outcome::compare("transitioned", &expected, &is_transitioned)
@@ -85,8 +85,8 @@ fn status(case: &Value, passed: &Passed) -> Outcome {
 }
 
 /// The history without times; null if it is empty.
-fn history(passed: &Passed) -> Value {
-    let entries = passed.csv["status"]["conditions"]
+fn history(decision: &CsvDecision) -> Value {
+    let entries = decision.csv["status"]["conditions"]
         .as_array()
         .into_iter()
         .flatten();
@@ -102,9 +102,9 @@ fn history(passed: &Passed) -> Value {
 }
 
 /// The annotations and labels of OLM on the result.
-fn marks(case: &Value, passed: &Passed) -> Outcome {
+fn marks(case: &Value, decision: &CsvDecision) -> Outcome {
     let of_olm = |key: &str| {
-        let map = passed.csv["metadata"][key].as_object().into_iter().flatten();
+        let map = decision.csv["metadata"][key].as_object().into_iter().flatten();
         let map: Map<String, Value> = map
             .filter(|(key, _)| key.starts_with("olm."))
             .map(|(key, value)| (key.clone(), value.clone()))
@@ -127,15 +127,15 @@ fn marks(case: &Value, passed: &Passed) -> Outcome {
     .and(|| Outcome::compare("olm_labels", &expected("olm_labels"), &of_olm("labels")))
 }
 
-fn objects(case: &Value, passed: &Passed) -> Outcome {
+fn objects(case: &Value, decision: &CsvDecision) -> Outcome {
     let list = |key: &str| expect(case, key).as_array().cloned().unwrap_or_default();
     let written: Vec<Value> = list("objects_written").iter().map(with_kind).collect();
-    let deleted: Vec<Value> = passed
+    let deleted: Vec<Value> = decision
         .deleted
         .iter()
         .map(|(kind, namespace, name)| json!(format!("{kind}|{namespace}|{name}")))
         .collect();
-    let actual: Vec<Value> = passed.written.iter().map(recorded).collect();
+    let actual: Vec<Value> = decision.written.iter().map(recorded).collect();
     compare_objects("objects_written", &written.iter().collect::<Vec<_>>(), &actual)
         .and(|| Outcome::compare("objects_deleted", &list("objects_deleted"), &deleted))
 }

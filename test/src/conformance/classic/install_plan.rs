@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::Cluster;
 use olm_classic::install_plan::{
-    BundleContent, Origin, PassInput, Served, Step, UnpackedBundles, bundle_steps, is_supported, pass,
+    BundleContent, Origin, PassInput, ServedKinds, Step, UnpackedBundles, bundle_steps, is_supported, pass,
     subscription_step,
 };
 use olm_classic::registry::TypedValue;
@@ -111,7 +111,7 @@ fn execute(case: &Value) -> Outcome {
         .into_iter()
         .cloned()
         .collect();
-    let mut served = Served::default();
+    let mut served = ServedKinds::default();
     for group in list(case, "discovery") {
         for resource in list(group, "resources") {
             let is_namespaced = resource["namespaced"] == json!(true);

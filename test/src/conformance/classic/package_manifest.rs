@@ -148,7 +148,7 @@ fn of_icon(request: &Value, found: Option<&PackageManifest>) -> Value {
             answer["headers"]["Content-Length"] = Value::Null;
             answer
         }
-        IconAnswer::Picture(found) => {
+        IconAnswer::Icon(found) => {
             let mut answer = picture(&found.media_type, &found.tag);
             answer["headers"]["Content-Length"] = json!(found.body.len().to_string());
             answer["body_base64"] = json!(base64::engine::general_purpose::STANDARD.encode(&found.body));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use olm_classic::properties::{read_annotation, write_annotation};
 use olm_classic::registry::{BundleMessage, PackageMessage, Registry, TypedValue};
 use olm_classic::resolve::{
-    CatalogContent, Constraint, Content, Entry, Request, Rule, SolveError, Variable, ends_in_failure,
+    CatalogContent, Constraint, Entry, EntryIndex, Request, Rule, SolveError, Variable, ends_in_failure,
     resolve, solve,
 };
 use olm_classic::subscription::ResolveError;
@@ -117,7 +117,7 @@ fn catalog(found: &Value) -> Result<CatalogContent, String> {
         ))
     } else if text(found, "listError").is_empty() {
         let (bundles, packages) = answers(found)?;
-        Ok(Arc::new(Content::new(bundles, &packages)))
+        Ok(Arc::new(EntryIndex::new(bundles, &packages)))
     } else {
         Err(format!("failed to list bundles: {}", text(found, "listError")))
     };

@@ -8,7 +8,7 @@ use crate::{install, names};
 
 /// The fault of the Deployments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum DeploymentProblem {
     /// One is not there or does not run yet.
     Waiting(String),
     /// One is not as the strategy wants it: it is installed again.
@@ -18,13 +18,15 @@ pub(super) enum Trouble {
 }
 
 /// The first fault; nothing where all are good.
-pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<Trouble> {
+pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
     let cluster = pass.facts.cluster;
     wanted.iter().find_map(|wanted| {
         let name = text(wanted, "/metadata/name");
         let found = cluster.get_watched(names::DEPLOYMENT_KIND, pass.namespace(), name);
         match found.filter(|found| install::is_of(found, &pass.csv)) {
-            None => Some(Trouble::Waiting(format!("missing deployment with name={name}"))),
+            None => Some(DeploymentProblem::Waiting(format!(
+                "missing deployment with name={name}"
+            ))),
             Some(found) => unready(found, name)
                 .or_else(|| changed_annotations(found, &pass.csv.metadata.annotations))
                 .or_else(|| changed_spec(found, wanted, name)),
@@ -32,10 +34,10 @@ pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<Trouble> {
     })
 }
 
-fn unready(found: &Value, name: &str) -> Option<Trouble> {
+fn unready(found: &Value, name: &str) -> Option<DeploymentProblem> {
     let number = |key: &str| found.pointer(key).and_then(Value::as_i64).unwrap_or_default();
     let waiting = |why: String| {
-        Some(Trouble::Waiting(format!(
+        Some(DeploymentProblem::Waiting(format!(
             "waiting for deployment {name} to become ready: {why}"
         )))
     };
@@ -48,7 +50,7 @@ fn unready(found: &Value, name: &str) -> Option<Trouble> {
         |kind: &str| items(found, "/status/conditions").find(|condition| text(condition, "/type") == kind);
     let is_over = |progress: &Value| text(progress, "/reason") == "ProgressDeadlineExceeded";
     if condition("Progressing").is_some_and(is_over) {
-        return Some(Trouble::Ended(format!(
+        return Some(DeploymentProblem::Ended(format!(
             "deployment {name} not ready before timeout: deployment \"{name}\" exceeded its progress deadline"
         )));
     }
@@ -69,21 +71,21 @@ fn unready(found: &Value, name: &str) -> Option<Trouble> {
 fn changed_annotations(
     found: &Value,
     wanted: &std::collections::BTreeMap<String, String>,
-) -> Option<Trouble> {
+) -> Option<DeploymentProblem> {
     let present = found
         .pointer("/spec/template/metadata/annotations")
         .and_then(Value::as_object);
     let Some(present) = present else {
         return (!wanted.is_empty())
-            .then(|| Trouble::Changed("no annotations found on deployment".to_owned()));
+            .then(|| DeploymentProblem::Changed("no annotations found on deployment".to_owned()));
     };
     wanted.iter().find_map(|(key, value)| {
         let found = present.get(key).and_then(Value::as_str);
         match found {
-            None => Some(Trouble::Changed(format!(
+            None => Some(DeploymentProblem::Changed(format!(
                 "annotations on deployment does not contain expected key: {key}"
             ))),
-            Some(found) if found != value => Some(Trouble::Changed(format!(
+            Some(found) if found != value => Some(DeploymentProblem::Changed(format!(
                 "unexpected annotation on deployment. Expected {key}:{value}, found {key}:{found}"
             ))),
             Some(_) => None,
@@ -91,16 +93,17 @@ fn changed_annotations(
     })
 }
 
-fn changed_spec(found: &Value, wanted: &Value, name: &str) -> Option<Trouble> {
+fn changed_spec(found: &Value, wanted: &Value, name: &str) -> Option<DeploymentProblem> {
     let (old, new) = (
         label(found, names::SPEC_HASH_LABEL),
         label(wanted, names::SPEC_HASH_LABEL),
     );
     let labels = found.pointer("/metadata/labels");
     if labels.is_none_or(|labels| labels.get(names::SPEC_HASH_LABEL).is_none()) {
-        return Some(Trouble::Changed(format!(
+        return Some(DeploymentProblem::Changed(format!(
             "deployment {name} doesn't have a spec hash, update it"
         )));
     }
-    (old != new).then(|| Trouble::Changed(format!("deployment changed old hash={old}, new hash={new}")))
+    (old != new)
+        .then(|| DeploymentProblem::Changed(format!("deployment changed old hash={old}, new hash={new}")))
 }

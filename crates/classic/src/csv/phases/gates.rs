@@ -67,7 +67,7 @@ fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
     if is_annotated {
         return Gate::Passed;
     }
-    if let Some(annotations) = object_at(&mut pass.outcome.csv, &["metadata", "annotations"]) {
+    if let Some(annotations) = object_at(&mut pass.decision.csv, &["metadata", "annotations"]) {
         for (key, value) in wanted {
             if key != names::TARGET_NAMESPACES_ANNOTATION || group.status.namespaces.is_some() {
                 annotations.insert(key.to_owned(), value.into());
@@ -165,9 +165,9 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
             Value::String(annotation),
         );
     }
-    pass.outcome.written.push(object);
+    pass.decision.written.push(object);
     let own = pass.name().to_owned();
-    pass.outcome.csvs.insert(own);
+    pass.decision.csvs.insert(own);
     Gate::Closed
 }
 
@@ -186,7 +186,7 @@ fn withdraw(pass: &mut Pass<'_>) {
                 place.clone(),
                 entry.name.clone(),
             );
-            pass.outcome.deleted.push(key);
+            pass.decision.deleted.push(key);
         }
     }
 }

@@ -2,25 +2,25 @@
 
 use serde_json::Value;
 
-use super::deployments::{Trouble, trouble};
+use super::deployments::{DeploymentProblem, trouble};
 use super::{Pass, api_services, webhooks};
 
 /// Phase and reason of a ClusterServiceVersion that waits.
-pub(super) struct Waiting {
+pub(super) struct WaitingStatus {
     pub(super) phase: &'static str,
     pub(super) reason: &'static str,
 }
 
 /// Sets the phase that the health of the Deployments, APIServices and webhooks calls for; whether all are healthy.
-pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &Waiting) -> bool {
-    let Waiting { phase, reason } = waiting;
+pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStatus) -> bool {
+    let WaitingStatus { phase, reason } = waiting;
     let found = trouble(pass, wanted);
-    let webhooks = webhooks::look(pass);
+    let webhooks = webhooks::webhook_state(pass);
     let superfluous = webhooks.superfluous.into_iter();
-    pass.outcome
+    pass.decision
         .deleted
         .extend(superfluous.map(|(kind, name)| (kind.to_owned(), String::new(), name)));
-    if let Some(Trouble::Ended(message)) = &found {
+    if let Some(DeploymentProblem::Ended(message)) = &found {
         pass.set_changed(
             "Failed",
             "InstallCheckFailed",
@@ -66,12 +66,12 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &Waiting) ->
             );
             true
         }
-        Some(Trouble::Changed(message)) => {
+        Some(DeploymentProblem::Changed(message)) => {
             pass.set_changed("InstallReady", reason, &format!("installing: {message}"));
             requeue(pass);
             false
         }
-        Some(Trouble::Waiting(message) | Trouble::Ended(message)) => {
+        Some(DeploymentProblem::Waiting(message) | DeploymentProblem::Ended(message)) => {
             pass.set_changed(phase, reason, &format!("installing: {message}"));
             requeue(pass);
             false
@@ -81,5 +81,5 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &Waiting) ->
 
 fn requeue(pass: &mut Pass<'_>) {
     let own = pass.name().to_owned();
-    pass.outcome.csvs.insert(own);
+    pass.decision.csvs.insert(own);
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::health::{Waiting, check};
+use super::health::{WaitingStatus, check};
 use super::{Pass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
 use crate::cluster::text;
 use crate::install::Setting;
@@ -33,7 +33,7 @@ pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
                 pass.namespace().to_owned(),
                 pass.name().to_owned(),
             );
-            pass.outcome.deleted.push(key);
+            pass.decision.deleted.push(key);
         }
         _ => {}
     }
@@ -48,7 +48,7 @@ fn has_strategy(pass: &mut Pass<'_>) -> bool {
     let replaced = pass
         .replaced()
         .map(|replaced| text(replaced, "/metadata/name").to_owned());
-    pass.outcome.csvs.extend(replaced);
+    pass.decision.csvs.extend(replaced);
     is_known
 }
 
@@ -118,14 +118,14 @@ fn install_ready(pass: &mut Pass<'_>) {
         issuer: pass.issuer,
         now: pass.now,
     };
-    let installed = install::install(&pass.outcome.csv, &pass.csv, setting);
+    let installed = install::install(&pass.decision.csv, &pass.csv, setting);
     let place = pass.namespace().to_owned();
     let kind = names::DEPLOYMENT_KIND;
     let deleted = installed.deleted.into_iter();
-    pass.outcome
+    pass.decision
         .deleted
         .extend(deleted.map(|name| (kind.to_owned(), place.clone(), name)));
-    pass.outcome.written.extend(installed.written);
+    pass.decision.written.extend(installed.written);
     if let Some(error) = installed.error {
         let message = format!("install strategy failed: {error}");
         pass.set("Failed", "InstallComponentFailed", &message);
@@ -138,32 +138,32 @@ fn install_ready(pass: &mut Pass<'_>) {
         "waiting for install components to report healthy",
     );
     let own = pass.name().to_owned();
-    pass.outcome.csvs.insert(own);
+    pass.decision.csvs.insert(own);
 }
 
 fn installing(pass: &mut Pass<'_>) {
     if !has_strategy(pass) {
         return;
     }
-    let waiting = Waiting {
+    let waiting = WaitingStatus {
         phase: "Installing",
         reason: "InstallWaiting",
     };
     let Some(is_healthy) = is_healthy(pass, &waiting) else {
         return;
     };
-    let since = text(&pass.outcome.csv, "/status/lastTransitionTime");
+    let since = text(&pass.decision.csv, "/status/lastTransitionTime");
     let since = since.parse::<Timestamp>().ok();
     let is_late = since.is_some_and(|since| pass.now.duration_since(since) >= PATIENCE);
-    if !is_healthy && text(&pass.outcome.csv, "/status/phase") != "Failed" && is_late {
+    if !is_healthy && text(&pass.decision.csv, "/status/phase") != "Failed" && is_late {
         pass.set("Failed", "InstallCheckFailed", "install timeout");
     }
 }
 
 /// Whether the Deployments, webhooks and aggregated APIs are healthy. Nothing where the wanted Deployments cannot be
 /// computed: they are installed again.
-fn is_healthy(pass: &mut Pass<'_>, waiting: &Waiting) -> Option<bool> {
-    let Some(wanted) = install::deployments(&pass.outcome.csv, &pass.csv, pass.facts.cluster) else {
+fn is_healthy(pass: &mut Pass<'_>, waiting: &WaitingStatus) -> Option<bool> {
+    let Some(wanted) = install::deployments(&pass.decision.csv, &pass.csv, pass.facts.cluster) else {
         pass.set("Pending", "NeedsReinstall", BAD_INSTALL);
         return None;
     };
@@ -193,13 +193,13 @@ fn succeeded(pass: &mut Pass<'_>) {
         }
         Err(error) => return invalid(pass, &error),
     }
-    let waiting = Waiting {
+    let waiting = WaitingStatus {
         phase: "Failed",
         reason: "ComponentUnhealthy",
     };
     if is_healthy(pass, &waiting) == Some(true) {
         let roles = api_roles(&pass.csv, pass.facts.cluster);
-        pass.outcome.written.extend(roles.written);
+        pass.decision.written.extend(roles.written);
         if let Some(error) = roles.error {
             pass.retry(error.to_string());
         }
@@ -255,7 +255,7 @@ fn failed(pass: &mut Pass<'_>, group: &OperatorGroup) {
         let message = "owned APIServices need cert refresh";
         return pass.set("Pending", "NeedsCertRotation", message);
     }
-    let waiting = Waiting {
+    let waiting = WaitingStatus {
         phase: "Pending",
         reason: "NeedsReinstall",
     };
@@ -282,5 +282,5 @@ fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
         return pass.set("Deleting", "Replaced", message);
     }
     let both = [pass.name().to_owned(), text(next, "/metadata/name").to_owned()];
-    pass.outcome.csvs.extend(both);
+    pass.decision.csvs.extend(both);
 }

@@ -67,12 +67,12 @@ impl World {
             discovery: &discovery,
             server_version: Some("v1.36.0"),
         };
-        let outcome = pass(self.csv(name), &facts, &Authority, NOW.parse().unwrap()).unwrap();
-        self.put(outcome.csv);
-        for object in outcome.written {
+        let decision = pass(self.csv(name), &facts, &Authority, NOW.parse().unwrap()).unwrap();
+        self.put(decision.csv);
+        for object in decision.written {
             self.put(object);
         }
-        outcome.deleted
+        decision.deleted
     }
 
     fn phase(&self, name: &str) -> (&str, &str) {

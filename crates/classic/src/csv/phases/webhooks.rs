@@ -44,7 +44,7 @@ fn refused_rule(rule: &Value) -> Option<&'static str> {
 const CONFIGURATIONS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
 
 /// State of the webhooks in the cluster.
-pub(super) struct Found {
+pub(super) struct WebhookState {
     /// Configurations of this ClusterServiceVersion that no webhook asks for, as kind and name.
     pub(super) superfluous: Vec<(&'static str, String)>,
     /// Whether every webhook has a configuration.
@@ -54,7 +54,7 @@ pub(super) struct Found {
 }
 
 /// Looks for the configurations of all webhooks.
-pub(super) fn look(pass: &Pass<'_>) -> Found {
+pub(super) fn webhook_state(pass: &Pass<'_>) -> WebhookState {
     let definitions = &pass.csv.spec.webhook_definitions;
     let names: BTreeSet<&str> = definitions
         .iter()
@@ -73,7 +73,7 @@ pub(super) fn look(pass: &Pass<'_>) -> Found {
                     "mutating"
                 };
                 let error = format!("{kind}WebhookConfiguration {name} does not have WebhookDesc key");
-                return Found {
+                return WebhookState {
                     superfluous,
                     are_installed: Err(error),
                 };
@@ -90,7 +90,7 @@ pub(super) fn look(pass: &Pass<'_>) -> Found {
             break;
         }
     }
-    Found {
+    WebhookState {
         superfluous,
         are_installed,
     }

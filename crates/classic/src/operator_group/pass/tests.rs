@@ -20,13 +20,13 @@ fn csv(name: &str, phase: &str, annotations: &Value) -> Value {
     })
 }
 
-fn run(objects: &[Value]) -> Outcome {
+fn run(objects: &[Value]) -> OperatorGroupDecision {
     pass("n", "g", &objects.iter().cloned().collect(), NOW.parse().unwrap())
 }
 
-fn written<'a>(outcome: &'a Outcome, kind: &str) -> Vec<&'a Value> {
+fn written<'a>(decision: &'a OperatorGroupDecision, kind: &str) -> Vec<&'a Value> {
     let of_kind = |object: &&Value| object["kind"] == *kind;
-    outcome.written.iter().filter(of_kind).collect()
+    decision.written.iter().filter(of_kind).collect()
 }
 
 fn settled() -> Value {
@@ -40,11 +40,11 @@ fn annotated() -> Value {
 #[test]
 fn other_namespaces_go_into_the_status_and_end_the_pass() {
     let spec = json!({"targetNamespaces": ["x", "y"]});
-    let outcome = run(&[group(&spec, &settled(), ""), csv("c.v1", "Succeeded", &json!({}))]);
-    assert_eq!(outcome.written.len(), 1);
-    let status = &outcome.written[0]["status"];
+    let decision = run(&[group(&spec, &settled(), ""), csv("c.v1", "Succeeded", &json!({}))]);
+    assert_eq!(decision.written.len(), 1);
+    let status = &decision.written[0]["status"];
     assert_eq!(*status, json!({"namespaces": ["x", "y"], "lastUpdated": NOW}));
-    assert_eq!(outcome.namespaces, BTreeSet::from(["y".to_owned()]));
+    assert_eq!(decision.namespaces, BTreeSet::from(["y".to_owned()]));
 }
 
 #[test]
@@ -52,19 +52,19 @@ fn members_learn_their_group_and_copies_do_not() {
     let mut copy = csv("copy", "Succeeded", &json!({}));
     copy["metadata"]["labels"] = json!({"olm.copiedFrom": "m"});
     let spec = json!({"targetNamespaces": ["x"]});
-    let outcome = run(&[
+    let decision = run(&[
         group(&spec, &settled(), "A.v1.g"),
         csv("c.v1", "Succeeded", &json!({"own": "1"})),
         copy,
     ]);
-    let members = written(&outcome, "ClusterServiceVersion");
+    let members = written(&decision, "ClusterServiceVersion");
     assert_eq!(members.len(), 1);
     let mut expected = annotated();
     expected["own"] = json!("1");
     assert_eq!(members[0]["metadata"]["annotations"], expected);
-    assert_eq!(written(&outcome, "ClusterRole").len(), 3);
+    assert_eq!(written(&decision, "ClusterRole").len(), 3);
     assert_eq!(
-        outcome.csvs,
+        decision.csvs,
         BTreeSet::from([("n".to_owned(), "c.v1".to_owned())])
     );
 }
@@ -72,28 +72,28 @@ fn members_learn_their_group_and_copies_do_not() {
 #[test]
 fn apis_that_nobody_provides_any_more_are_removed() {
     let spec = json!({"targetNamespaces": ["x"]});
-    let outcome = run(&[
+    let decision = run(&[
         group(&spec, &settled(), "A.v1.g,B.v1.g"),
         csv("c.v1", "Succeeded", &annotated()),
     ]);
-    let groups = written(&outcome, "OperatorGroup");
+    let groups = written(&decision, "OperatorGroup");
     assert_eq!(groups[0]["metadata"]["annotations"]["olm.providedAPIs"], "A.v1.g");
 }
 
 #[test]
 fn apis_stay_while_the_list_is_static_or_a_member_is_new() {
     let fixed = json!({"targetNamespaces": ["x"], "staticProvidedAPIs": true});
-    let outcome = run(&[
+    let decision = run(&[
         group(&fixed, &settled(), "B.v1.g"),
         csv("c.v1", "Succeeded", &annotated()),
     ]);
-    assert!(written(&outcome, "OperatorGroup").is_empty());
+    assert!(written(&decision, "OperatorGroup").is_empty());
     let spec = json!({"targetNamespaces": ["x"]});
-    let outcome = run(&[
+    let decision = run(&[
         group(&spec, &settled(), "B.v1.g"),
         csv("c.v1", "Pending", &annotated()),
     ]);
-    assert!(written(&outcome, "OperatorGroup").is_empty());
+    assert!(written(&decision, "OperatorGroup").is_empty());
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn a_pass_over_its_own_result_writes_nothing() {
         csv("c.v1", "Succeeded", &json!({})),
     ];
     for _ in 0..3 {
-        let outcome = run(&objects);
-        let written = outcome.written.clone();
+        let decision = run(&objects);
+        let written = decision.written.clone();
         let keep = |object: &Value| {
             !written.iter().any(|new| {
                 new["kind"] == object["kind"] && new["metadata"]["name"] == object["metadata"]["name"]
@@ -122,8 +122,8 @@ fn groups_that_share_a_namespace_say_so() {
     let spec = json!({"targetNamespaces": ["x"]});
     let mut other = group(&spec, &settled(), "");
     other["metadata"]["name"] = json!("h");
-    let outcome = run(&[group(&spec, &settled(), ""), other]);
-    let groups = written(&outcome, "OperatorGroup");
+    let decision = run(&[group(&spec, &settled(), ""), other]);
+    let groups = written(&decision, "OperatorGroup");
     assert_eq!(groups.len(), 2);
     assert!(
         groups
@@ -140,9 +140,9 @@ fn groups_that_share_a_namespace_say_so() {
 #[test]
 fn a_missing_account_stops_the_pass_and_is_reported_once() {
     let spec = json!({"targetNamespaces": ["y"], "serviceAccountName": "sa"});
-    let outcome = run(&[group(&spec, &settled(), "")]);
-    assert_eq!(outcome.error, Some(PassError::Account("sa".to_owned())));
-    let missing = &outcome.written[0];
+    let decision = run(&[group(&spec, &settled(), "")]);
+    assert_eq!(decision.error, Some(PassError::Account("sa".to_owned())));
+    let missing = &decision.written[0];
     assert_eq!(missing["status"]["namespaces"], json!(["x"]));
     assert_eq!(
         missing["status"]["conditions"][0]["message"],
@@ -163,13 +163,13 @@ fn a_new_account_is_kept_with_new_namespaces_and_lets_members_try_again() {
     let account = json!({"kind": "ServiceAccount", "metadata": {"name": "sa", "namespace": "n", "uid": "s"}});
     let mut member = csv("c.v1", "Failed", &annotated());
     member["status"]["reason"] = json!("InstallComponentFailedNoRetry");
-    let outcome = run(&[group(&spec, &settled(), ""), account, member]);
-    let status = &written(&outcome, "OperatorGroup")[0]["status"];
+    let decision = run(&[group(&spec, &settled(), ""), account, member]);
+    let status = &written(&decision, "OperatorGroup")[0]["status"];
     assert_eq!(status["serviceAccountRef"]["uid"], "s");
     assert_eq!(status["namespaces"], json!(["x", "y"]));
-    let account = written(&outcome, "ServiceAccount")[0];
+    let account = written(&decision, "ServiceAccount")[0];
     assert_eq!(account["metadata"]["labels"]["olm.managed"], "true");
-    let member = &written(&outcome, "ClusterServiceVersion")[0]["status"];
+    let member = &written(&decision, "ClusterServiceVersion")[0]["status"];
     assert_eq!(member["phase"], "Pending");
     assert_eq!(member["reason"], "DetectedClusterChange");
 }
@@ -177,8 +177,8 @@ fn a_new_account_is_kept_with_new_namespaces_and_lets_members_try_again() {
 #[test]
 fn members_of_a_group_that_selects_nothing_get_no_namespaces() {
     let spec = json!({"selector": {"matchLabels": {"no": "such"}}});
-    let outcome = run(&[group(&spec, &json!({}), ""), csv("c.v1", "", &json!({}))]);
-    let annotations = &written(&outcome, "ClusterServiceVersion")[0]["metadata"]["annotations"];
+    let decision = run(&[group(&spec, &json!({}), ""), csv("c.v1", "", &json!({}))]);
+    let annotations = &written(&decision, "ClusterServiceVersion")[0]["metadata"]["annotations"];
     assert_eq!(
         *annotations,
         json!({"olm.operatorGroup": "g", "olm.operatorNamespace": "n"})

@@ -20,9 +20,9 @@ use tokio::sync::Notify;
 use super::work::Name;
 use crate::objects::kinds;
 
-/// A copy.
+/// A copy as it was last read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct CopyRecord {
     /// Its UID.
     pub uid: String,
     /// Its resourceVersion.
@@ -31,7 +31,7 @@ pub struct Seen {
     hashes: Option<[String; 2]>,
 }
 
-impl Seen {
+impl CopyRecord {
     /// Whether it is as it should be.
     pub fn holds(&self, copy: &Copy) -> bool {
         let Some([content, status]) = &self.hashes else {
@@ -50,15 +50,15 @@ impl Seen {
 
 /// The copies of each original, by the namespace of the copy.
 #[derive(Debug, Default)]
-pub struct KnownCopies {
-    copies: Mutex<BTreeMap<Name, BTreeMap<String, Seen>>>,
+pub struct CopyIndex {
+    copies: Mutex<BTreeMap<Name, BTreeMap<String, CopyRecord>>>,
     listed: Notify,
     is_listed: std::sync::atomic::AtomicBool,
 }
 
-impl KnownCopies {
+impl CopyIndex {
     /// The copies of an original.
-    pub fn of(&self, original: &Name) -> BTreeMap<String, Seen> {
+    pub fn of(&self, original: &Name) -> BTreeMap<String, CopyRecord> {
         self.copies.lock().get(original).cloned().unwrap_or_default()
     }
 
@@ -77,18 +77,18 @@ impl KnownCopies {
         let copies = self.copies.lock();
         let copies = copies.get(original).into_iter().flatten();
         copies
-            .map(|(namespace, seen)| (namespace.clone(), seen.uid.clone()))
+            .map(|(namespace, record)| (namespace.clone(), record.uid.clone()))
             .collect()
     }
 
-    /// Notes a copy as it was just read or written.
-    pub fn wrote(&self, original: &Name, namespace: &str, live: &Value) {
-        let seen = Seen {
+    /// Records a copy as it was just read or written.
+    pub fn record(&self, original: &Name, namespace: &str, live: &Value) {
+        let record = CopyRecord {
             uid: text(live, "/metadata/uid").to_owned(),
             resource_version: text(live, "/metadata/resourceVersion").to_owned(),
             hashes: Some(hashes(live)),
         };
-        self.put(original, namespace, seen);
+        self.put(original, namespace, record);
     }
 
     /// Forgets a copy that was just deleted.
@@ -103,17 +103,17 @@ impl KnownCopies {
     }
 
     /// Whether the copy was not known in this version.
-    fn put(&self, original: &Name, namespace: &str, seen: Seen) -> bool {
+    fn put(&self, original: &Name, namespace: &str, record: CopyRecord) -> bool {
         let mut copies = self.copies.lock();
         let known = copies.entry(original.clone()).or_default();
-        let version = |seen: &Seen| number(&seen.resource_version);
+        let version = |record: &CopyRecord| number(&record.resource_version);
         if known
             .get(namespace)
-            .is_some_and(|known| version(known) >= version(&seen))
+            .is_some_and(|known| version(known) >= version(&record))
         {
             return false;
         }
-        known.insert(namespace.to_owned(), seen);
+        known.insert(namespace.to_owned(), record);
         true
     }
 
@@ -181,16 +181,16 @@ impl KnownCopies {
 }
 
 /// The original of a copy, the namespace of the copy, and the copy.
-fn read(object: &PartialObjectMeta<DynamicObject>) -> Option<(Name, String, Seen)> {
+fn read(object: &PartialObjectMeta<DynamicObject>) -> Option<(Name, String, CopyRecord)> {
     let metadata = &object.metadata;
     let from = metadata.labels.as_ref()?.get(names::COPIED_FROM_LABEL)?;
     let original = Name::new(from, metadata.name.as_deref()?);
-    let seen = Seen {
+    let record = CopyRecord {
         uid: metadata.uid.clone()?,
         resource_version: metadata.resource_version.clone()?,
         hashes: None,
     };
-    Some((original, metadata.namespace.clone()?, seen))
+    Some((original, metadata.namespace.clone()?, record))
 }
 
 #[cfg(test)]
@@ -202,16 +202,16 @@ mod tests {
 
     #[test]
     fn a_copy_that_others_have_changed_is_not_known_to_be_right() {
-        let known = KnownCopies::default();
+        let known = CopyIndex::default();
         let original = json!({"metadata": {"namespace": "n", "name": "c"}, "status": {"phase": "Succeeded"}});
         let copy = copy_of(&original);
         let mut live = copy.object.clone();
         live["metadata"]["uid"] = json!("u");
         live["metadata"]["resourceVersion"] = json!("5");
         let name = Name::of(&original);
-        known.wrote(&name, "x", &live);
+        known.record(&name, "x", &live);
         assert!(known.of(&name)["x"].holds(&copy));
-        let event = |version: &str| Seen {
+        let event = |version: &str| CopyRecord {
             uid: "u".to_owned(),
             resource_version: version.to_owned(),
             hashes: None,

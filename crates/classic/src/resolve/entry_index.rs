@@ -1,4 +1,4 @@
-//! Content of a catalog, prepared once for all resolutions.
+//! Index of the entries of a catalog, prepared once for all resolutions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::registry::{BundleMessage, PackageMessage};
 
 /// The entries of a catalog, with indices.
 #[derive(Debug, Clone, Default)]
-pub struct Content {
+pub struct EntryIndex {
     entries: Vec<Entry>,
     /// The entries of each channel; the channels are sorted by package and name.
     channels: Vec<Vec<usize>>,
@@ -24,8 +24,8 @@ pub struct Content {
     repeated: BTreeSet<(String, String)>,
 }
 
-impl Content {
-    /// The content with these answers of `ListBundles` and of `GetPackage`. Several CatalogSources may share it.
+impl EntryIndex {
+    /// The index of these answers of `ListBundles` and of `GetPackage`. Several CatalogSources may share it.
     pub fn new(
         bundles: impl IntoIterator<Item = BundleMessage>,
         packages: &BTreeMap<String, PackageMessage>,
@@ -38,38 +38,38 @@ impl Content {
         Self::of(entries.collect())
     }
 
-    /// The content with these entries.
+    /// The index of these entries.
     pub(super) fn of(entries: Vec<Entry>) -> Self {
-        let mut content = Self {
+        let mut indexed = Self {
             entries,
             ..Self::default()
         };
         let mut channels: BTreeMap<[&str; 2], Vec<usize>> = BTreeMap::new();
         let mut places = BTreeSet::new();
-        for (index, entry) in content.entries.iter().enumerate() {
+        for (index, entry) in indexed.entries.iter().enumerate() {
             let key = [entry.package.as_str(), entry.channel.as_str()];
             channels.entry(key).or_default().push(index);
             for gvk in entry.gvks() {
-                content.by_gvk.entry(gvk.clone()).or_default().push(index);
+                indexed.by_gvk.entry(gvk.clone()).or_default().push(index);
             }
             let named = entry.packages().iter().map(|(package, _)| package);
             let packages: BTreeSet<&String> = named.chain([&entry.package]).collect();
             for package in packages {
-                content.by_package.entry(package.clone()).or_default().push(index);
+                indexed.by_package.entry(package.clone()).or_default().push(index);
             }
             let place = (entry.channel.clone(), entry.name.clone());
             if !places.insert(place.clone()) {
-                content.repeated.insert(place);
+                indexed.repeated.insert(place);
             }
         }
-        content.channels = channels.into_values().collect();
+        indexed.channels = channels.into_values().collect();
         let mut of_entries: Vec<(usize, usize)> = Vec::new();
-        for (channel, members) in content.channels.iter().enumerate() {
+        for (channel, members) in indexed.channels.iter().enumerate() {
             of_entries.extend(members.iter().map(|index| (*index, channel)));
         }
         of_entries.sort_unstable();
-        content.channel_of = of_entries.into_iter().map(|(_, channel)| channel).collect();
-        content
+        indexed.channel_of = of_entries.into_iter().map(|(_, channel)| channel).collect();
+        indexed
     }
 
     /// All entries. They do not know their catalog.
@@ -145,15 +145,15 @@ mod tests {
             row("unknown", "x", "c1"),
         ];
         let packages = ["a", "b"].map(|name| (name.to_owned(), PackageMessage::default()));
-        let content = Content::new(rows, &packages.into_iter().collect());
+        let index = EntryIndex::new(rows, &packages.into_iter().collect());
         let names = |package| -> Vec<&str> {
-            let found = content.of_package(package);
+            let found = index.of_package(package);
             found.map(|entry| entry.name.as_str()).collect()
         };
         assert_eq!(names("a"), ["a2", "a1"]);
         assert_eq!(names("b"), ["b1"]);
         assert_eq!(names("unknown"), Vec::<&str>::new());
-        assert_eq!(content.entries().len(), 3);
+        assert_eq!(index.entries().len(), 3);
     }
 
     #[test]
@@ -166,11 +166,11 @@ mod tests {
         };
         let packages = ["a", "b"].map(|name| (name.to_owned(), PackageMessage::default()));
         let rows = [row("a", "same"), row("b", "same"), row("b", "other")];
-        let content = Content::new(rows, &packages.into_iter().collect());
-        let unique: Vec<bool> = content
+        let index = EntryIndex::new(rows, &packages.into_iter().collect());
+        let unique: Vec<bool> = index
             .entries()
             .iter()
-            .map(|entry| content.is_unique(entry))
+            .map(|entry| index.is_unique(entry))
             .collect();
         assert_eq!(unique, [false, false, true]);
     }

@@ -48,7 +48,7 @@ pub(super) struct Expired {
 
 /// Change of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum ChangeType {
     Added,
     Modified,
     Deleted,
@@ -101,7 +101,7 @@ impl Packages {
 
     /// Changes since a resourceVersion of packages that a request sees, in order. A package that lost the labels of the
     /// selector is gone for the client.
-    pub(super) fn changes(&self, since: u64, scope: &Scope) -> Result<Vec<(Happened, Arc<Item>)>, Expired> {
+    pub(super) fn changes(&self, since: u64, scope: &Scope) -> Result<Vec<(ChangeType, Arc<Item>)>, Expired> {
         if since < self.oldest || since > self.version {
             return Err(Expired {
                 asked: since,
@@ -111,13 +111,13 @@ impl Packages {
         let items = self.of_namespaces(scope).filter(|item| item.version > since);
         let alive = items.filter_map(|item| {
             let was_there = item.since <= since;
-            let happened = match (scope.is_labelled(item), was_there) {
-                (true, true) => Happened::Modified,
-                (true, false) => Happened::Added,
-                (false, true) => Happened::Deleted,
+            let change_type = match (scope.is_labelled(item), was_there) {
+                (true, true) => ChangeType::Modified,
+                (true, false) => ChangeType::Added,
+                (false, true) => ChangeType::Deleted,
                 (false, false) => return None,
             };
-            Some((happened, item))
+            Some((change_type, item))
         });
         let gone = self.gone.iter().filter(|item| {
             item.version > since
@@ -125,11 +125,11 @@ impl Packages {
                 && scope.sees_catalogs_of(&item.source.namespace)
                 && scope.is_labelled(item)
         });
-        let gone = gone.map(|item| (Happened::Deleted, item));
-        let mut changes: Vec<(Happened, Arc<Item>)> = alive
+        let gone = gone.map(|item| (ChangeType::Deleted, item));
+        let mut changes: Vec<(ChangeType, Arc<Item>)> = alive
             .chain(gone)
             .filter(|(_, item)| scope.is_named(item))
-            .map(|(happened, item)| (happened, Arc::clone(item)))
+            .map(|(change_type, item)| (change_type, Arc::clone(item)))
             .collect();
         changes.sort_by_key(|(_, item)| item.version);
         Ok(changes)
@@ -207,9 +207,9 @@ fn key(source: &Value) -> (String, String) {
 
 /// The current packages; changes wake watchers.
 #[derive(Debug)]
-pub(super) struct Shelf(watch::Sender<Arc<Packages>>);
+pub(super) struct PackageIndex(watch::Sender<Arc<Packages>>);
 
-impl Shelf {
+impl PackageIndex {
     /// An empty one of a process that started at that time, in microseconds since 1970.
     pub(super) fn new(started: u64) -> Self {
         Self(watch::Sender::new(Arc::new(Packages::new(started))))
@@ -256,86 +256,86 @@ mod tests {
         })
     }
 
-    fn put(shelf: &Shelf, source: &Arc<Source>, priority: i64, packages: &[(&str, &str)]) {
+    fn put(index: &PackageIndex, source: &Arc<Source>, priority: i64, packages: &[(&str, &str)]) {
         let items = packages
             .iter()
             .map(|(name, label)| item(source, name, &json!({"l": label}), ""));
-        shelf.put(&object(source, priority), items.collect());
+        index.put(&object(source, priority), items.collect());
     }
 
     fn scope(namespace: &str, fields: &str, labels: &str) -> Scope {
         Scope::new(namespace, "olm", fields, labels).unwrap()
     }
 
-    fn seen(shelf: &Shelf, scope: &Scope) -> Vec<String> {
-        let seen = shelf.now().seen(scope);
+    fn seen(index: &PackageIndex, scope: &Scope) -> Vec<String> {
+        let seen = index.now().seen(scope);
         seen.iter()
             .map(|item| format!("{}/{}/{}", scope.shown_in(item), item.source.name, item.name))
             .collect()
     }
 
-    fn changes(shelf: &Shelf, since: u64, scope: &Scope) -> Vec<String> {
-        let changes = shelf.now().changes(since, scope).unwrap();
+    fn changes(index: &PackageIndex, since: u64, scope: &Scope) -> Vec<String> {
+        let changes = index.now().changes(since, scope).unwrap();
         changes
             .iter()
-            .map(|(happened, item)| format!("{happened:?} {}", item.name))
+            .map(|(change_type, item)| format!("{change_type:?} {}", item.name))
             .collect()
     }
 
     #[test]
     fn a_namespace_sees_its_own_catalogs_and_the_global_ones() {
-        let shelf = Shelf::new(100);
-        put(&shelf, &source("olm", "low"), 0, &[("a", ""), ("b", "")]);
-        put(&shelf, &source("olm", "high"), 5, &[("a", "")]);
-        put(&shelf, &source("n", "own"), -5, &[("a", "x")]);
-        put(&shelf, &source("m", "other"), 0, &[("c", "")]);
+        let index = PackageIndex::new(100);
+        put(&index, &source("olm", "low"), 0, &[("a", ""), ("b", "")]);
+        put(&index, &source("olm", "high"), 5, &[("a", "")]);
+        put(&index, &source("n", "own"), -5, &[("a", "x")]);
+        put(&index, &source("m", "other"), 0, &[("c", "")]);
         let all = scope("n", "", "");
-        assert_eq!(seen(&shelf, &all), ["n/own/a", "n/high/a", "n/low/a", "n/low/b"]);
-        assert_eq!(shelf.now().named(&all, "a").unwrap().source.name, "own");
+        assert_eq!(seen(&index, &all), ["n/own/a", "n/high/a", "n/low/a", "n/low/b"]);
+        assert_eq!(index.now().named(&all, "a").unwrap().source.name, "own");
         let global = scope("olm", "", "");
-        assert_eq!(shelf.now().named(&global, "a").unwrap().source.name, "high");
-        assert!(shelf.now().named(&global, "c").is_none());
-        assert_eq!(seen(&shelf, &scope("", "metadata.name=c", "")), ["m/other/c"]);
-        assert_eq!(seen(&shelf, &scope("", "", "l=x")), ["n/own/a"]);
+        assert_eq!(index.now().named(&global, "a").unwrap().source.name, "high");
+        assert!(index.now().named(&global, "c").is_none());
+        assert_eq!(seen(&index, &scope("", "metadata.name=c", "")), ["m/other/c"]);
+        assert_eq!(seen(&index, &scope("", "", "l=x")), ["n/own/a"]);
         assert!(Scope::new("", "olm", "status.x=y", "").is_err());
     }
 
     #[test]
     fn changes_are_told_since_a_version_and_only_where_something_changed() {
-        let (shelf, catalog) = (Shelf::new(100), source("olm", "c"));
+        let (index, catalog) = (PackageIndex::new(100), source("olm", "c"));
         let all = scope("", "", "");
-        put(&shelf, &catalog, 0, &[("a", "1"), ("b", "1")]);
-        assert_eq!(changes(&shelf, 100, &all), ["Added a", "Added b"]);
-        let listed = shelf.now().version;
-        put(&shelf, &catalog, 0, &[("a", "1"), ("b", "1")]);
-        assert_eq!(shelf.now().version, listed, "nothing changed");
-        put(&shelf, &catalog, 0, &[("b", "2"), ("c", "1")]);
+        put(&index, &catalog, 0, &[("a", "1"), ("b", "1")]);
+        assert_eq!(changes(&index, 100, &all), ["Added a", "Added b"]);
+        let listed = index.now().version;
+        put(&index, &catalog, 0, &[("a", "1"), ("b", "1")]);
+        assert_eq!(index.now().version, listed, "nothing changed");
+        put(&index, &catalog, 0, &[("b", "2"), ("c", "1")]);
         assert_eq!(
-            changes(&shelf, listed, &all),
+            changes(&index, listed, &all),
             ["Modified b", "Added c", "Deleted a"]
         );
         let ones = scope("", "", "l=1");
         assert_eq!(
-            changes(&shelf, listed, &ones),
+            changes(&index, listed, &ones),
             ["Deleted b", "Added c", "Deleted a"]
         );
-        shelf.remove("olm", "c");
+        index.remove("olm", "c");
         assert_eq!(
-            changes(&shelf, listed, &all),
+            changes(&index, listed, &all),
             ["Deleted a", "Deleted b"],
             "c came and went"
         );
-        assert_eq!(seen(&shelf, &all), Vec::<String>::new());
+        assert_eq!(seen(&index, &all), Vec::<String>::new());
     }
 
     #[test]
     fn versions_of_other_processes_and_of_long_ago_are_expired() {
-        let (shelf, catalog) = (Shelf::new(100), source("olm", "c"));
+        let (index, catalog) = (PackageIndex::new(100), source("olm", "c"));
         let all = scope("", "", "");
         for number in 0..GONE + 10 {
-            put(&shelf, &catalog, 0, &[(&format!("p{number}"), "")]);
+            put(&index, &catalog, 0, &[(&format!("p{number}"), "")]);
         }
-        let now = shelf.now();
+        let now = index.now();
         for expired in [0, 99, 101, now.version + 1] {
             assert!(now.changes(expired, &all).is_err(), "{expired}");
         }
@@ -344,6 +344,6 @@ mod tests {
             format!("too old resource version: 7 ({})", now.oldest)
         );
         assert!(now.changes(now.oldest, &all).unwrap().len() > 1);
-        assert_eq!(changes(&shelf, now.version, &all), Vec::<String>::new());
+        assert_eq!(changes(&index, now.version, &all), Vec::<String>::new());
     }
 }
