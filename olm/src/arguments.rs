@@ -13,7 +13,7 @@ use clap_complete::Shell;
 use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get, runbook};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
-use crate::output::{Outcome, Status, print};
+use crate::output::{CommandResult, Status, print};
 use crate::registry::{image, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
@@ -147,7 +147,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self {
             Self::Catalog(command) => command.run(),
             Self::Bundle(command) => command.run(),
@@ -199,14 +199,14 @@ fn command() -> clap::Command {
     examples::with_examples(Arguments::command())
 }
 
-fn completion(shell: Shell) -> Outcome {
+fn completion(shell: Shell) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "olm", &mut script);
     print(&String::from_utf8_lossy(&script))?;
     Ok(Status::Success)
 }
 
-fn man(directory: &Path) -> Outcome {
+fn man(directory: &Path) -> CommandResult {
     let failed = || format!("cannot write to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(failed)?;
     clap_mangen::generate_to(command(), directory).with_context(failed)?;

@@ -9,7 +9,7 @@ mod validate;
 use clap::Subcommand;
 
 use crate::hint::Hint;
-use crate::output::Outcome;
+use crate::output::CommandResult;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -32,7 +32,7 @@ fn faults_shown(source: &str) -> Hint {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self {
             Self::Init(arguments) => init::run(&arguments),
             Self::Validate(arguments) => validate::run(&arguments),

@@ -19,11 +19,11 @@ use olm_fbc::Catalog;
 
 pub(crate) use render::{MigrateArguments, image_of, image_template};
 
-use crate::output::Outcome;
+use crate::output::CommandResult;
 
-/// The form of a catalog.
+/// The output format of a catalog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum CatalogFormat {
     /// A stream of indented JSON objects.
     #[default]
     Json,
@@ -33,7 +33,7 @@ pub(crate) enum Form {
     Yaml,
 }
 
-impl Form {
+impl CatalogFormat {
     /// The catalog as text.
     pub(crate) fn write(self, catalog: &Catalog) -> String {
         match self {
@@ -73,7 +73,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self {
             Self::Validate(arguments) => validate::run(&arguments),
             Self::Render(arguments) => render::run(&arguments),

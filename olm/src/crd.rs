@@ -6,7 +6,7 @@ mod live;
 
 use clap::Subcommand;
 
-use crate::output::Outcome;
+use crate::output::CommandResult;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -15,7 +15,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self {
             Self::Check(arguments) => check::run(&arguments),
         }

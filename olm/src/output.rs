@@ -40,7 +40,7 @@ const RED: &str = "31";
 const CYAN: &str = "36";
 
 /// The result of a command.
-pub(crate) type Outcome = anyhow::Result<Status>;
+pub(crate) type CommandResult = anyhow::Result<Status>;
 
 /// The format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,7 @@ pub(crate) enum ManifestFormat {
 
 /// The format of the objects of a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ObjectFormat {
     /// For people.
     #[default]
     Text,
@@ -74,7 +74,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-impl Format {
+impl ObjectFormat {
     /// Writes a value in this format, for people as `text` makes it.
     pub(crate) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self {
@@ -133,8 +133,8 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
 }
 
 /// The exit status of the process; prints an error with its causes and hint.
-pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
-    match outcome {
+pub(crate) fn exit_code(result: CommandResult) -> ExitCode {
+    match result {
         Ok(Status::Success) => ExitCode::SUCCESS,
         Ok(Status::Failure) => ExitCode::FAILURE,
         Ok(Status::Changes) => ExitCode::from(CHANGES),

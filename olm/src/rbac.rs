@@ -15,7 +15,7 @@ use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, n
 use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
-use crate::output::{ManifestFormat, Outcome, Status, note, print, print_json};
+use crate::output::{CommandResult, ManifestFormat, Status, note, print, print_json};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ struct Subject {
     objects: Vec<Value>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     match (&arguments.service_account, &arguments.namespace) {
         (Some(account), Some(namespace)) => {
             let account = AccountName {
@@ -116,7 +116,7 @@ fn needed_anywhere(objects: &[Value]) -> Missing {
     needed(&planned, &facts).missing(&AccountRights::new())
 }
 
-fn print_roles(subject: &Subject, missing: &Missing, format: ManifestFormat) -> Outcome {
+fn print_roles(subject: &Subject, missing: &Missing, format: ManifestFormat) -> CommandResult {
     let Subject {
         extension, account, ..
     } = subject;

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use self::cluster::Cluster;
 use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
-use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{faults_shown, named_source, open_catalog, unreadable, warn_of_missing_image};
 
@@ -141,14 +141,14 @@ impl Source {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let sources = sources(arguments)?;
     let catalogs: Vec<Catalog<'_>> = sources.iter().map(Source::view).collect();
     let context = arguments
         .cluster
         .then(|| on_cluster(arguments, &sources))
         .transpose()?;
-    let asked = Asked::of(arguments, context.as_ref(), &sources)?;
+    let asked = Requested::of(arguments, context.as_ref(), &sources)?;
     let request = asked.request(&arguments.package);
     let bundle = asked.installed();
     let resolution = match &context {
@@ -218,7 +218,7 @@ fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnClu
 }
 
 /// The request: from the command line, otherwise from the extension of the package.
-struct Asked<'s> {
+struct Requested<'s> {
     /// The catalogs that the extension may choose from.
     selector: Option<&'s Selector>,
     version: Option<String>,
@@ -228,7 +228,7 @@ struct Asked<'s> {
     installed: Option<(String, String, Option<String>)>,
 }
 
-impl<'s> Asked<'s> {
+impl<'s> Requested<'s> {
     fn of(arguments: &Arguments, context: Option<&'s OnCluster>, sources: &[Source]) -> anyhow::Result<Self> {
         let extension = context.and_then(|context| context.extension.as_ref());
         let filter = extension.and_then(cluster::filter);

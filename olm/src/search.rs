@@ -17,9 +17,9 @@ use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::{Cluster, WholeCatalog};
 use crate::hint::Hint;
 use crate::output::table::table;
-use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog, named_source, no_package};
+use crate::source::{MalformedBlobs, load_catalog, named_source, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sources {
@@ -47,7 +47,7 @@ impl Sources {
             .iter()
             .map(|argument| {
                 let (name, source) = named_source(argument)?;
-                let catalog = load_catalog(&source, &self.registry, Unshaped::LeftOut)?;
+                let catalog = load_catalog(&source, &self.registry, MalformedBlobs::LeftOut)?;
                 Ok(WholeCatalog {
                     name,
                     priority: 0,
@@ -89,7 +89,7 @@ pub(crate) struct ShowArguments {
 }
 
 /// The metadata of a package from the head of its default channel.
-pub(crate) struct About {
+pub(crate) struct PackageMetadata {
     pub(crate) name: String,
     pub(crate) default_channel: String,
     pub(crate) description: String,
@@ -104,8 +104,8 @@ pub(crate) struct About {
 }
 
 /// The packages of a catalog, by name.
-pub(crate) fn packages(catalog: &Catalog) -> Vec<About> {
-    let mut packages: Vec<About> = catalog
+pub(crate) fn packages(catalog: &Catalog) -> Vec<PackageMetadata> {
+    let mut packages: Vec<PackageMetadata> = catalog
         .packages
         .iter()
         .map(|package| about(catalog, package))
@@ -114,7 +114,7 @@ pub(crate) fn packages(catalog: &Catalog) -> Vec<About> {
     packages
 }
 
-fn about(catalog: &Catalog, package: &olm_fbc::Package) -> About {
+fn about(catalog: &Catalog, package: &olm_fbc::Package) -> PackageMetadata {
     let of_package = |name: &str| {
         catalog
             .bundles
@@ -171,7 +171,7 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package) -> About {
             _ => format!("package: {}", entry.message),
         })
         .collect();
-    About {
+    PackageMetadata {
         name: package.name.clone(),
         default_channel: package.default_channel.clone(),
         description: package.description.clone(),
@@ -212,7 +212,7 @@ fn described(bundle: &Bundle) -> Value {
         .unwrap_or_default()
 }
 
-impl About {
+impl PackageMetadata {
     fn json(&self, catalog: &str) -> Value {
         let channels: Vec<Value> = self
             .channels
@@ -236,7 +236,7 @@ impl About {
     }
 }
 
-pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
+pub(crate) fn search(arguments: &SearchArguments) -> CommandResult {
     let catalogs = arguments.sources.load()?;
     let found = ranked(&arguments.words, &catalogs);
     match arguments.output {
@@ -279,7 +279,7 @@ pub(crate) fn search(arguments: &SearchArguments) -> Outcome {
 }
 
 /// The packages that have all words, with the names of their catalogs, in the order of the catalog server's search.
-fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, About)> {
+fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, PackageMetadata)> {
     let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
     let words: Vec<&str> = words.iter().flat_map(|words| words.split_whitespace()).collect();
     let mut found = Vec::new();
@@ -299,11 +299,11 @@ fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, About)> {
         .collect()
 }
 
-fn place<'a>((rank, catalog, package): &'a (u32, &WholeCatalog, About)) -> SearchPlace<'a> {
+fn place<'a>((rank, catalog, package): &'a (u32, &WholeCatalog, PackageMetadata)) -> SearchPlace<'a> {
     SearchPlace::new(*rank, &package.name, &catalog.name, catalog.priority)
 }
 
-pub(crate) fn show(arguments: &ShowArguments) -> Outcome {
+pub(crate) fn show(arguments: &ShowArguments) -> CommandResult {
     let mut found = Vec::new();
     let catalogs = arguments.sources.load()?;
     for catalog in &catalogs {
@@ -345,7 +345,7 @@ fn names(catalogs: &[WholeCatalog]) -> impl Iterator<Item = &str> + Clone {
     packages.map(|package| package.name.as_str())
 }
 
-fn text(catalog: &str, package: &About) -> String {
+fn text(catalog: &str, package: &PackageMetadata) -> String {
     let mut text = String::new();
     let channels: Vec<String> = package
         .channels

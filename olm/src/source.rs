@@ -188,7 +188,7 @@ pub(crate) fn load(
     catalog: &mut Catalog,
 ) -> anyhow::Result<()> {
     match open(reference, registry)? {
-        Source::Catalog(files) => load_files(&files, reference, Unshaped::Refused, catalog),
+        Source::Catalog(files) => load_files(&files, reference, MalformedBlobs::Refused, catalog),
         Source::Bundle(bundle) => {
             catalog.bundles.push(bundle.entry()?.bundle);
             Ok(())
@@ -199,24 +199,24 @@ pub(crate) fn load(
 
 /// The treatment of objects that do not match their schema. Catalog servers serve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unshaped {
+pub(crate) enum MalformedBlobs {
     /// Skip them with a warning.
     LeftOut,
     /// Fail, because the output would lack them.
     Refused,
 }
 
-/// Reads a whole catalog, as a catalog server would serve it, except for the objects of `unshaped`.
+/// Reads a whole catalog, as a catalog server would serve it, except for the objects of `malformed`.
 pub(crate) fn load_catalog(
     reference: &str,
     registry: &RegistryArguments,
-    unshaped: Unshaped,
+    malformed: MalformedBlobs,
 ) -> anyhow::Result<Catalog> {
     let mut catalog = Catalog::default();
     load_files(
         &open_catalog(reference, registry)?,
         reference,
-        unshaped,
+        malformed,
         &mut catalog,
     )
     .with_context(|| format!("cannot read the catalog {reference:?}"))?;
@@ -226,7 +226,7 @@ pub(crate) fn load_catalog(
 /// Like [`load_catalog`], for existing files; `reference` names their origin.
 pub(crate) fn read_catalog(files: &CatalogFiles, reference: &str) -> anyhow::Result<Catalog> {
     let mut catalog = Catalog::default();
-    load_files(files, reference, Unshaped::LeftOut, &mut catalog)
+    load_files(files, reference, MalformedBlobs::LeftOut, &mut catalog)
         .with_context(|| format!("cannot read the catalog {reference:?}"))?;
     Ok(catalog)
 }
@@ -239,7 +239,7 @@ const MAX_MESSAGE: usize = 300;
 fn load_files(
     files: &CatalogFiles,
     reference: &str,
-    unshaped: Unshaped,
+    malformed: MalformedBlobs,
     catalog: &mut Catalog,
 ) -> anyhow::Result<()> {
     let (mut warnings, mut more) = (Vec::new(), 0_usize);
@@ -251,7 +251,7 @@ fn load_files(
         let Err(fault) = catalog.add_readable(meta) else {
             return ControlFlow::Continue(());
         };
-        if fault.effect == Effect::LeftOut && unshaped == Unshaped::Refused {
+        if fault.effect == Effect::LeftOut && malformed == MalformedBlobs::Refused {
             let place = format!("{file}:{}", fault.error.line());
             let error = anyhow::Error::new(fault.error).context(place);
             return ControlFlow::Break(error.context(faults_shown(reference)));
@@ -317,13 +317,13 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
     let name = path.display().to_string();
     let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
     match kind(&name, &labels)? {
-        Kind::Catalog(configs) => {
+        ImageContent::Catalog(configs) => {
             let selection = Selection::Below(vec![configs.clone()]);
             let storage = Storage::Directory(std::env::temp_dir());
             let tree = image.unpack(&selection, &storage, &limits)?;
             catalog_of(&tree, &configs)
         }
-        Kind::Bundle => {
+        ImageContent::Bundle => {
             let selection = bundle_selection();
             let tree = image.unpack(&selection, &Storage::Memory, &Limits::bundle())?;
             let bundle = Contents::from_tree(image.labels().clone(), &tree)
@@ -334,7 +334,7 @@ fn on_disk(path: &Path) -> anyhow::Result<Source> {
 }
 
 /// The content of an image.
-pub(crate) enum Kind {
+pub(crate) enum ImageContent {
     /// A catalog in this directory.
     Catalog(String),
     /// A bundle.
@@ -342,9 +342,9 @@ pub(crate) enum Kind {
 }
 
 /// The content of an image, by its labels.
-pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow::Result<Kind> {
+pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow::Result<ImageContent> {
     if let Some(configs) = labels.get(CONFIGS_LABEL) {
-        return Ok(Kind::Catalog(configs.clone()));
+        return Ok(ImageContent::Catalog(configs.clone()));
     }
     match Format::of(labels.get(annotation_keys::MEDIA_TYPE).map(String::as_str)) {
         Format::RegistryV1 => {}
@@ -357,7 +357,7 @@ pub(crate) fn kind(reference: &str, labels: &BTreeMap<String, String>) -> anyhow
         .iter()
         .any(|key| labels.contains_key(*key))
     {
-        return Ok(Kind::Bundle);
+        return Ok(ImageContent::Bundle);
     }
     if labels.contains_key(DATABASE_LABEL) {
         bail!(
@@ -509,7 +509,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
         let image = images.image(&pinned, &access, &limits).await?;
         let labels = labels_of(image.labels(), image.artifact_type(), &BundleFiles::new());
         match kind(written, &labels)? {
-            Kind::Catalog(configs) => {
+            ImageContent::Catalog(configs) => {
                 let selection = Selection::Below(vec![configs.clone()]);
                 let storage = Storage::Directory(std::env::temp_dir());
                 let tree = images
@@ -517,7 +517,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
                     .await?;
                 catalog_of(&tree, &configs)
             }
-            Kind::Bundle => {
+            ImageContent::Bundle => {
                 let limits = Limits::bundle();
                 let (bundle, approvals) = images.verified_contents(&pinned, &access, &limits).await?;
                 let image = Some((&pinned, approvals.as_slice()));
@@ -528,7 +528,7 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
 }
 
 /// The name and the path in an argument.
-fn named(argument: &str) -> anyhow::Result<(String, PathBuf)> {
+fn name_and_path(argument: &str) -> anyhow::Result<(String, PathBuf)> {
     if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
         return Ok((name.to_owned(), path.into()));
     }
@@ -558,7 +558,7 @@ pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
         return Ok((name.to_owned(), source.to_owned()));
     }
     if Path::new(argument).exists() {
-        let (name, _) = named(argument)?;
+        let (name, _) = name_and_path(argument)?;
         return Ok((name, argument.to_owned()));
     }
     let base = argument.split("/api/v1").next().unwrap_or_default();

@@ -16,7 +16,7 @@ use self::serve::Site;
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, print};
+use crate::output::{CommandResult, Status, print};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !arguments.addr.ip().is_loopback() {
         let error = anyhow!("{} is no loopback address", arguments.addr);
         return Err(error.context(Hint(

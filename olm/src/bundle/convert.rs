@@ -9,9 +9,9 @@ use olm_author::package_manifest;
 use olm_fbc::Catalog;
 
 use super::faults_shown;
-use crate::catalog::{Form, MigrateArguments, image_of, image_template};
+use crate::catalog::{CatalogFormat, MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::{all_files, open_bundle, warn_of_missing_image};
 
@@ -24,15 +24,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "REFERENCE", default_value = "", value_parser = image_template)]
     image_ref_template: String,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = CatalogFormat::Yaml)]
+    output: CatalogFormat,
     #[command(flatten)]
     migrate: MigrateArguments,
     #[command(flatten)]
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let mut entries: Vec<Entry> = Vec::new();
     let mut catalog = Catalog::default();
     let image = |entry: &Entry| image_of(&arguments.image_ref_template, entry);

@@ -11,7 +11,7 @@ use olm_image::Reference;
 
 use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, read};
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     default_channel: Option<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     Reference::parse_familiar(&arguments.image).with_context(|| {
         format!(
             "{:?} is not an image reference; write for example registry.example/my-operator:v0.1.0",

@@ -10,7 +10,7 @@ use olm_image::LayerBuilder;
 
 use crate::hint::Hint;
 use crate::input::{MAX_BUNDLE_FILE, bundle_files, read};
-use crate::output::{Outcome, Status};
+use crate::output::{CommandResult, Status};
 use crate::registry::{RegistryArguments, astray, data_image};
 
 use super::faults_shown;
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let files = bundle_files(&arguments.directory)?;
     if files.is_empty() {
         let error = anyhow!(

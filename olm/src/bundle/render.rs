@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::faults_shown;
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Status, note, print, print_json};
+use crate::output::{CommandResult, Status, note, print, print_json};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     certificates: Option<Certificates>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: RenderFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -52,7 +52,7 @@ enum Certificates {
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Form {
+enum RenderFormat {
     /// YAML documents.
     #[default]
     Yaml,
@@ -60,7 +60,7 @@ enum Form {
     Json,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let bundle = open_bundle(&arguments.source, &arguments.registry)?;
     let config = match (&arguments.watch_namespace, &arguments.config) {
         (Some(namespace), _) => Some(json!({ "watchNamespace": namespace })),
@@ -95,8 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let objects = prepared.rendered.into_objects();
     match arguments.output {
-        Form::Yaml => print(&objects.iter().map(document).collect::<String>())?,
-        Form::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,
+        RenderFormat::Yaml => print(&objects.iter().map(document).collect::<String>())?,
+        RenderFormat::Json => print_json(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }))?,
     }
     Ok(Status::Success)
 }

@@ -11,7 +11,7 @@ use olm_author::lint::{self, Finding, Options, RuleSet, Severity, images, load};
 use serde_json::{Value, json};
 
 use crate::input::read;
-use crate::output::{Outcome, ReportFormat, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if arguments.select.iter().any(|name| name == "list") {
         let names: Vec<&str> = RuleSet::ALL.iter().map(|rule_set| rule_set.name()).collect();
         print(&format!("{}\n", names.join("\n")))?;

@@ -9,9 +9,9 @@ use olm_fbc::Catalog;
 use olm_image::{BuiltImage, Reference};
 use serde::Deserialize;
 
-use super::{Form, push};
+use super::{CatalogFormat, push};
 use crate::input::read;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::load;
 
@@ -61,7 +61,7 @@ struct Part {
     image: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let (directory, reference) = match (&arguments.file, &arguments.directory) {
         (Some(file), _) => {
             let composition = composition(file)?;
@@ -161,7 +161,7 @@ fn compose(composition: &Composition, work: &Path, registry: &RegistryArguments)
         load(image, registry, &mut catalog).with_context(|| format!("reference {name:?}"))?;
         let directory = fresh.path().join(name);
         fs::create_dir(&directory)?;
-        fs::write(directory.join("index.yaml"), Form::Yaml.write(&catalog))?;
+        fs::write(directory.join("index.yaml"), CatalogFormat::Yaml.write(&catalog))?;
     }
     fs::create_dir_all(&root).with_context(|| format!("cannot write {}", root.display()))?;
     for Part { name, .. } in &composition.references {

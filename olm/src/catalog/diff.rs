@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use olm_author::diff::{Change, ChannelDiff, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
-use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog};
+use crate::source::{MalformedBlobs, load_catalog};
 
 #[derive(Debug, Args)]
 #[command(
@@ -45,14 +45,14 @@ enum FailOn {
     Any,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     // Omitted content shows no difference: a gate must not pass it.
-    let unshaped = match arguments.fail_on {
-        FailOn::Nothing => Unshaped::LeftOut,
-        FailOn::Breaking | FailOn::Any => Unshaped::Refused,
+    let malformed = match arguments.fail_on {
+        FailOn::Nothing => MalformedBlobs::LeftOut,
+        FailOn::Breaking | FailOn::Any => MalformedBlobs::Refused,
     };
-    let old = load_catalog(&arguments.old, &arguments.registry, unshaped)?;
-    let new = load_catalog(&arguments.new, &arguments.registry, unshaped)?;
+    let old = load_catalog(&arguments.old, &arguments.registry, malformed)?;
+    let new = load_catalog(&arguments.new, &arguments.registry, malformed)?;
     let diff = diff(&old, &new);
     let breaking = diff.breaking();
     match arguments.output {

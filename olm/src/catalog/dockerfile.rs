@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::hint::Hint;
 use crate::input;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 use crate::source::CONFIGS_LABEL;
 
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     labels: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let directory = &arguments.directory;
     input::directory(directory, input::CATALOG_DIRECTORY)?;
     if arguments.builder_image.as_deref() == Some("scratch") {

@@ -9,9 +9,9 @@ use olm_fbc::graph::{PackageGraph, mermaid, svg};
 use olm_fbc::similar::nearest;
 
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, print};
+use crate::output::{CommandResult, Status, print};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog, no_package};
+use crate::source::{MalformedBlobs, load_catalog, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -26,13 +26,13 @@ pub(crate) struct Arguments {
     channel: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: GraphFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum GraphFormat {
     /// A flowchart as text.
     #[default]
     Mermaid,
@@ -40,8 +40,8 @@ enum Form {
     Svg,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::LeftOut)?;
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    let catalog = load_catalog(&arguments.source, &arguments.registry, MalformedBlobs::LeftOut)?;
     let mut names: Vec<&str> = match &arguments.package {
         Some(package) => vec![package],
         None => catalog
@@ -85,10 +85,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         graphs.push(graph);
     }
     match (arguments.output, graphs.as_slice()) {
-        (Form::Mermaid, graphs) => print(&mermaid(graphs))?,
-        (Form::Svg, [graph]) => print(&svg(graph))?,
-        (Form::Svg, []) => bail!("{} has no package to draw", arguments.source),
-        (Form::Svg, graphs) => bail!("a picture shows one package; name one of the {}", graphs.len()),
+        (GraphFormat::Mermaid, graphs) => print(&mermaid(graphs))?,
+        (GraphFormat::Svg, [graph]) => print(&svg(graph))?,
+        (GraphFormat::Svg, []) => bail!("{} has no package to draw", arguments.source),
+        (GraphFormat::Svg, graphs) => bail!("a picture shows one package; name one of the {}", graphs.len()),
     }
     Ok(Status::Success)
 }

@@ -9,9 +9,9 @@ use olm_author::lint;
 use olm_fbc::check::Rule;
 use olm_fbc::{Catalog, Icon, Package};
 
-use super::Form;
+use super::CatalogFormat;
 use crate::input::read;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 
 /// The largest description or icon that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
     icon: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: CatalogFormat,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let mut package = Package {
         name: arguments.package.clone(),
         default_channel: arguments.default_channel.clone(),

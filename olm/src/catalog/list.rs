@@ -7,16 +7,16 @@ use olm_fbc::Catalog;
 use serde_json::{Value, json};
 
 use crate::output::table::table;
-use crate::output::{Outcome, Status, print};
+use crate::output::{CommandResult, Status, print};
 use crate::registry::RegistryArguments;
 use crate::search::packages;
-use crate::source::{Unshaped, load_catalog, no_package};
+use crate::source::{MalformedBlobs, load_catalog, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Content of the list
     #[arg(value_enum)]
-    what: What,
+    what: ListedSchema,
     /// Catalog: a file, directory, image, or the address of a running catalogd
     #[arg(value_name = "SOURCE")]
     source: String,
@@ -25,13 +25,13 @@ pub(crate) struct Arguments {
     package: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: CatalogListFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum ListedSchema {
     /// Packages with their default channels.
     Packages,
     /// Channels with their heads.
@@ -41,7 +41,7 @@ enum What {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum CatalogListFormat {
     /// Columns.
     #[default]
     Table,
@@ -53,8 +53,8 @@ enum Form {
 
 type Rows = Vec<Vec<String>>;
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::LeftOut)?;
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    let catalog = load_catalog(&arguments.source, &arguments.registry, MalformedBlobs::LeftOut)?;
     if let Some(package) = &arguments.package
         && !catalog.packages.iter().any(|found| found.name == *package)
     {
@@ -68,12 +68,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .is_none_or(|wanted| wanted == package)
     };
     let (heads, rows): (&[&str], Rows) = match arguments.what {
-        What::Packages => (
+        ListedSchema::Packages => (
             &["NAME", "DISPLAY NAME", "DEFAULT CHANNEL"],
             package_rows(&catalog, &wanted),
         ),
-        What::Channels => (&["PACKAGE", "CHANNEL", "HEAD"], channel_rows(&catalog, &wanted)),
-        What::Bundles => (
+        ListedSchema::Channels => (&["PACKAGE", "CHANNEL", "HEAD"], channel_rows(&catalog, &wanted)),
+        ListedSchema::Bundles => (
             &[
                 "PACKAGE",
                 "CHANNEL",
@@ -87,9 +87,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ),
     };
     print(&match arguments.output {
-        Form::Table => table(heads, &rows),
-        Form::Json => escape_json(&format!("{:#}\n", objects(heads, &rows))).into_owned(),
-        Form::Yaml => olm_yaml::to_yaml(&objects(heads, &rows)),
+        CatalogListFormat::Table => table(heads, &rows),
+        CatalogListFormat::Json => escape_json(&format!("{:#}\n", objects(heads, &rows))).into_owned(),
+        CatalogListFormat::Yaml => olm_yaml::to_yaml(&objects(heads, &rows)),
     })?;
     Ok(Status::Success)
 }

@@ -16,14 +16,14 @@ use olm_fbc::Catalog;
 use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
 use serde_json::json;
 
-use self::place::{NOWHERE, To, mirror_sets, mirrored, registries, registries_conf};
-use self::select::{Wanted, lacking, select};
+use self::place::{Destination, NOWHERE, mirror_sets, mirrored, registries, registries_conf};
+use self::select::{PackageSelector, lacking, select};
 use super::push;
 use crate::hint::Hint;
 use crate::output::table::table;
-use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog, named_source, scratch};
+use crate::source::{MalformedBlobs, load_catalog, named_source, scratch};
 
 const CATALOG: &str = "catalog";
 const IMAGE: &str = "image";
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     catalog: String,
     /// Packages to mirror, with the versions that are wanted [default: all]
     #[arg(value_name = "PACKAGE[@RANGE]")]
-    packages: Vec<Wanted>,
+    packages: Vec<PackageSelector>,
     /// Where to: HOST[:PORT][/PATH] for a registry, ./DIR for a directory in OCI layout
     #[arg(long, value_name = "REGISTRY|DIR")]
     to: String,
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
 }
 
 /// An image to mirror.
-struct Item {
+struct MirrorItem {
     reference: Reference,
     role: &'static str,
     /// The bundles that name it.
@@ -82,13 +82,13 @@ struct Item {
 /// An image before the transfer: its parts and those that the target lacks, or the reason why it
 /// is missing.
 struct InspectedImage {
-    item: Item,
+    item: MirrorItem,
     found: Result<(Outline, Copied), String>,
 }
 
 /// The content of the mirror.
 struct Plan {
-    items: Vec<Item>,
+    items: Vec<MirrorItem>,
     /// The catalog, if it is not copied unchanged.
     built: Option<(Reference, BuiltImage)>,
     /// The directory that the images come from.
@@ -97,8 +97,8 @@ struct Plan {
     catalog: (Reference, String),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let to = To::parse(&arguments.to)?;
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    let to = Destination::parse(&arguments.to)?;
     let plan = plan(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(mirror(arguments, &to, plan))
@@ -109,7 +109,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
         return Ok(plan);
     }
     let (name, source) = named_source(&arguments.catalog)?;
-    let mut catalog = load_catalog(&source, &arguments.registry, Unshaped::Refused)?;
+    let mut catalog = load_catalog(&source, &arguments.registry, MalformedBlobs::Refused)?;
     let is_whole = arguments.packages.is_empty();
     if !is_whole {
         catalog = select(catalog, &arguments.packages, &source)?;
@@ -135,7 +135,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
             plan.catalog.0 = reference.clone();
             plan.items.insert(
                 0,
-                Item {
+                MirrorItem {
                     reference,
                     role: CATALOG,
                     used_by: Vec::new(),
@@ -166,7 +166,7 @@ fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
         let (Some(name), Some(role)) = (entry.name(), entry.annotations.get(annotation::MIRROR)) else {
             continue;
         };
-        items.push(Item {
+        items.push(MirrorItem {
             reference: Reference::parse(name)
                 .with_context(|| format!("{name:?} is not an image reference"))?,
             role: if role == CATALOG { CATALOG } else { IMAGE },
@@ -196,8 +196,8 @@ fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
 }
 
 /// The images of bundles and those that they are related to, each once, in the order of the catalog.
-fn images(catalog: &Catalog) -> anyhow::Result<Vec<Item>> {
-    let mut items: Vec<Item> = Vec::new();
+fn images(catalog: &Catalog) -> anyhow::Result<Vec<MirrorItem>> {
+    let mut items: Vec<MirrorItem> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for bundle in &catalog.bundles {
         let related = bundle.related_images.iter().map(|related| related.image.as_str());
@@ -206,7 +206,7 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<Item>> {
             let reference = Reference::parse_familiar(text)
                 .with_context(|| format!("{} names {text:?}, which is no image reference", bundle.name))?;
             let place = *places.entry(reference.to_string()).or_insert_with(|| {
-                items.push(Item {
+                items.push(MirrorItem {
                     reference,
                     role: IMAGE,
                     used_by: Vec::new(),
@@ -231,13 +231,13 @@ fn built(catalog: &Catalog) -> anyhow::Result<BuiltImage> {
 }
 
 /// The rights and settings for registries, each read once.
-struct Reach<'a> {
+struct RegistryAccess<'a> {
     registry: &'a RegistryArguments,
     images: Images,
     known: std::sync::Mutex<HashMap<String, Access>>,
 }
 
-impl Reach<'_> {
+impl RegistryAccess<'_> {
     fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
         let mut known = self
             .known
@@ -252,25 +252,27 @@ impl Reach<'_> {
     }
 
     /// The parts of an image, and those that the target lacks.
-    async fn look(
+    async fn inspect(
         &self,
         reference: &Reference,
         from: Option<&Layout>,
-        to: &To,
+        to: &Destination,
         into: Option<&Layout>,
     ) -> anyhow::Result<(Outline, Copied)> {
         let access = self.access(reference)?;
         let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
         let outline = self.images.outline(origin, reference).await?;
         let lacking = match (to, into) {
-            (To::Registry(base), _) => {
+            (Destination::Registry(base), _) => {
                 let target = mirrored(base, reference)?;
                 let access = self.access(&target)?;
                 let target = Target::Registry(&target, &access);
                 self.images.lacking(&outline, target).await?
             }
-            (To::Directory(_), Some(layout)) => self.images.lacking(&outline, Target::Layout(layout)).await?,
-            (To::Directory(_), None) => Copied {
+            (Destination::Directory(_), Some(layout)) => {
+                self.images.lacking(&outline, Target::Layout(layout)).await?
+            }
+            (Destination::Directory(_), None) => Copied {
                 parts: 1,
                 bytes: outline.bytes(),
             },
@@ -283,37 +285,37 @@ impl Reach<'_> {
         reference: &Reference,
         outline: &Outline,
         from: Option<&Layout>,
-        to: &To,
+        to: &Destination,
         into: Option<&Layout>,
     ) -> anyhow::Result<Copied> {
         let access = self.access(reference)?;
         let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
         let copied = match (to, into) {
-            (To::Registry(base), _) => {
+            (Destination::Registry(base), _) => {
                 let target = mirrored(base, reference)?;
                 let access = self.access(&target)?;
                 let target = Target::Registry(&target, &access);
                 self.images.copy(origin, reference, outline, target).await
             }
-            (To::Directory(_), Some(layout)) => {
+            (Destination::Directory(_), Some(layout)) => {
                 let target = Target::Layout(layout);
                 self.images.copy(origin, reference, outline, target).await
             }
-            (To::Directory(path), None) => bail!("there is no directory {}", path.display()),
+            (Destination::Directory(path), None) => bail!("there is no directory {}", path.display()),
         };
         copied.with_context(|| format!("cannot mirror {reference}"))
     }
 }
 
-async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
-    let reach = Reach {
+async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandResult {
+    let reach = RegistryAccess {
         registry: &arguments.registry,
         images: arguments.registry.images(),
         known: std::sync::Mutex::default(),
     };
     let at_once = usize::from(arguments.concurrency);
     let mut into = match to {
-        To::Directory(path) if !arguments.dry_run || path.join("oci-layout").is_file() => {
+        Destination::Directory(path) if !arguments.dry_run || path.join("oci-layout").is_file() => {
             Some(Layout::create(path)?)
         }
         _ => None,
@@ -321,7 +323,7 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
     let looks = plan.items.into_iter().map(|item| {
         let (reach, layout, into) = (&reach, plan.layout.as_ref(), into.as_ref());
         async move {
-            let found = reach.look(&item.reference, layout, to, into).await;
+            let found = reach.inspect(&item.reference, layout, to, into).await;
             let found = found.map_err(|error| format!("{error:#}"));
             InspectedImage { item, found }
         }
@@ -355,7 +357,7 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
         .await?;
     let bytes: u64 = sent.iter().map(|copied| copied.bytes).sum();
     match (to, &mut into) {
-        (To::Directory(_), Some(layout)) => {
+        (Destination::Directory(_), Some(layout)) => {
             if let Some((reference, image)) = &plan.built {
                 let outline = layout.take(image, reference)?;
                 layout.add(reference, &outline, &role(CATALOG));
@@ -367,7 +369,7 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
             }
             layout.save()?;
         }
-        (To::Registry(base), _) => {
+        (Destination::Registry(base), _) => {
             if let Some((reference, image)) = &plan.built {
                 let target = mirrored(base, reference)?;
                 let access = reach.access(&target)?;
@@ -376,7 +378,7 @@ async fn mirror(arguments: &Arguments, to: &To, plan: Plan) -> Outcome {
             let references = known.iter().map(|known| &known.item.reference);
             configuration(arguments, base, references, &plan.catalog)?;
         }
-        (To::Directory(_), None) => {}
+        (Destination::Directory(_), None) => {}
     }
     note(&format!("copied {} to {}", size(bytes), arguments.to));
     Ok(if missing > 0 {

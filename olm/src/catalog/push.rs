@@ -10,7 +10,7 @@ use olm_image::{BuiltImage, LayerBuilder};
 use super::validate::{check, summary};
 use crate::hint::Hint;
 use crate::input::{self, CATALOG_DIRECTORY, CatalogFiles};
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 use crate::registry::{RegistryArguments, astray, data_image};
 use crate::source::{CONFIGS_LABEL, faults_shown};
 
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let image = image(&arguments.directory)?;
     arguments.registry.push(&arguments.reference, &image)?;
     Ok(Status::Success)

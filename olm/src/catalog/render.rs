@@ -6,8 +6,8 @@ use olm_author::migrate::{self, migrate};
 use olm_fbc::Catalog;
 use olm_image::Reference;
 
-use super::Form;
-use crate::output::{Outcome, Status, print};
+use super::CatalogFormat;
+use crate::output::{CommandResult, Status, print};
 use crate::registry::RegistryArguments;
 use crate::source::{Source, load, open};
 
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     sources: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: CatalogFormat,
     #[command(flatten)]
     migrate: MigrateArguments,
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
@@ -94,7 +94,7 @@ pub(crate) fn image_of(template: &str, entry: &Entry) -> String {
     fill(template, [&entry.bundle.package, &entry.bundle.name, &version])
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let mut catalog = Catalog::default();
     for source in &arguments.sources {
         match &arguments.image_ref_template {

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use super::validate::summary;
 use crate::input::CatalogFiles;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 use crate::registry::RegistryArguments;
 use crate::source::{faults_shown, named_source, open_catalog};
 
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let directory = tempfile::Builder::new().prefix("olm-serve-").tempdir()?;
     let store = Arc::new(Store::open(directory.path(), StoreLimits::default())?);
     for catalog in &arguments.catalogs {

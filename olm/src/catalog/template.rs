@@ -10,13 +10,13 @@ use olm_fbc::graph::{PackageGraph, mermaid};
 use olm_fbc::similar::nearest;
 use olm_fbc::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
-use super::Form;
+use super::CatalogFormat;
 use super::render::{MigrateArguments, image_of, image_template};
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Status, note, print};
+use crate::output::{CommandResult, Status, note, print};
 use crate::registry::RegistryArguments;
-use crate::source::{Unshaped, load_catalog, open_bundle};
+use crate::source::{MalformedBlobs, load_catalog, open_bundle};
 
 /// The largest template that is read, in bytes.
 const MAX_TEMPLATE: u64 = 64 << 20;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     file: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: RenderedForm,
+    output: TemplateFormat,
     #[command(flatten)]
     migrate: MigrateArguments,
     /// Reference of the image of a bundle that is a directory, with {package}, {name} and {version} in it
@@ -54,7 +54,7 @@ enum KindName {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum RenderedForm {
+enum TemplateFormat {
     /// A stream of indented JSON objects.
     #[default]
     Json,
@@ -66,7 +66,7 @@ enum RenderedForm {
     Mermaid,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let text = if arguments.file == "-" {
         let mut text = Vec::new();
         std::io::stdin()
@@ -112,10 +112,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     arguments.migrate.apply(&mut catalog);
     print(&match arguments.output {
-        RenderedForm::Json => Form::Json.write(&catalog),
-        RenderedForm::Jsonl => Form::Jsonl.write(&catalog),
-        RenderedForm::Yaml => Form::Yaml.write(&catalog),
-        RenderedForm::Mermaid => {
+        TemplateFormat::Json => CatalogFormat::Json.write(&catalog),
+        TemplateFormat::Jsonl => CatalogFormat::Jsonl.write(&catalog),
+        TemplateFormat::Yaml => CatalogFormat::Yaml.write(&catalog),
+        TemplateFormat::Mermaid => {
             let packages = catalog.packages.iter();
             let graphs: Vec<PackageGraph> = packages
                 .filter_map(|package| PackageGraph::new(&catalog, &package.name))
@@ -201,8 +201,8 @@ enum TemplateForm {
     Json,
 }
 
-pub(crate) fn convert(arguments: &ConvertArguments) -> Outcome {
-    let catalog = load_catalog(&arguments.source, &arguments.registry, Unshaped::Refused)?;
+pub(crate) fn convert(arguments: &ConvertArguments) -> CommandResult {
+    let catalog = load_catalog(&arguments.source, &arguments.registry, MalformedBlobs::Refused)?;
     let text = match arguments.kind {
         ConvertKind::Basic => to_template::basic(&catalog),
         ConvertKind::Substitutes => to_template::substitutes(&catalog),

@@ -11,7 +11,7 @@ use olm_fbc::{CatalogFinding, CatalogReport};
 use serde_json::{Value, json};
 
 use crate::input::CatalogFiles;
-use crate::output::{self, Outcome, Status, note, print_json, print_text};
+use crate::output::{self, CommandResult, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::open_catalog;
 
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let report = check(&open_catalog(&arguments.source, &arguments.registry)?)?;
     match arguments.output {
         output::ReportFormat::Text => {

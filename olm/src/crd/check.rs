@@ -9,9 +9,9 @@ use olm_preflight::crd_upgrade::{Change, Check, Finding, FindingLocation, Policy
 use serde_json::{Value, json};
 
 use super::definitions::{Definitions, read_definitions};
-use super::live::{Cluster, Looked};
+use super::live::{Cluster, ObjectFindings};
 use crate::extension::access::ClusterArguments;
-use crate::output::{Outcome, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -53,20 +53,20 @@ impl Arguments {
 /// The findings about one definition.
 struct CheckedDefinition {
     name: String,
-    standing: Standing,
+    change: DefinitionChange,
     errors: Vec<Finding>,
     warnings: Vec<Finding>,
     notes: Vec<String>,
 }
 
 /// The presence of a definition before and after.
-enum Standing {
+enum DefinitionChange {
     Added,
     Removed,
     Replaced,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let (old, new) = match (arguments.sources.as_slice(), arguments.cluster) {
         ([new], true) => (None, new),
         ([old, new], false) => (Some(old), new),
@@ -77,17 +77,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let new = read_definitions(new, &arguments.registry)?;
     let policy = arguments.policy.clone().unwrap_or_default();
-    let (old, looked) = if let Some(old) = old {
+    let (old, live) = if let Some(old) = old {
         let old = read_definitions(old, &arguments.registry)?;
-        let looked = old.keys().map(|_| Looked::default()).collect();
-        (old, looked)
+        let live = old.keys().map(|_| ObjectFindings::default()).collect();
+        (old, live)
     } else {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         runtime.block_on(ask(arguments, &new, &policy))?
     };
-    let found = report(&old, &new, &policy, looked);
+    let found = report(&old, &new, &policy, live);
     match arguments.output {
         ReportFormat::Text => print_text(&text(&found))?,
         ReportFormat::Json => print_json(&json(&found))?,
@@ -105,53 +105,59 @@ async fn ask(
     arguments: &Arguments,
     new: &Definitions,
     policy: &Policy,
-) -> anyhow::Result<(Definitions, Vec<Looked>)> {
+) -> anyhow::Result<(Definitions, Vec<ObjectFindings>)> {
     let cluster = Cluster::reach(&arguments.access()).await?;
     let old = cluster.definitions(new).await?;
-    let mut looked = Vec::new();
+    let mut live = Vec::new();
     for (name, old) in &old {
-        looked.push(match new.get(name) {
+        live.push(match new.get(name) {
             Some(new) if policy.reports(Check::ExistingObjects, Change::Other) => {
-                cluster.look(old, new).await?
+                cluster.check_objects(old, new).await?
             }
-            _ => Looked::default(),
+            _ => ObjectFindings::default(),
         });
     }
-    Ok((old, looked))
+    Ok((old, live))
 }
 
 fn report(
     old: &Definitions,
     new: &Definitions,
     policy: &Policy,
-    looked: Vec<Looked>,
+    live: Vec<ObjectFindings>,
 ) -> Vec<CheckedDefinition> {
     let mut found = Vec::new();
-    for ((name, before), looked) in old.iter().zip(looked) {
+    for ((name, before), live) in old.iter().zip(live) {
         found.push(match new.get(name) {
-            Some(after) => replaced(name, before, after, policy, looked),
-            None => alone(name, Standing::Removed),
+            Some(after) => replaced(name, before, after, policy, live),
+            None => alone(name, DefinitionChange::Removed),
         });
     }
     let added = new.keys().filter(|name| !old.contains_key(*name));
-    found.extend(added.map(|name| alone(name, Standing::Added)));
+    found.extend(added.map(|name| alone(name, DefinitionChange::Added)));
     found.sort_by(|left, right| left.name.cmp(&right.name));
     found
 }
 
-fn alone(name: &str, standing: Standing) -> CheckedDefinition {
+fn alone(name: &str, change: DefinitionChange) -> CheckedDefinition {
     CheckedDefinition {
         name: name.to_owned(),
-        standing,
+        change,
         errors: Vec::new(),
         warnings: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looked) -> CheckedDefinition {
+fn replaced(
+    name: &str,
+    old: &Value,
+    new: &Value,
+    policy: &Policy,
+    live: ObjectFindings,
+) -> CheckedDefinition {
     let mut findings = compare(old, new, policy);
-    let mut notes = looked.notes;
+    let mut notes = live.notes;
     match migration(old, new) {
         Migration::Needless => {}
         Migration::Possible(rewrite) => {
@@ -167,13 +173,13 @@ fn replaced(name: &str, old: &Value, new: &Value, policy: &Policy, looked: Looke
         }
         Migration::Impossible { reason, .. } => notes.push(reason),
     }
-    findings.extend(looked.findings);
+    findings.extend(live.findings);
     let (warnings, errors) = findings
         .into_iter()
         .partition(|finding| policy.warn.contains(&finding.check));
     CheckedDefinition {
         name: name.to_owned(),
-        standing: Standing::Replaced,
+        change: DefinitionChange::Replaced,
         errors,
         warnings,
         notes,
@@ -184,12 +190,12 @@ fn text(found: &[CheckedDefinition]) -> String {
     let mut text = String::new();
     for one in found {
         let is_safe = one.errors.is_empty() && one.warnings.is_empty();
-        let outcome = match one.standing {
-            Standing::Added => "is new",
-            Standing::Removed => "is not in NEW: it is removed with all objects of its kind",
-            Standing::Replaced if is_safe => "may be replaced",
-            Standing::Replaced if one.errors.is_empty() => "may be replaced, with warnings",
-            Standing::Replaced => "may not be replaced",
+        let outcome = match one.change {
+            DefinitionChange::Added => "is new",
+            DefinitionChange::Removed => "is not in NEW: it is removed with all objects of its kind",
+            DefinitionChange::Replaced if is_safe => "may be replaced",
+            DefinitionChange::Replaced if one.errors.is_empty() => "may be replaced, with warnings",
+            DefinitionChange::Replaced => "may not be replaced",
         };
         let _ = writeln!(text, "{} {outcome}", one.name);
         for (level, findings) in [("error", &one.errors), ("warning", &one.warnings)] {
@@ -223,10 +229,10 @@ fn json(found: &[CheckedDefinition]) -> Value {
         let warnings = one.warnings.iter().map(|found| finding("Warn", found));
         json!({
             "name": one.name,
-            "change": match one.standing {
-                Standing::Added => "added",
-                Standing::Removed => "removed",
-                Standing::Replaced => "replaced",
+            "change": match one.change {
+                DefinitionChange::Added => "added",
+                DefinitionChange::Removed => "removed",
+                DefinitionChange::Replaced => "replaced",
             },
             "findings": errors.chain(warnings).collect::<Vec<_>>(),
             "notes": one.notes,

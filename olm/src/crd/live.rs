@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
 
 /// The parts of existing objects that a definition refuses, and notes about objects that could not be checked.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct ObjectFindings {
     pub(crate) findings: Vec<Finding>,
     pub(crate) notes: Vec<String>,
 }
@@ -55,14 +55,14 @@ impl Cluster {
     }
 
     /// Holds the existing objects of a definition against the new one.
-    pub(crate) async fn look(&self, old: &Value, new: &Value) -> anyhow::Result<Looked> {
+    pub(crate) async fn check_objects(&self, old: &Value, new: &Value) -> anyhow::Result<ObjectFindings> {
         let text = |pointer: &str| {
             let value = old.pointer(pointer).and_then(Value::as_str);
             value.unwrap_or_default().to_owned()
         };
-        let mut asked = schema_checks(old, new);
-        let mut looked = Looked::default();
-        for version in asked.versions() {
+        let mut checks = schema_checks(old, new);
+        let mut live = ObjectFindings::default();
+        for version in checks.versions() {
             let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
             let resource = ApiResource {
                 api_version: format!("{group}/{version}"),
@@ -78,8 +78,7 @@ impl Cluster {
                     Ok(list) => list,
                     Err(Error::Api(status)) => {
                         let what = format!("{}.{}", resource.plural, resource.group);
-                        looked
-                            .notes
+                        live.notes
                             .push(format!("cannot check all existing {what}: {}", status.message));
                         break;
                     }
@@ -87,7 +86,7 @@ impl Cluster {
                 };
                 for object in list.items {
                     let object = serde_json::to_value(object)?;
-                    asked.check(&version, &object);
+                    checks.check(&version, &object);
                 }
                 match list.metadata.continue_.filter(|next| !next.is_empty()) {
                     Some(next) => page = page.continue_token(&next),
@@ -95,8 +94,8 @@ impl Cluster {
                 }
             }
         }
-        looked.findings = asked.findings();
-        looked.notes.extend(asked.unchecked());
-        Ok(looked)
+        live.findings = checks.findings();
+        live.notes.extend(checks.unchecked());
+        Ok(live)
     }
 }

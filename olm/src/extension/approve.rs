@@ -18,7 +18,7 @@ use super::change::MANAGER;
 use super::change::ask::agreed;
 use super::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, print_text};
+use crate::output::{CommandResult, Status, print_text};
 
 #[derive(Debug, Args)]
 #[command(
@@ -48,16 +48,16 @@ pub(crate) struct Arguments {
 }
 
 /// Approves.
-pub(crate) fn approve(arguments: &Arguments) -> Outcome {
+pub(crate) fn approve(arguments: &Arguments) -> CommandResult {
     decide(arguments, DecisionOutcome::Approved)
 }
 
 /// Rejects.
-pub(crate) fn reject(arguments: &Arguments) -> Outcome {
+pub(crate) fn reject(arguments: &Arguments) -> CommandResult {
     decide(arguments, DecisionOutcome::Rejected)
 }
 
-fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> Outcome {
+fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let name = extension.name();

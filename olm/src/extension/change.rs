@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use self::wait::{Goal, WaitArguments};
 use super::cluster::Cluster;
-use crate::output::{Outcome, Status, print, print_json, print_text};
+use crate::output::{CommandResult, Status, print, print_json, print_text};
 
 /// The field manager of changes.
 pub(crate) const MANAGER: &str = "olm";
 /// The resource of a ClusterExtension, as kubectl names it.
 const RESOURCE: &str = "clusterextension";
 
-/// The form in which a change is reported.
+/// The output format of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum ChangeFormat {
     /// For people.
     #[default]
     Text,
@@ -43,7 +43,7 @@ pub(crate) struct ChangeArguments {
     pub(crate) dry_run: bool,
     /// Output format: text, or the changed object
     #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: Form,
+    pub(crate) output: ChangeFormat,
 }
 
 /// Changes a ClusterExtension and reports it with the verb `done`, such as `paused`.
@@ -89,7 +89,7 @@ pub(crate) fn change_and_wait(
     seen: &ClusterExtension,
     patch: Value,
     done: &str,
-) -> Outcome {
+) -> CommandResult {
     let changed = change(cluster, arguments, seen, patch, done)?;
     if waits.wait && !arguments.dry_run {
         return wait::wait(cluster, waits, &changed, Goal::Ready(changed.generation()));
@@ -105,13 +105,13 @@ pub(crate) fn report(
 ) -> anyhow::Result<()> {
     let name = changed.name();
     match arguments.output {
-        Form::Text => {
+        ChangeFormat::Text => {
             let rehearsed = if arguments.dry_run { " (dry run)" } else { "" };
             print_text(&format!("{RESOURCE}/{name} {done}{rehearsed}\n"))
         }
-        Form::Json => print_json(&serde_json::to_value(changed)?),
-        Form::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(changed)?)),
-        Form::Name => print_text(&format!("{RESOURCE}.{}/{name}\n", names::GROUP)),
+        ChangeFormat::Json => print_json(&serde_json::to_value(changed)?),
+        ChangeFormat::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(changed)?)),
+        ChangeFormat::Name => print_text(&format!("{RESOURCE}.{}/{name}\n", names::GROUP)),
     }
 }
 

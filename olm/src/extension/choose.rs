@@ -28,7 +28,7 @@ pub(crate) struct Origin<'a> {
 }
 
 /// The input of a choice.
-pub(crate) struct Choice {
+pub(crate) struct ResolutionInput {
     filter: CatalogFilter,
     installed: Option<BundleMetadata>,
     sources: Vec<Source>,
@@ -37,7 +37,7 @@ pub(crate) struct Choice {
 
 /// The bundle that resolution chooses.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenBundle {
     pub(crate) bundle: BundleIdentity,
     pub(crate) catalog: String,
     pub(crate) channels: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Chosen {
     pub(crate) held: Option<String>,
 }
 
-impl Choice {
+impl ResolutionInput {
     /// Gathers the input of the choice. `newest` is the newest active revision of the extension.
     pub(crate) fn gather(
         cluster: &Cluster,
@@ -96,7 +96,7 @@ impl Choice {
     }
 
     /// The chosen bundle, or the reason why there is none.
-    pub(crate) fn resolve(&self) -> Result<Chosen, Refusal> {
+    pub(crate) fn resolve(&self) -> Result<ChosenBundle, Refusal> {
         let catalogs = self.views();
         let resolution = match self.resolution(&catalogs) {
             Ok(resolution) => resolution,
@@ -114,7 +114,7 @@ impl Choice {
             None => Vec::new(),
         };
         let version = |candidate: &olm_resolve::Candidate| candidate.recorded(ReleaseField::Counts).version;
-        Ok(Chosen {
+        Ok(ChosenBundle {
             bundle: BundleIdentity {
                 package: self.filter.package_name.clone(),
                 metadata: resolution.bundle.recorded(ReleaseField::Counts),

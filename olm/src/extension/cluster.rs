@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use super::access::ClusterArguments;
 use super::rollback::others;
-use super::served::{Part, fetch};
+use super::served::{CatalogPart, fetch};
 use crate::hint::Hint;
 use crate::output::{message, note};
 use crate::rbac::bundle::{catalog, from_files};
@@ -129,9 +129,9 @@ impl Cluster {
     fn served(&self, listed: &ClusterCatalog, package: &str, priority: i32) -> anyhow::Result<Source> {
         let name = listed.name();
         let fetch = |part| self.runtime.block_on(fetch(&self.client, listed, part));
-        let files = match fetch(Part::Package(package))? {
+        let files = match fetch(CatalogPart::Package(package))? {
             Some(files) => Some(files),
-            None => fetch(Part::Packages)?,
+            None => fetch(CatalogPart::Packages)?,
         };
         match files {
             Some(files) => from_files(&files, name.to_owned(), priority, name, package),
@@ -151,7 +151,9 @@ impl Cluster {
             let Some(image) = served_image(&listed) else {
                 continue;
             };
-            let fetched = self.runtime.block_on(fetch(&self.client, &listed, Part::All));
+            let fetched = self
+                .runtime
+                .block_on(fetch(&self.client, &listed, CatalogPart::All));
             let files = match fetched {
                 Ok(Some(files)) => files,
                 Ok(None) => continue,

@@ -9,7 +9,7 @@ use super::access::ClusterArguments;
 use super::cluster::Cluster;
 use super::rollback::revisions;
 use crate::output::table::table;
-use crate::output::{Format, Outcome, Status};
+use crate::output::{CommandResult, ObjectFormat, Status};
 
 /// The text of an empty cell.
 const NONE: &str = "-";
@@ -25,12 +25,12 @@ pub(crate) struct Arguments {
     extension: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;

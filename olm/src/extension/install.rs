@@ -19,16 +19,16 @@ use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, roles};
 use serde_json::Value;
 
-use self::objects::{Wanted, manifests, selector};
+use self::objects::{InstallObjects, manifests, selector};
 use super::access::ClusterArguments;
-use super::change::Form;
+use super::change::ChangeFormat;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
-use super::choose::{Choice, Chosen, Origin};
+use super::choose::{ChosenBundle, Origin, ResolutionInput};
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{Outcome, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, Status, note, print, print_json, print_text};
 use crate::rbac::bundle::objects as rendered;
 use crate::rbac::cluster::lacked;
 use crate::registry::RegistryArguments;
@@ -85,7 +85,7 @@ pub(crate) struct Arguments {
     dry_run: bool,
     /// Output format [default: text; with --dry-run yaml]
     #[arg(short, long, value_enum)]
-    output: Option<Form>,
+    output: Option<ChangeFormat>,
     #[command(flatten)]
     wait: WaitArguments,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let name = arguments.name.as_deref().unwrap_or(&arguments.package);
     is_free(arguments, &cluster, name)?;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         registry: &arguments.registry,
         access: &arguments.cluster,
     };
-    let choice = Choice::gather(&cluster, origin, &extension, None)?;
+    let choice = ResolutionInput::gather(&cluster, origin, &extension, None)?;
     if choice.catalogs().is_empty() {
         return Err(no_catalog(&cluster, arguments)?);
     }
@@ -123,14 +123,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         namespace,
         name: account_name(&extension).to_owned(),
     };
-    let wanted = wanted(arguments, &cluster, extension, &account, &bundle, image)?;
-    let objects = manifests(&wanted)?;
-    let form = match (arguments.output, arguments.dry_run) {
-        (Some(form), _) => form,
-        (None, true) => Form::Yaml,
-        (None, false) => Form::Text,
+    let planned = install_objects(arguments, &cluster, extension, &account, &bundle, image)?;
+    let objects = manifests(&planned)?;
+    let format = match (arguments.output, arguments.dry_run) {
+        (Some(format), _) => format,
+        (None, true) => ChangeFormat::Yaml,
+        (None, false) => ChangeFormat::Text,
     };
-    show(form, &chosen, &objects)?;
+    show(format, &chosen, &objects)?;
     if arguments.dry_run {
         return Ok(Status::Success);
     }
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if !agreed(&question, arguments.yes)? {
         return Ok(Status::Failure);
     }
-    send::create(&cluster, &objects, form == Form::Text)?;
+    send::create(&cluster, &objects, format == ChangeFormat::Text)?;
     let created = cluster.extension(name)?;
     if arguments.wait.wait {
         return wait(
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             Goal::Ready(created.generation()),
         );
     }
-    if form == Form::Text {
+    if format == ChangeFormat::Text {
         note(&format!(
             "hint: `olm get {name}` shows how far it is, `olm explain {name}` why"
         ));
@@ -259,14 +259,14 @@ fn namespace(arguments: &Arguments, bundle: &BundleSource) -> anyhow::Result<Str
 }
 
 /// The objects to create: the extension, and the missing ones of namespace, account and rights.
-fn wanted(
+fn install_objects(
     arguments: &Arguments,
     cluster: &Cluster,
     extension: ClusterExtension,
     account: &AccountName,
     bundle: &BundleSource,
     image: &str,
-) -> anyhow::Result<Wanted> {
+) -> anyhow::Result<InstallObjects> {
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &account.namespace);
     let (namespace, present) = cluster.runtime.block_on(async {
@@ -309,7 +309,7 @@ fn wanted(
         };
         roles(&missing, extension.name(), account)
     };
-    Ok(Wanted {
+    Ok(InstallObjects {
         namespace: namespace.is_none().then(|| account.namespace.clone()),
         account: present.is_none().then(|| account.clone()),
         roles: rights,
@@ -318,15 +318,17 @@ fn wanted(
 }
 
 /// Prints the created objects.
-fn show(form: Form, chosen: &Chosen, objects: &[Value]) -> anyhow::Result<()> {
-    match form {
-        Form::Text => print_text(&objects::text(chosen, objects)),
-        Form::Json => print_json(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects})),
-        Form::Yaml => {
+fn show(format: ChangeFormat, chosen: &ChosenBundle, objects: &[Value]) -> anyhow::Result<()> {
+    match format {
+        ChangeFormat::Text => print_text(&objects::text(chosen, objects)),
+        ChangeFormat::Json => {
+            print_json(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+        }
+        ChangeFormat::Yaml => {
             let documents: Vec<String> = objects.iter().map(olm_yaml::to_yaml).collect();
             print(&documents.join("---\n"))
         }
-        Form::Name => {
+        ChangeFormat::Name => {
             let lines: Vec<String> = objects.iter().map(objects::resource_name).collect();
             print_text(&lines.concat())
         }
@@ -340,7 +342,7 @@ mod tests {
     #[test]
     fn an_extension_names_its_account_after_itself() {
         let arguments = Arguments {
-            package: "pots".to_owned(),
+            package: "greeter".to_owned(),
             version: Some("1.x".to_owned()),
             channels: vec!["stable".to_owned()],
             catalogs: vec!["one".to_owned()],
@@ -358,9 +360,9 @@ mod tests {
             cluster: ClusterArguments::default(),
             registry: RegistryArguments::default(),
         };
-        let made = extension(&arguments, "pot").unwrap();
+        let made = extension(&arguments, "greeter-eu").unwrap();
         assert_eq!(made.kind, olm_api::names::CLUSTER_EXTENSION);
-        assert_eq!(account_name(&made), "pot-installer");
+        assert_eq!(account_name(&made), "greeter-eu-installer");
         let filter = made.spec.source.catalog.unwrap();
         assert_eq!(filter.version.as_deref(), Some("1.x"));
         assert_eq!(filter.channels, ["stable"]);

@@ -16,9 +16,9 @@ use crate::output::{print, print_json, print_text};
 /// The text of an empty cell.
 pub(crate) const NONE: &str = "-";
 
-/// The form of a list.
+/// The output format of a list of objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListForm {
+pub(crate) enum ResourceListFormat {
     /// Columns, for people.
     #[default]
     Table,
@@ -30,7 +30,7 @@ pub(crate) enum ListForm {
     Name,
 }
 
-impl ListForm {
+impl ResourceListFormat {
     /// Prints objects; `names` are those that kubectl takes, `table` is for people.
     fn print<T: Serialize>(
         self,

@@ -30,7 +30,7 @@ use crate::extension::change::ask::agreed;
 use crate::extension::change::wait::{Goal, WaitArguments, wait};
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, Status, note, print, print_json, print_text};
 
 #[derive(Debug, Args)]
 #[command(
@@ -101,7 +101,7 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
     restore(&mut facts);
@@ -152,7 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Gives a moved operator back to OLM classic.
-fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -> Outcome {
+fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -> CommandResult {
     let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
         bail!("--back takes a Subscription and its namespace");
     };
@@ -194,7 +194,7 @@ fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -
 }
 
 /// Waits for the ClusterExtension if the command line requests it.
-fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension) -> Outcome {
+fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension) -> CommandResult {
     if !arguments.wait.wait {
         return Ok(Status::Success);
     }

@@ -18,13 +18,13 @@ use olm_rollout::policy::{Policy, adopt};
 use serde_json::Value;
 
 use super::access::ClusterArguments;
-use super::choose::{Choice, Chosen, Origin};
+use super::choose::{ChosenBundle, Origin, ResolutionInput};
 use super::cluster::{Cluster, newest_active};
 use super::rollback::account::account;
 use super::rollback::{objects, revisions};
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{CHANGES, Format, Outcome, Status, note};
+use crate::output::{CHANGES, CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     catalogs: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: ObjectFormat,
     /// Exit with status 3 when something would change
     #[arg(long)]
     exit_code: bool,
@@ -70,9 +70,9 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let plan = match made(arguments, &cluster)? {
+    let plan = match make_plan(arguments, &cluster)? {
         Ok(plan) => plan,
         Err(refusal) => {
             note(&format!("refused: {refusal}"));
@@ -100,22 +100,22 @@ pub(crate) fn of_extension(
         version: None,
         channels: Vec::new(),
         catalogs: Vec::new(),
-        output: Format::default(),
+        output: ObjectFormat::default(),
         exit_code: false,
         system_namespace: names::SYSTEM_NAMESPACE.to_owned(),
         registry: registry.clone(),
         cluster: access.clone(),
     };
-    let made = made(&arguments, cluster)?;
-    Ok(made.map(|plan| {
+    let plan = make_plan(&arguments, cluster)?;
+    Ok(plan.map(|plan| {
         let text = text::text(&plan);
         (plan, text)
     }))
 }
 
 /// Makes the plan; the inner error is the reason why no bundle fits.
-fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<ChangePlan, String>> {
-    let extension = wanted(arguments, cluster)?;
+fn make_plan(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<ChangePlan, String>> {
+    let extension = requested_extension(arguments, cluster)?;
     let name = extension.name();
     if extension.is_deleting() {
         bail!("ClusterExtension {name:?} is being deleted");
@@ -139,7 +139,7 @@ fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<Chang
         registry: &arguments.registry,
         access: &arguments.cluster,
     };
-    let mut chosen = match Choice::gather(cluster, origin, &extension, newest)?.resolve() {
+    let mut chosen = match ResolutionInput::gather(cluster, origin, &extension, newest)?.resolve() {
         Ok(chosen) => chosen,
         Err(refusal) => return Ok(Err(refusal.to_string())),
     };
@@ -177,7 +177,7 @@ fn made(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<Chang
 }
 
 /// The requested extension: that of the cluster, or the spec of the file with the state of the cluster.
-fn wanted(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<ClusterExtension> {
+fn requested_extension(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<ClusterExtension> {
     let mut extension = match (&arguments.file, &arguments.name) {
         (Some(path), name) => {
             let mut extension = from_file(path, name.as_deref())?;
@@ -237,7 +237,7 @@ fn render(
     arguments: &Arguments,
     extension: &ClusterExtension,
     latest: Option<&ClusterObjectSet>,
-    chosen: &mut Chosen,
+    chosen: &mut ChosenBundle,
     provider: CertificateProvider,
 ) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let source = chosen.bundle.image.clone();

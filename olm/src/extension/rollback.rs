@@ -1,7 +1,7 @@
 //! `olm rollback`.
 
 pub(crate) mod account;
-mod course;
+mod plan;
 mod rehearse;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +24,10 @@ use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use self::account::Asker;
-use self::course::{Course, bundle_version, course};
+use self::plan::{RollbackPlan, bundle_version, plan_rollback};
 use super::access::{ClusterArguments, NO_OLM};
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note, print_text};
+use crate::output::{CommandResult, Status, note, print_text};
 
 /// The number of names that are compared with an unknown one.
 const LISTED: u32 = 500;
@@ -60,14 +60,14 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(roll_back(arguments))
 }
 
-async fn roll_back(arguments: &Arguments) -> Outcome {
+async fn roll_back(arguments: &Arguments) -> CommandResult {
     let config = arguments.cluster.config().await?;
     let server = config.cluster_url.to_string();
     let client = Client::try_from(config.clone())?;
@@ -80,11 +80,11 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
         return Err(error.context(others(&extensions, name).await));
     };
     let sets = revisions(&client, &extension).await?;
-    let course = match course(&extension, &sets, arguments.to_revision) {
-        Ok(course) => course,
-        Err(refusal) => return Ok(refused(&refusal.to_string())),
+    let plan = match plan_rollback(&extension, &sets, arguments.to_revision) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(refused(&error.to_string())),
     };
-    let Course { present, target } = course;
+    let RollbackPlan { present, target } = plan;
     let version = bundle_version(target);
     let mut text = format!(
         "{name} is at {} (revision {}) and rolls back to {version} (revision {})\n",
@@ -137,7 +137,7 @@ async fn roll_back(arguments: &Arguments) -> Outcome {
     let patch = pin(&extensions, &extension, version, &checks(&found), &params)
         .await
         .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
-    let lift = course::lift(&extension, &patch);
+    let lift = plan::lift(&extension, &patch);
     let action = if arguments.dry_run {
         "would be pinned (dry run)"
     } else {
@@ -164,13 +164,13 @@ async fn pin(
     let mut current = seen.clone();
     let mut attempts = 1;
     loop {
-        let patch = course::pin(&current, version, passing);
+        let patch = plan::pin(&current, version, passing);
         match extensions.patch(seen.name(), params, &Patch::Merge(&patch)).await {
             Ok(_) => return Ok(patch),
             Err(kube::Error::Api(status)) if status.code == 409 && attempts < MAX_ATTEMPTS => {
                 attempts += 1;
                 current = extensions.get(seen.name()).await?;
-                if !course::is_same(seen, &current) {
+                if !plan::is_same(seen, &current) {
                     let error = anyhow!("it has changed since it was checked");
                     return Err(error.context(Hint("run the command again".to_owned())));
                 }
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn objects_that_become_invalid_are_accepted_with_their_faults() {
         let reversal = |effect: RollbackEffect| CrdRollback {
-            definition: "pots.x.io".to_owned(),
+            definition: "greetings.x.io".to_owned(),
             effect,
         };
         let finding = Finding {

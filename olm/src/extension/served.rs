@@ -23,7 +23,7 @@ const PIECE: usize = 64 << 10;
 
 /// The part of a catalog to fetch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Part<'a> {
+pub(crate) enum CatalogPart<'a> {
     /// The whole catalog.
     All,
     /// The package blobs, with the names of the packages.
@@ -36,7 +36,7 @@ pub(crate) enum Part<'a> {
 pub(crate) async fn fetch(
     client: &Client,
     catalog: &ClusterCatalog,
-    part: Part<'_>,
+    part: CatalogPart<'_>,
 ) -> anyhow::Result<Option<CatalogFiles>> {
     let status = catalog.status.as_ref();
     let urls = status.and_then(|status| status.urls.as_ref());
@@ -45,13 +45,13 @@ pub(crate) async fn fetch(
     let origin = urls.and_then(|urls| proxied(&urls.base));
     let base = base_url(&origin.unwrap_or_else(usual), catalog.name());
     let url = match part {
-        Part::All => Endpoint::All.url(&base),
-        Part::Packages => MetasQuery {
+        CatalogPart::All => Endpoint::All.url(&base),
+        CatalogPart::Packages => MetasQuery {
             schema: Some(SCHEMA_PACKAGE),
             ..MetasQuery::default()
         }
         .url(&base),
-        Part::Package(package) => MetasQuery {
+        CatalogPart::Package(package) => MetasQuery {
             package: Some(package),
             ..MetasQuery::default()
         }

@@ -17,7 +17,7 @@ use self::collect::Collector;
 use self::redact::Redactor;
 use super::access::ClusterArguments;
 use super::cluster::Cluster;
-use crate::output::{Outcome, Status, note, print_text};
+use crate::output::{CommandResult, Status, note, print_text};
 
 #[derive(Debug, Args)]
 #[command(
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let folder = format!("olm-support-{time}");

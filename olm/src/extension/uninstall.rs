@@ -24,7 +24,7 @@ use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::cluster::{Cluster, active};
 use super::rollback::{objects, revisions};
-use crate::output::{Format, Outcome, Status, note};
+use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::resolve;
 
 /// The maximum number of objects of one kind that are checked for finalizers.
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     extension: String,
     /// Objects that stay on the cluster [default: the annotation of the ClusterExtension]
     #[arg(long, value_enum)]
-    policy: Option<Kept>,
+    policy: Option<KeptObjects>,
     /// Delete without a question
     #[arg(short, long)]
     yes: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     wait: WaitArguments,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: ObjectFormat,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
 
 /// The objects that a deletion keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kept {
+enum KeptObjects {
     /// Nothing.
     Delete,
     /// CRDs and their custom resources.
@@ -80,7 +80,7 @@ enum Kept {
     Orphan,
 }
 
-impl Kept {
+impl KeptObjects {
     fn policy(self) -> Uninstall {
         match self {
             Self::Delete => Uninstall::Delete,
@@ -98,7 +98,7 @@ impl Kept {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let policy = match arguments.policy {
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Deletes the extension that was read, not another one with the same name.
-fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<Kept>) -> anyhow::Result<()> {
+fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<KeptObjects>) -> anyhow::Result<()> {
     let name = extension.name();
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let uid = extension.metadata.uid.clone();
@@ -242,7 +242,7 @@ fn dependents(arguments: &Arguments, cluster: &Cluster, policy: Uninstall) -> an
     Ok(dependents.collect())
 }
 
-fn named(id: &ObjectName) -> String {
+fn object_label(id: &ObjectName) -> String {
     let id = &id.0;
     if id.namespace.is_empty() {
         format!("{} {}", id.kind, id.name)
@@ -266,7 +266,7 @@ fn text(plan: &UninstallPlan) -> String {
             let _ = write!(text, "\n{title}:\n");
         }
         for id in list {
-            let _ = writeln!(text, "{sign} {}", named(id));
+            let _ = writeln!(text, "{sign} {}", object_label(id));
         }
     }
     if !plan.custom_resources.is_empty() {

@@ -42,7 +42,7 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
 /// The bundle installed under the account; none if no bundle fits, which is reported.
 pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
     let chosen = if let Some(source) = &arguments.bundle {
-        Chosen::only(source.clone())
+        ChosenBundles::only(source.clone())
     } else {
         let sources = sources(&arguments.catalogs, &arguments.registry, name(arguments)?)?;
         let request = Request {
@@ -126,14 +126,14 @@ pub(crate) fn from_files(
 }
 
 /// The bundles for the roles.
-pub(super) struct Chosen {
+pub(super) struct ChosenBundles {
     /// Their images, or other sources.
     pub(super) sources: BTreeSet<String>,
     /// The bundle that would be installed first, if there are others: its roles keep their names through upgrades.
     pub(super) first: Option<String>,
 }
 
-impl Chosen {
+impl ChosenBundles {
     /// One bundle.
     pub(super) fn only(source: String) -> Self {
         Self {
@@ -150,14 +150,14 @@ pub(super) fn choose(
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
     every: bool,
-) -> Option<Chosen> {
+) -> Option<ChosenBundles> {
     let catalogs: Vec<_> = sources.iter().map(Source::view).collect();
     let chosen = olm_resolve::resolve(&catalogs, request, installed).and_then(|found| {
         if !every {
-            return Ok(Chosen::only(found.bundle.image.clone()));
+            return Ok(ChosenBundles::only(found.bundle.image.clone()));
         }
         let all = olm_resolve::candidates(&catalogs, request)?;
-        Ok(Chosen {
+        Ok(ChosenBundles {
             sources: all.into_iter().map(|bundle| bundle.image.clone()).collect(),
             first: Some(found.bundle.name.clone()),
         })

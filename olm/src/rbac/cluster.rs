@@ -16,19 +16,19 @@ use olm_preflight::permissions::{AccountRights, Missing};
 use olm_resolve::{Installed, Request};
 use serde_json::Value;
 
-use super::bundle::{Chosen, choose, objects, sources, with_secrets};
+use super::bundle::{ChosenBundles, choose, objects, sources, with_secrets};
 use super::{Arguments, Subject, name, print_roles};
 use crate::extension::cluster::{Cluster, newest_active, recorded};
 use crate::extension::rollback::account::{account, act_as};
 use crate::extension::rollback::{objects as applied, revisions};
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 use crate::source::open_bundle;
 
 /// The prefix of a set on the command line.
 const SET: &str = "clusterobjectset/";
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+pub(super) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Asker(Cluster::reach(&arguments.cluster)?);
     let name = name(arguments)?;
     let subject = match name.strip_prefix(SET) {
@@ -89,7 +89,7 @@ impl Asker {
             objects,
         };
         let chosen = if let Some(source) = &arguments.bundle {
-            Chosen::only(source.clone())
+            ChosenBundles::only(source.clone())
         } else {
             let is_installed = newest.filter(|_| !arguments.every_version && is_on_course(&extension));
             if let Some(newest) = is_installed {
@@ -139,7 +139,7 @@ impl Asker {
         arguments: &Arguments,
         extension: &ClusterExtension,
         newest: Option<&ClusterObjectSet>,
-    ) -> anyhow::Result<Option<Chosen>> {
+    ) -> anyhow::Result<Option<ChosenBundles>> {
         let Some(filter) = &extension.spec.source.catalog else {
             return Err(anyhow!(
                 "spec.source.catalog is missing: there is nothing to install"

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use olm_image::{Limits, LocalImage, Platform};
 
 use super::RegistryArguments;
-use crate::output::{Outcome, Status};
+use crate::output::{CommandResult, Status};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -30,14 +30,14 @@ pub(crate) struct PushArguments {
 }
 
 impl Command {
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> CommandResult {
         match self {
             Self::Push(arguments) => push(arguments),
         }
     }
 }
 
-fn push(arguments: &PushArguments) -> Outcome {
+fn push(arguments: &PushArguments) -> CommandResult {
     let archive = &arguments.archive;
     let image = LocalImage::open(archive, &Platform::host(), &Limits::catalog())
         .and_then(|image| image.to_built())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::RegistryArguments;
 use crate::hint::Hint;
-use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, print_json, print_text};
 
 /// The words for what the options ask for, in the place of an entry of a policy.
 const OPTIONS: &str = "the command line";
@@ -112,7 +112,7 @@ impl Signer {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let written = &arguments.image;
     let reference = Reference::parse_familiar(written)
         .with_context(|| format!("{written:?} is not an image reference"))?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::packages;
 use crate::hint::Hint;
 use crate::input;
-use crate::output::{CHANGES, Outcome, Status, note, print, print_json, print_text};
+use crate::output::{CHANGES, CommandResult, Status, note, print, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
 
@@ -29,7 +29,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> CommandResult {
         match self {
             Self::Plan(arguments) => plan(&arguments),
         }
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     all: bool,
     /// Output format; json and yaml hold all extensions
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: FleetPlanFormat,
     /// Exit with status 3 when something would change, 1 when an extension would find no bundle
     #[arg(long)]
     exit_code: bool,
@@ -71,9 +71,9 @@ pub(crate) struct Arguments {
     registry: RegistryArguments,
 }
 
-/// The form of a plan.
+/// The output format of a plan.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Form {
+enum FleetPlanFormat {
     /// Columns, for people.
     #[default]
     Table,
@@ -130,7 +130,7 @@ impl Summary {
     }
 }
 
-fn plan(arguments: &Arguments) -> Outcome {
+fn plan(arguments: &Arguments) -> CommandResult {
     let records = records(&arguments.inventories)?;
     let catalogs = catalogs(arguments, &records)?;
     let changed = catalogs.first().map(|catalog| catalog.name.clone());
@@ -143,9 +143,9 @@ fn plan(arguments: &Arguments) -> Outcome {
         clusters,
     };
     match arguments.output {
-        Form::Table => print_text(&text::text(&plan, arguments.all))?,
-        Form::Json => print_json(&serde_json::to_value(&plan)?)?,
-        Form::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(&plan)?))?,
+        FleetPlanFormat::Table => print_text(&text::text(&plan, arguments.all))?,
+        FleetPlanFormat::Json => print_json(&serde_json::to_value(&plan)?)?,
+        FleetPlanFormat::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(&plan)?))?,
     }
     Ok(match arguments.exit_code {
         true if plan.summary.has(Change::NoBundle) => Status::Failure,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cluster::Cluster;
 use crate::extension::access::ClusterArguments;
 use crate::hint::Hint;
-use crate::output::{ManifestFormat, Outcome, Status, print, print_json};
+use crate::output::{CommandResult, ManifestFormat, Status, print, print_json};
 
 #[derive(Debug, Args)]
 #[command(
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let name = match &arguments.name {
         Some(name) => name.clone(),
         None => called(&arguments.cluster).ok_or_else(|| {

@@ -18,7 +18,7 @@ use super::{package, version};
 use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
 use crate::output::table::table;
-use crate::output::{Outcome, ReportFormat, Status, print_json, print_text};
+use crate::output::{CommandResult, ReportFormat, Status, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
 
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 /// A catalog that was opened.
-struct Opened {
+struct OpenedCatalog {
     name: String,
     source: String,
     files: CatalogFiles,
@@ -77,12 +77,12 @@ struct Row {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let cluster = runtime.block_on(Cluster::reach(&arguments.cluster))?;
-    let extensions = wanted(&cluster, &arguments.extensions)?;
+    let extensions = selected_extensions(&cluster, &arguments.extensions)?;
     let rows: Vec<Row> = if arguments.catalogs.is_empty() {
         extensions.into_iter().map(reported).collect()
     } else {
@@ -124,8 +124,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Opens the catalogs that are named; `settings` are those of the cluster.
-fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Vec<Opened>> {
-    let mut opened: Vec<Opened> = Vec::new();
+fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Vec<OpenedCatalog>> {
+    let mut opened: Vec<OpenedCatalog> = Vec::new();
     for argument in &arguments.catalogs {
         let (name, source) = named_source(argument)?;
         if opened.iter().any(|other| other.name == name) {
@@ -139,7 +139,7 @@ fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Ve
         labels.insert(olm_api::names::label::METADATA_NAME.to_owned(), name.clone());
         let is_off =
             known.is_some_and(|catalog| catalog.spec.availability_mode == AvailabilityMode::Unavailable);
-        opened.push(Opened {
+        opened.push(OpenedCatalog {
             files,
             source,
             priority: known.map_or(0, |catalog| catalog.spec.priority),
@@ -155,7 +155,7 @@ fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Ve
     Ok(opened)
 }
 
-impl Opened {
+impl OpenedCatalog {
     /// The catalog in the form for resolution.
     fn view<'a>(&'a self, package: Option<&'a Package>) -> Catalog<'a> {
         Catalog {
@@ -169,7 +169,10 @@ impl Opened {
 }
 
 /// The extensions of these names, or all.
-fn wanted<'a>(cluster: &'a Cluster, names: &[String]) -> anyhow::Result<Vec<&'a ClusterExtension>> {
+fn selected_extensions<'a>(
+    cluster: &'a Cluster,
+    names: &[String],
+) -> anyhow::Result<Vec<&'a ClusterExtension>> {
     let mut found: Vec<&ClusterExtension> = cluster
         .extensions()
         .iter()
@@ -320,9 +323,9 @@ mod tests {
 
     use super::*;
 
-    fn pot(version: &str) -> AvailableBundle {
+    fn greeter(version: &str) -> AvailableBundle {
         AvailableBundle {
-            name: format!("pot.v{version}"),
+            name: format!("greeter.v{version}"),
             version: version.to_owned(),
             catalog: "one".to_owned(),
             ..AvailableBundle::default()
@@ -335,17 +338,17 @@ mod tests {
             Row {
                 extension: "held".to_owned(),
                 installed: Some("1.0.0".to_owned()),
-                chosen: Some(pot("1.1.0")),
-                newest: Some(pot("2.0.0")),
+                chosen: Some(greeter("1.1.0")),
+                newest: Some(greeter("2.0.0")),
                 held_back_by: Some(held_back::RANGE.to_owned()),
-                notes: vec!["pot.v2.0.0 of catalog one is not chosen: a; b".to_owned()],
+                notes: vec!["greeter.v2.0.0 of catalog one is not chosen: a; b".to_owned()],
                 ..Row::default()
             },
             Row {
                 extension: "newest".to_owned(),
                 installed: Some("1.1.0".to_owned()),
-                chosen: Some(pot("1.1.0")),
-                newest: Some(pot("1.1.0")),
+                chosen: Some(greeter("1.1.0")),
+                newest: Some(greeter("1.1.0")),
                 ..Row::default()
             },
             Row {
@@ -360,7 +363,7 @@ mod tests {
              held     1.0.0      1.1.0   2.0.0   Range\n\
              newest   1.1.0      -       1.1.0   -\n\
              refused  -          -       -       -\n\
-             held: pot.v2.0.0 of catalog one is not chosen: a; b\n\
+             held: greeter.v2.0.0 of catalog one is not chosen: a; b\n\
              refused: nothing would be chosen: no bundles\n"
         );
     }
@@ -368,10 +371,10 @@ mod tests {
     #[test]
     fn without_catalogs_a_row_comes_from_the_status() {
         let shown = |installed: Option<&str>, updates: Option<UpdatesStatus>| {
-            let mut extension = ClusterExtension::new("pot", ClusterExtensionSpec::default());
+            let mut extension = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
             let status = extension.status.get_or_insert_default();
             status.install = installed.map(|version| InstallStatus {
-                bundle: pot(version).metadata(),
+                bundle: greeter(version).metadata(),
             });
             status.updates = updates;
             let text = text(&[reported(&extension)]);
@@ -382,20 +385,27 @@ mod tests {
                 text.lines().nth(2).unwrap_or_default().to_owned(),
             )
         };
-        let unknown = "pot: its status does not say which bundles there are; name the catalogs by --catalog";
-        assert_eq!(shown(None, None), ("pot - - - -".to_owned(), unknown.to_owned()));
+        let unknown =
+            "greeter: its status does not say which bundles there are; name the catalogs by --catalog";
+        assert_eq!(
+            shown(None, None),
+            ("greeter - - - -".to_owned(), unknown.to_owned())
+        );
         let nothing_newer = shown(Some("1.0.0"), Some(UpdatesStatus::default()));
-        assert_eq!(nothing_newer, ("pot 1.0.0 - 1.0.0 -".to_owned(), String::new()));
+        assert_eq!(
+            nothing_newer,
+            ("greeter 1.0.0 - 1.0.0 -".to_owned(), String::new())
+        );
         let held = UpdatesStatus {
-            next: Some(pot("1.1.0")),
-            newest: Some(pot("2.0.0")),
+            next: Some(greeter("1.1.0")),
+            newest: Some(greeter("2.0.0")),
             held_back_by: Some(held_back::RIGHTS.to_owned()),
             message: "no rights\nno edge".to_owned(),
         };
         let (row, note) = shown(Some("1.0.0"), Some(held));
         assert_eq!(
             (row.as_str(), note.as_str()),
-            ("pot 1.0.0 1.1.0 2.0.0 Rights", "pot: no rights")
+            ("greeter 1.0.0 1.1.0 2.0.0 Rights", "greeter: no rights")
         );
         let silent = UpdatesStatus {
             held_back_by: Some(held_back::CATALOG.to_owned()),
@@ -405,7 +415,7 @@ mod tests {
         let (row, note) = shown(Some("1.0.0"), Some(silent));
         assert_eq!(
             (row.as_str(), note.as_str()),
-            ("pot 1.0.0 - - Catalog", "pot: gone")
+            ("greeter 1.0.0 - - Catalog", "greeter: gone")
         );
     }
 }

@@ -42,7 +42,7 @@ enum Page {
     Catalogs,
 }
 
-type Answer = Response<Full<Bytes>>;
+type PageResponse = Response<Full<Bytes>>;
 
 impl Site {
     pub(super) fn new(address: SocketAddr, reach: Reach) -> anyhow::Result<Self> {
@@ -86,20 +86,20 @@ impl Site {
             .any(|(key, value)| key == name && is_same(value, &self.key))
     }
 
-    /// The answer to a request.
-    async fn answer(self: Arc<Self>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Answer {
+    /// The response to a request.
+    async fn respond(self: Arc<Self>, method: &Method, uri: &Uri, headers: &HeaderMap) -> PageResponse {
         if !self.is_meant(headers) {
-            return refusal(
+            return plain(
                 StatusCode::FORBIDDEN,
                 "This server answers only under its own address.",
             );
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, "These pages change nothing.");
-            answer
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "These pages change nothing.");
+            response
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return answer;
+            return response;
         }
         if uri.path() == ENTRANCE && is_same(uri.query().unwrap_or_default(), &format!("key={}", self.key)) {
             return self.enter();
@@ -110,44 +110,44 @@ impl Site {
             _ => {}
         }
         if !self.has_key(headers) {
-            return refusal(
+            return plain(
                 StatusCode::FORBIDDEN,
                 "Open the address that `olm ui` printed: it holds the key.",
             );
         }
         let Some(page) = route(uri) else {
             let content = pages::missing(&self.reach.server);
-            return shown(StatusCode::NOT_FOUND, &content);
+            return html(StatusCode::NOT_FOUND, &content);
         };
         // Requests to the cluster block, as in the commands.
         let site = Arc::clone(&self);
         let rendered = tokio::task::spawn_blocking(move || site.render(&page)).await;
         match rendered {
-            Ok(Ok((status, content))) => shown(status, &content),
-            Ok(Err(error)) => shown(
+            Ok(Ok((status, content))) => html(status, &content),
+            Ok(Err(error)) => html(
                 StatusCode::BAD_GATEWAY,
                 &pages::failed(&self.reach.server, &format!("{error:#}")),
             ),
-            Err(_) => refusal(
+            Err(_) => plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "The page could not be made; try again.",
             ),
         }
     }
 
-    fn enter(&self) -> Answer {
-        let mut answer = refusal(StatusCode::SEE_OTHER, "");
+    fn enter(&self) -> PageResponse {
+        let mut response = plain(StatusCode::SEE_OTHER, "");
         let cookie = format!(
             "{}={}; HttpOnly; SameSite=Strict; Path=/",
             self.cookie(),
             self.key
         );
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         headers.insert(LOCATION, HeaderValue::from_static("/"));
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             headers.insert(SET_COOKIE, cookie);
         }
-        answer
+        response
     }
 
     fn render(&self, page: &Page) -> anyhow::Result<(StatusCode, Markup)> {
@@ -178,11 +178,11 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>) -> anyhow::Res
         let site = Arc::clone(&site);
         async move {
             let (head, _) = request.into_parts();
-            let mut answer = site.answer(&head.method, &head.uri, &head.headers).await;
+            let mut response = site.respond(&head.method, &head.uri, &head.headers).await;
             if head.method == Method::HEAD {
-                *answer.body_mut() = Full::default();
+                *response.body_mut() = Full::default();
             }
-            answer
+            response
         }
     };
     listener::serve(
@@ -224,34 +224,34 @@ fn is_same(given: &str, expected: &str) -> bool {
 }
 
 /// A page: no template writes control, bidirectional or invisible characters itself.
-fn shown(status: StatusCode, page: &Markup) -> Answer {
+fn html(status: StatusCode, page: &Markup) -> PageResponse {
     let text = escape_lines(&page.0).into_owned();
-    let mut answer = answer(status, HTML, text.into_bytes());
-    let headers = answer.headers_mut();
+    let mut response = response(status, HTML, text.into_bytes());
+    let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    response
 }
 
-fn asset(media: &'static str, text: &'static str) -> Answer {
-    answer(StatusCode::OK, media, text.as_bytes().to_vec())
+fn asset(media: &'static str, text: &'static str) -> PageResponse {
+    response(StatusCode::OK, media, text.as_bytes().to_vec())
 }
 
-fn refusal(status: StatusCode, text: &str) -> Answer {
-    answer(
+fn plain(status: StatusCode, text: &str) -> PageResponse {
+    response(
         status,
         "text/plain; charset=utf-8",
         format!("{text}\n").into_bytes(),
     )
 }
 
-fn answer(status: StatusCode, media: &'static str, bytes: Vec<u8>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(bytes)));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+fn response(status: StatusCode, media: &'static str, bytes: Vec<u8>) -> PageResponse {
+    let mut response = Response::new(Full::new(Bytes::from(bytes)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     protect(headers);
-    answer
+    response
 }
 
 #[cfg(test)]
@@ -271,21 +271,21 @@ mod tests {
         Arc::new(site.unwrap())
     }
 
-    async fn ask(site: &Arc<Site>, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    async fn ask(site: &Arc<Site>, method: Method, path: &str, headers: &[(&str, &str)]) -> PageResponse {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: http::HeaderName = name.parse().unwrap();
             map.append(name, HeaderValue::from_str(value).unwrap());
         }
         let uri: Uri = path.parse().unwrap();
-        Arc::clone(site).answer(&method, &uri, &map).await
+        Arc::clone(site).respond(&method, &uri, &map).await
     }
 
     #[tokio::test]
     async fn only_requests_with_the_key_and_the_own_host_are_answered() {
         let site = site();
         let host = ("host", "127.0.0.1:4711");
-        let status = |answer: Answer| answer.status().as_u16();
+        let status = |response: PageResponse| response.status().as_u16();
         assert_eq!(status(ask(&site, Method::GET, "/", &[host]).await), 403);
         let wrong = ("cookie", "olm-ui-4711=00");
         assert_eq!(status(ask(&site, Method::GET, "/", &[host, wrong]).await), 403);

@@ -6,8 +6,10 @@ use crate::support::{Files, olm};
 
 fn definition(schema: &str) -> String {
     format!(
-        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: pots.example.com}}\n\
-         spec:\n  group: example.com\n  scope: Namespaced\n  names: {{plural: pots, kind: Pot}}\n  versions:\n  - name: v1\n    \
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+         metadata: {{name: greetings.example.com}}\n\
+         spec:\n  group: example.com\n  scope: Namespaced\n  names: {{plural: greetings, kind: Greeting}}\n  \
+         versions:\n  - name: v1\n    \
          served: true\n    storage: true\n    schema: {{openAPIV3Schema: {schema}}}\n"
     )
 }
@@ -15,7 +17,7 @@ fn definition(schema: &str) -> String {
 fn files() -> Files {
     let old = definition("{type: object, properties: {a: {type: string}}}");
     let new = definition("{type: object, properties: {a: {type: string, pattern: x}, b: {type: string}}}");
-    let other = old.replace("pots", "pans");
+    let other = old.replace("greetings", "backups");
     Files::new(&[
         ("old.yaml", &format!("{old}---\n{other}")),
         ("new/manifests/crd.yaml", &new),
@@ -29,13 +31,13 @@ fn files() -> Files {
 fn everything_that_is_found_is_said_and_the_policy_decides() {
     let files = files();
     let pattern = "v1: ^.a: pattern: pattern added : \"\" -> \"x\"";
-    let removed = "pans.example.com is not in NEW: it is removed with all objects of its kind\n";
+    let removed = "backups.example.com is not in NEW: it is removed with all objects of its kind\n";
     let run = olm(&files.path(""), &["crd", "check", "old.yaml", "new"]);
     assert_eq!(
         (run.status, run.stdout, run.stderr.as_str()),
         (
             1,
-            format!("{removed}pots.example.com may not be replaced\n  error: {pattern}\n"),
+            format!("{removed}greetings.example.com may not be replaced\n  error: {pattern}\n"),
             "1 finding(s) block the change\n"
         )
     );
@@ -47,7 +49,7 @@ fn everything_that_is_found_is_said_and_the_policy_decides() {
         (run.status, run.stdout),
         (
             0,
-            format!("{removed}pots.example.com may be replaced, with warnings\n  warning: {pattern}\n")
+            format!("{removed}greetings.example.com may be replaced, with warnings\n  warning: {pattern}\n")
         )
     );
     let run = olm(
@@ -62,7 +64,7 @@ fn everything_that_is_found_is_said_and_the_policy_decides() {
     let run = olm(&files.path(""), &["crd", "check", "plain", "plain/crd.yaml"]);
     assert_eq!(
         (run.status, run.stdout.as_str()),
-        (0, "pots.example.com may be replaced\n")
+        (0, "greetings.example.com may be replaced\n")
     );
 }
 

@@ -15,14 +15,14 @@ pub(super) const NOWHERE: &str = "localhost";
 
 /// The destination of the images.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum Destination {
     /// A registry, with a path in it.
     Registry(String),
     /// A directory in OCI layout.
     Directory(PathBuf),
 }
 
-impl To {
+impl Destination {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let path = Path::new(text);
         if text.starts_with(['/', '.']) || path.is_dir() {
@@ -122,14 +122,14 @@ mod tests {
     #[test]
     fn a_target_is_a_registry_or_a_directory() {
         assert_eq!(
-            To::parse("r.example:5000/a/").unwrap(),
-            To::Registry("r.example:5000/a".to_owned())
+            Destination::parse("r.example:5000/a/").unwrap(),
+            Destination::Registry("r.example:5000/a".to_owned())
         );
         assert_eq!(
-            To::parse("./copy").unwrap(),
-            To::Directory(PathBuf::from("./copy"))
+            Destination::parse("./copy").unwrap(),
+            Destination::Directory(PathBuf::from("./copy"))
         );
-        assert!(To::parse("copy").is_err());
+        assert!(Destination::parse("copy").is_err());
     }
 
     #[test]

@@ -13,12 +13,12 @@ use crate::source::no_package;
 
 /// A package, and the versions that are wanted.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct PackageSelector {
     package: String,
     range: Option<(String, Constraint)>,
 }
 
-impl std::str::FromStr for Wanted {
+impl std::str::FromStr for PackageSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -40,7 +40,7 @@ impl std::str::FromStr for Wanted {
     }
 }
 
-impl Wanted {
+impl PackageSelector {
     fn has(&self, bundle: &Bundle) -> bool {
         let Some((_, range)) = &self.range else {
             return true;
@@ -57,7 +57,11 @@ impl Wanted {
 ///
 /// # Errors
 /// A package is missing, or none of its bundles or of its default channel's entries remains.
-pub(crate) fn select(mut catalog: Catalog, wanted: &[Wanted], source: &str) -> anyhow::Result<Catalog> {
+pub(crate) fn select(
+    mut catalog: Catalog,
+    wanted: &[PackageSelector],
+    source: &str,
+) -> anyhow::Result<Catalog> {
     for one in wanted {
         if !catalog.packages.iter().any(|package| package.name == one.package) {
             let names = catalog.packages.iter().map(|package| package.name.as_str());
@@ -149,31 +153,31 @@ mod tests {
     use super::*;
 
     const CATALOG: &str = r#"
-{"schema":"olm.package","name":"pot","defaultChannel":"stable"}
-{"schema":"olm.channel","package":"pot","name":"stable","entries":[{"name":"pot.v1.0.0"},{"name":"pot.v1.1.0","replaces":"pot.v1.0.0"}]}
-{"schema":"olm.channel","package":"pot","name":"old","entries":[{"name":"pot.v1.0.0"}]}
-{"schema":"olm.bundle","package":"pot","name":"pot.v1.0.0","image":"a","properties":[{"type":"olm.package","value":{"packageName":"pot","version":"1.0.0"}}]}
-{"schema":"olm.bundle","package":"pot","name":"pot.v1.1.0","image":"b","properties":[{"type":"olm.package","value":{"packageName":"pot","version":"1.1.0"}},{"type":"olm.package.required","value":{"packageName":"lid","versionRange":">=1.0.0"}}]}
-{"schema":"olm.deprecations","package":"pot","entries":[{"reference":{"schema":"olm.channel","name":"old"},"message":"m"},{"reference":{"schema":"olm.package"},"message":"m"}]}
-{"schema":"olm.package","name":"lid","defaultChannel":"stable"}
+{"schema":"olm.package","name":"greeter","defaultChannel":"stable"}
+{"schema":"olm.channel","package":"greeter","name":"stable","entries":[{"name":"greeter.v1.0.0"},{"name":"greeter.v1.1.0","replaces":"greeter.v1.0.0"}]}
+{"schema":"olm.channel","package":"greeter","name":"old","entries":[{"name":"greeter.v1.0.0"}]}
+{"schema":"olm.bundle","package":"greeter","name":"greeter.v1.0.0","image":"a","properties":[{"type":"olm.package","value":{"packageName":"greeter","version":"1.0.0"}}]}
+{"schema":"olm.bundle","package":"greeter","name":"greeter.v1.1.0","image":"b","properties":[{"type":"olm.package","value":{"packageName":"greeter","version":"1.1.0"}},{"type":"olm.package.required","value":{"packageName":"memcached","versionRange":">=1.0.0"}}]}
+{"schema":"olm.deprecations","package":"greeter","entries":[{"reference":{"schema":"olm.channel","name":"old"},"message":"m"},{"reference":{"schema":"olm.package"},"message":"m"}]}
+{"schema":"olm.package","name":"memcached","defaultChannel":"stable"}
 "#;
 
     fn selected(wanted: &[&str]) -> anyhow::Result<Catalog> {
         let mut catalog = Catalog::default();
         catalog.load(CATALOG.as_bytes(), &limits())?;
-        let wanted: Vec<Wanted> = wanted.iter().filter_map(|text| text.parse().ok()).collect();
+        let wanted: Vec<PackageSelector> = wanted.iter().filter_map(|text| text.parse().ok()).collect();
         select(catalog, &wanted, "here")
     }
 
     #[test]
     fn what_is_left_names_nothing_that_is_not_there() {
-        let catalog = selected(&["pot@>=1.1.0"]).unwrap();
+        let catalog = selected(&["greeter@>=1.1.0"]).unwrap();
         let names: Vec<&str> = catalog
             .bundles
             .iter()
             .map(|bundle| bundle.name.as_str())
             .collect();
-        assert_eq!(names, ["pot.v1.1.0"]);
+        assert_eq!(names, ["greeter.v1.1.0"]);
         let channels: Vec<(&str, usize)> = catalog
             .channels
             .iter()
@@ -183,15 +187,15 @@ mod tests {
         assert_eq!(catalog.deprecations.first().map(|one| one.entries.len()), Some(1));
         assert_eq!(
             lacking(&catalog).unwrap(),
-            BTreeMap::from([("lid".to_owned(), "pot.v1.1.0".to_owned())])
+            BTreeMap::from([("memcached".to_owned(), "greeter.v1.1.0".to_owned())])
         );
     }
 
     #[test]
     fn what_is_not_there_is_an_error() {
         let refused = |wanted: &str| format!("{:#}", selected(&[wanted]).unwrap_err());
-        assert!(refused("pan").contains("package \"pan\" not found"));
-        assert!(refused("pot@>9").contains("package \"pot\" has no bundle in \">9\""));
-        assert!("pot@x y".parse::<Wanted>().is_err());
+        assert!(refused("redis").contains("package \"redis\" not found"));
+        assert!(refused("greeter@>9").contains("package \"greeter\" has no bundle in \">9\""));
+        assert!("greeter@x y".parse::<PackageSelector>().is_err());
     }
 }

@@ -9,7 +9,7 @@ use super::wait::WaitArguments;
 use super::{ChangeArguments, change, change_and_wait};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
-use crate::output::{Outcome, Status};
+use crate::output::{CommandResult, Status};
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("Sets the annotation {} of the ClusterExtension. A paused extension gets no new revision, and \
@@ -39,7 +39,7 @@ pub(crate) struct ResumeArguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn pause(arguments: &PauseArguments) -> Outcome {
+pub(crate) fn pause(arguments: &PauseArguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let done = match extension.annotation(user::PAUSED) {
@@ -51,7 +51,7 @@ pub(crate) fn pause(arguments: &PauseArguments) -> Outcome {
     Ok(Status::Success)
 }
 
-pub(crate) fn resume(arguments: &ResumeArguments) -> Outcome {
+pub(crate) fn resume(arguments: &ResumeArguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let done = match extension.annotation(user::PAUSED) {

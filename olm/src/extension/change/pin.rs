@@ -10,11 +10,11 @@ use super::upgrade::is_exact;
 use super::wait::WaitArguments;
 use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
-use crate::extension::choose::{Choice, Origin};
+use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::rollback::revisions;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub(crate) struct UnpinArguments {
     cluster: ClusterArguments,
 }
 
-pub(crate) fn pin(arguments: &PinArguments) -> Outcome {
+pub(crate) fn pin(arguments: &PinArguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let present = cluster.extension(&arguments.extension)?;
     let name = present.name();
@@ -111,7 +111,7 @@ fn is_offered(
         registry: &arguments.registry,
         access: &arguments.cluster,
     };
-    let choice = Choice::gather(cluster, origin, present, newest_active(&sets))?;
+    let choice = ResolutionInput::gather(cluster, origin, present, newest_active(&sets))?;
     let outcome = choice.with_version(Some(version.to_owned())).resolve();
     if let Err(refusal) = &outcome {
         note(&format!("refused: {refusal}"));
@@ -119,7 +119,7 @@ fn is_offered(
     Ok(outcome.is_ok())
 }
 
-pub(crate) fn unpin(arguments: &UnpinArguments) -> Outcome {
+pub(crate) fn unpin(arguments: &UnpinArguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let present = cluster.extension(&arguments.extension)?;
     let filter = present.spec.source.catalog.as_ref();

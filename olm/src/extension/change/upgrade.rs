@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 use super::wait::WaitArguments;
 use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
-use crate::extension::choose::{Choice, Chosen, Origin};
+use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::rollback::revisions;
 use crate::hint::Hint;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub(super) fn is_exact(version: &str) -> bool {
     Constraint::parse(version).is_ok_and(|range| range.exact().is_some())
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let present = cluster.extension(&arguments.extension)?;
     let name = present.name();
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         registry: &arguments.registry,
         access: &arguments.cluster,
     };
-    let chosen = match Choice::gather(&cluster, origin, &wanted, newest_active(&sets))?.resolve() {
+    let chosen = match ResolutionInput::gather(&cluster, origin, &wanted, newest_active(&sets))?.resolve() {
         Ok(chosen) => chosen,
         Err(refusal) => {
             note(&format!("refused: {refusal}"));
@@ -132,7 +132,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The effect, as text after the name of the extension.
-fn words(installed: &str, chosen: &Chosen, fields: &Map<String, Value>, before: Option<&str>) -> String {
+fn words(
+    installed: &str,
+    chosen: &ChosenBundle,
+    fields: &Map<String, Value>,
+    before: Option<&str>,
+) -> String {
     let bundle = &chosen.bundle.metadata;
     let mut text = if installed == bundle.version {
         format!("stays at {installed}, the newest version that fits")
@@ -170,11 +175,11 @@ mod tests {
 
     use super::*;
 
-    fn chosen() -> Chosen {
-        Chosen {
+    fn chosen() -> ChosenBundle {
+        ChosenBundle {
             bundle: BundleIdentity {
                 metadata: BundleMetadata {
-                    name: "pot.v1.1.0".to_owned(),
+                    name: "greeter.v1.1.0".to_owned(),
                     version: "1.1.0".to_owned(),
                     release: None,
                 },
@@ -198,7 +203,7 @@ mod tests {
                 &fields(json!({"version": "1.1.0"})),
                 Some("1.0.0")
             ),
-            "upgrades 1.0.0 -> 1.1.0 (pot.v1.1.0 of catalog one); version \"1.0.0\" -> \"1.1.0\""
+            "upgrades 1.0.0 -> 1.1.0 (greeter.v1.1.0 of catalog one); version \"1.0.0\" -> \"1.1.0\""
         );
         assert_eq!(
             words("1.1.0", &chosen(), &fields(json!({"channels": ["a"]})), None),

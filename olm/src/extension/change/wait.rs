@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn extension(verdict: Verdict, reason: &str, generation: i64) -> ClusterExtension {
-        let mut extension = ClusterExtension::new("pot", ClusterExtensionSpec::default());
+        let mut extension = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
         let status = extension.status.get_or_insert_default();
         let readiness = Readiness {
             verdict,
@@ -185,7 +185,7 @@ mod tests {
         let ready = extension(Verdict::Ready, "Healthy", 1);
         assert_eq!(step(Some(&ready), Goal::Ready(2)), unseen);
         assert_eq!(step(Some(&ready), Goal::Ready(1)), Step::Reached);
-        let fresh = ClusterExtension::new("pot", ClusterExtensionSpec::default());
+        let fresh = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
         assert_eq!(step(Some(&fresh), Goal::Ready(1)), unseen);
     }
 

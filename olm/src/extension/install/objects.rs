@@ -9,10 +9,10 @@ use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{describe, granted_rules};
 use serde_json::{Value, json};
 
-use crate::extension::choose::Chosen;
+use crate::extension::choose::ChosenBundle;
 
 /// The objects to create.
-pub(super) struct Wanted {
+pub(super) struct InstallObjects {
     /// The namespace, if it is missing.
     pub(super) namespace: Option<String>,
     /// The account, if it is missing.
@@ -42,20 +42,20 @@ pub(super) fn selector(catalogs: &[String]) -> Option<LabelSelector> {
 }
 
 /// The objects in the order in which they are applied: an extension finds its account with its rights.
-pub(super) fn manifests(wanted: &Wanted) -> anyhow::Result<Vec<Value>> {
+pub(super) fn manifests(planned: &InstallObjects) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     objects.extend(
-        wanted
+        planned
             .namespace
             .as_ref()
             .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})),
     );
-    objects.extend(wanted.account.as_ref().map(|account| {
+    objects.extend(planned.account.as_ref().map(|account| {
         let metadata = json!({"name": account.name, "namespace": account.namespace});
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     }));
-    objects.extend(crate::rbac::parsed(&wanted.roles)?);
-    let mut extension = serde_json::to_value(&wanted.extension)?;
+    objects.extend(crate::rbac::parsed(&planned.roles)?);
+    let mut extension = serde_json::to_value(&planned.extension)?;
     let source = extension.pointer_mut("/spec/source/catalog");
     if let Some(source) = source.and_then(Value::as_object_mut) {
         // This is the default of the API. The manifest contains only requested fields.
@@ -73,7 +73,7 @@ fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// Kind, namespace and name of an object.
-pub(super) fn named(object: &Value) -> String {
+pub(super) fn object_label(object: &Value) -> String {
     let (kind, name) = (text_at(object, "/kind"), text_at(object, "/metadata/name"));
     match text_at(object, "/metadata/namespace") {
         "" => format!("{kind} {name}"),
@@ -93,7 +93,7 @@ pub(super) fn resource_name(object: &Value) -> String {
 }
 
 /// The bundle, and each object that is created, with the rules of roles.
-pub(super) fn text(chosen: &Chosen, objects: &[Value]) -> String {
+pub(super) fn text(chosen: &ChosenBundle, objects: &[Value]) -> String {
     let bundle = &chosen.bundle;
     let mut text = format!(
         "{} {} ({} of catalog {})\n",
@@ -110,7 +110,7 @@ pub(super) fn text(chosen: &Chosen, objects: &[Value]) -> String {
     }
     text.push_str("\nCreates:\n");
     for object in objects {
-        let _ = writeln!(text, "+ {}", named(object));
+        let _ = writeln!(text, "+ {}", object_label(object));
         for line in details(object) {
             let _ = writeln!(text, "    {line}");
         }
@@ -149,24 +149,26 @@ mod tests {
 
     use super::*;
 
-    const ROLES: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: pots}\n\
+    const ROLES: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n\
+                         metadata: {name: r, namespace: greeter-system}\n\
                          rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]\n---\n\
-                         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: r, namespace: pots}\n\
+                         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
+                         metadata: {name: r, namespace: greeter-system}\n\
                          roleRef: {kind: Role, name: r}\n";
 
-    fn wanted(is_new: bool) -> Wanted {
+    fn install_objects(is_new: bool) -> InstallObjects {
         let account = AccountName {
-            namespace: "pots".to_owned(),
-            name: "pot-installer".to_owned(),
+            namespace: "greeter-system".to_owned(),
+            name: "greeter-installer".to_owned(),
         };
-        Wanted {
-            namespace: is_new.then(|| "pots".to_owned()),
+        InstallObjects {
+            namespace: is_new.then(|| "greeter-system".to_owned()),
             account: is_new.then_some(account),
             roles: if is_new { ROLES.to_owned() } else { String::new() },
             extension: ClusterExtension::new(
-                "pot",
+                "greeter",
                 ClusterExtensionSpec {
-                    namespace: "pots".to_owned(),
+                    namespace: "greeter-system".to_owned(),
                     ..ClusterExtensionSpec::default()
                 },
             ),
@@ -176,33 +178,36 @@ mod tests {
     #[test]
     fn existing_objects_are_not_created() {
         let names = |is_new| -> Vec<String> {
-            let objects = manifests(&wanted(is_new)).unwrap();
+            let objects = manifests(&install_objects(is_new)).unwrap();
             objects.iter().map(resource_name).collect()
         };
-        assert_eq!(names(false), ["clusterextension.olm.operatorframework.io/pot\n"]);
+        assert_eq!(
+            names(false),
+            ["clusterextension.olm.operatorframework.io/greeter\n"]
+        );
         assert_eq!(
             names(true),
             [
-                "namespace/pots\n",
-                "serviceaccount/pot-installer\n",
+                "namespace/greeter-system\n",
+                "serviceaccount/greeter-installer\n",
                 "role.rbac.authorization.k8s.io/r\n",
                 "rolebinding.rbac.authorization.k8s.io/r\n",
-                "clusterextension.olm.operatorframework.io/pot\n"
+                "clusterextension.olm.operatorframework.io/greeter\n"
             ]
         );
     }
 
     #[test]
     fn the_text_shows_every_rule() {
-        let chosen = Chosen {
+        let chosen = ChosenBundle {
             bundle: BundleIdentity {
-                package: "pots".to_owned(),
+                package: "greeter".to_owned(),
                 metadata: BundleMetadata {
-                    name: "pots.v1".to_owned(),
+                    name: "greeter.v1".to_owned(),
                     version: "1.0.0".to_owned(),
                     release: None,
                 },
-                image: "registry.example/pots".to_owned(),
+                image: "registry.example/greeter".to_owned(),
             },
             catalog: "one".to_owned(),
             channels: vec!["stable".to_owned()],
@@ -211,10 +216,13 @@ mod tests {
             held: None,
         };
         assert_eq!(
-            text(&chosen, &manifests(&wanted(true)).unwrap()),
-            "pots 1.0.0 (pots.v1 of catalog one)\nimage     registry.example/pots\nchannels  stable\n\nCreates:\n\
-             + Namespace pots\n+ ServiceAccount pots/pot-installer\n+ Role pots/r\n    get configmaps\n\
-             + RoleBinding pots/r\n    Role r\n+ ClusterExtension pot\n    namespace pots\n    service account \n    \
+            text(&chosen, &manifests(&install_objects(true)).unwrap()),
+            "greeter 1.0.0 (greeter.v1 of catalog one)\nimage     registry.example/greeter\nchannels  stable\n\n\
+             Creates:\n\
+             + Namespace greeter-system\n+ ServiceAccount greeter-system/greeter-installer\n\
+             + Role greeter-system/r\n    get configmaps\n\
+             + RoleBinding greeter-system/r\n    Role r\n+ ClusterExtension greeter\n    namespace greeter-system\n    \
+             service account \n    \
              version any, upgrades by itself\n"
         );
     }

@@ -11,7 +11,7 @@ use kube::core::GroupVersionKind;
 use olm_cluster::identity::AccountName;
 use serde_json::Value;
 
-use super::objects::named;
+use super::objects::object_label;
 use crate::extension::change::MANAGER;
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
@@ -114,7 +114,7 @@ pub(super) fn create(cluster: &Cluster, objects: &[Value], reports: bool) -> any
             .runtime
             .block_on(api.patch(name, &params, &Patch::Apply(object)));
         if let Err(error) = applied {
-            let made: Vec<String> = objects.iter().take(index).map(named).collect();
+            let made: Vec<String> = objects.iter().take(index).map(object_label).collect();
             let hint = if made.is_empty() {
                 "nothing was created".to_owned()
             } else {
@@ -123,11 +123,11 @@ pub(super) fn create(cluster: &Cluster, objects: &[Value], reports: bool) -> any
                     made.join(", ")
                 )
             };
-            let error = anyhow::Error::new(error).context(format!("cannot create {}", named(object)));
+            let error = anyhow::Error::new(error).context(format!("cannot create {}", object_label(object)));
             return Err(error.context(Hint(hint)));
         }
         if reports {
-            print_text(&format!("{} created\n", named(object)))?;
+            print_text(&format!("{} created\n", object_label(object)))?;
         }
     }
     Ok(())

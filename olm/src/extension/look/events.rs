@@ -9,12 +9,12 @@ use kube::api::{Api, ListParams};
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 
-use super::{ListForm, NONE, age, first_line};
+use super::{NONE, ResourceListFormat, age, first_line};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::rollback::others;
 use crate::output::table::table;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 
 /// The namespace of events about objects without a namespace.
 const NAMESPACE: &str = "default";
@@ -30,12 +30,12 @@ pub(crate) struct Arguments {
     extension: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ListForm,
+    output: ResourceListFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let name = &arguments.extension;
     let is_there = cluster.find(name)?.is_some();
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let error = anyhow!("there are no events about a ClusterExtension {name:?}");
         return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
     }
-    if found.is_empty() && arguments.output == ListForm::Table {
+    if found.is_empty() && arguments.output == ResourceListFormat::Table {
         note(&format!("there are no events about {name}"));
         return Ok(Status::Success);
     }
@@ -129,19 +129,19 @@ mod tests {
         let event = Event {
             type_: Some("Normal".to_owned()),
             reason: Some("Installed".to_owned()),
-            message: Some("pot.v1\x1b[2J".to_owned()),
+            message: Some("greeter.v1\x1b[2J".to_owned()),
             last_timestamp: Some(Time(at(10))),
             involved_object: ObjectReference {
                 kind: Some("ClusterExtension".to_owned()),
-                name: Some("pot".to_owned()),
+                name: Some("greeter".to_owned()),
                 ..ObjectReference::default()
             },
             ..Event::default()
         };
         assert_eq!(
             text(&[event], at(25)),
-            "LAST SEEN  TYPE    REASON     OBJECT                MESSAGE\n\
-             15s        Normal  Installed  ClusterExtension/pot  pot.v1\\u001b[2J\n"
+            "LAST SEEN  TYPE    REASON     OBJECT                    MESSAGE\n\
+             15s        Normal  Installed  ClusterExtension/greeter  greeter.v1\\u001b[2J\n"
         );
     }
 }

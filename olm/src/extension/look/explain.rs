@@ -16,10 +16,10 @@ use olm_resolve::{Candidate, Edge};
 use serde::Serialize;
 
 use crate::extension::access::ClusterArguments;
-use crate::extension::choose::{Choice, Chosen, Origin};
+use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::rollback::revisions;
-use crate::output::{Format, Outcome, Status};
+use crate::output::{CommandResult, ObjectFormat, Status};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     extension: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
     #[command(flatten)]
@@ -61,10 +61,10 @@ pub(crate) struct Explanation {
     pub(crate) message: String,
     /// What the signature policy says about the installed image, if a rule asks for a signature.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) verified: Option<Verified>,
+    pub(crate) verified: Option<VerifiedCondition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updates: Option<UpdatesStatus>,
-    pub(crate) choice: Choosing,
+    pub(crate) choice: CatalogChoice,
     pub(crate) candidates: Vec<Row>,
     pub(crate) revisions: Vec<Entry>,
     /// A sentence for each workload whose Pods are not all available.
@@ -78,7 +78,7 @@ pub(crate) struct Explanation {
 /// The condition `Verified`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedCondition {
     /// `True`, `False` or `Unknown`.
     pub(crate) status: String,
     pub(crate) message: String,
@@ -89,7 +89,7 @@ pub(crate) struct Verified {
 /// The present choice from the catalogs.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Choosing {
+pub(crate) struct CatalogChoice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bundle: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ pub(crate) struct Row {
     pub(crate) excluded_by: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let explanation = explain(&cluster, &extension, &arguments.registry, &arguments.cluster)?;
@@ -145,7 +145,7 @@ pub(crate) fn explain(
     };
     let mut explanation = of_status(extension);
     explanation.revisions = history(&sets);
-    match Choice::gather(cluster, origin, extension, newest_active(&sets)) {
+    match ResolutionInput::gather(cluster, origin, extension, newest_active(&sets)) {
         Ok(choice) => choosing(&mut explanation, &choice)?,
         Err(error) => explanation
             .notes
@@ -170,7 +170,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
     let filter = extension.spec.source.catalog.clone().unwrap_or_default();
     let status = extension.status.clone().unwrap_or_default();
     let ready = find(extension.conditions(), READY);
-    let verified = find(extension.conditions(), VERIFIED).map(|verified| Verified {
+    let verified = find(extension.conditions(), VERIFIED).map(|verified| VerifiedCondition {
         status: verified.status.clone(),
         message: verified.message.clone(),
         since: verified.last_transition_time.0.to_string(),
@@ -190,7 +190,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
         ),
         verified,
         updates: status.updates,
-        choice: Choosing::default(),
+        choice: CatalogChoice::default(),
         candidates: Vec::new(),
         revisions: Vec::new(),
         pods: Vec::new(),
@@ -200,18 +200,18 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
 }
 
 /// Adds the present choice from the catalogs.
-fn choosing(explanation: &mut Explanation, choice: &Choice) -> anyhow::Result<()> {
+fn choosing(explanation: &mut Explanation, choice: &ResolutionInput) -> anyhow::Result<()> {
     explanation.choice = match choice.resolve() {
-        Ok(chosen) => Choosing {
+        Ok(chosen) => CatalogChoice {
             rule: rule(explanation, &chosen),
             bundle: Some(chosen.bundle.metadata.name),
             version: Some(chosen.bundle.metadata.version),
             catalog: Some(chosen.catalog),
             refusal: None,
         },
-        Err(refusal) => Choosing {
+        Err(refusal) => CatalogChoice {
             refusal: Some(refusal.to_string()),
-            ..Choosing::default()
+            ..CatalogChoice::default()
         },
     };
     explanation.candidates = choice
@@ -237,7 +237,7 @@ fn version(candidate: &Candidate) -> String {
 }
 
 /// The rule that chose a bundle, as text.
-fn rule(explanation: &Explanation, chosen: &Chosen) -> String {
+fn rule(explanation: &Explanation, chosen: &ChosenBundle) -> String {
     let mut limits = Vec::new();
     if let Some(version) = &explanation.version {
         limits.push(format!("the version range {version:?}"));

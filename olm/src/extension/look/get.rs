@@ -9,11 +9,11 @@ use kube::api::{Api, ListParams};
 use olm_api::conditions::{READY, find};
 use olm_api::{ClusterExtension, names};
 
-use super::{ListForm, NONE, age, first_line};
+use super::{NONE, ResourceListFormat, age, first_line};
 use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::cluster::Cluster;
 use crate::output::table::table;
-use crate::output::{Outcome, Status, note};
+use crate::output::{CommandResult, Status, note};
 
 #[derive(Debug, Args)]
 #[command(
@@ -27,12 +27,12 @@ pub(crate) struct Arguments {
     extension: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ListForm,
+    output: ResourceListFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let mut found = if let Some(name) = &arguments.extension {
         vec![cluster.extension(name)?]
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .items
     };
     found.sort_by(|left, right| left.name().cmp(right.name()));
-    if found.is_empty() && arguments.output == ListForm::Table {
+    if found.is_empty() && arguments.output == ResourceListFormat::Table {
         note(
             "there is no ClusterExtension; `olm search WORD` finds packages, `olm install PACKAGE` installs one",
         );
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_row_shows_the_installed_version_the_newest_and_the_fault() {
         let filter = CatalogFilter {
-            package_name: "pots".to_owned(),
+            package_name: "greeter".to_owned(),
             version: Some("1.0.x".to_owned()),
             ..CatalogFilter::default()
         };
@@ -126,9 +126,9 @@ mod tests {
             },
             ..ClusterExtensionSpec::default()
         };
-        let mut pot = ClusterExtension::new("pot", spec);
-        pot.metadata.creation_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
-        let status = pot.status.get_or_insert_default();
+        let mut greeter = ClusterExtension::new("greeter", spec);
+        greeter.metadata.creation_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
+        let status = greeter.status.get_or_insert_default();
         let bundle = |version: &str| AvailableBundle {
             version: version.to_owned(),
             ..AvailableBundle::default()
@@ -150,11 +150,11 @@ mod tests {
         set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
         let bare = ClusterExtension::new("new", ClusterExtensionSpec::default());
         assert_eq!(
-            text(&[bare, pot], Timestamp::from_second(90).unwrap()),
-            "NAME  PACKAGE  INSTALLED  WANTED  UPDATE  HELD BACK BY  READY  STATUS   AGE\n\
-             new   -        -          -       -       -             -      -        -\n\
-             pot   pots     1.0.1      1.0.x   2.0.0   Range         False  Blocked  90s\n\
-             pot: it lacks permissions:\n"
+            text(&[bare, greeter], Timestamp::from_second(90).unwrap()),
+            "NAME     PACKAGE  INSTALLED  WANTED  UPDATE  HELD BACK BY  READY  STATUS   AGE\n\
+             new      -        -          -       -       -             -      -        -\n\
+             greeter  greeter  1.0.1      1.0.x   2.0.0   Range         False  Blocked  90s\n\
+             greeter: it lacks permissions:\n"
         );
     }
 }

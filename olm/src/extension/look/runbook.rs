@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::output::table::table;
-use crate::output::{Outcome, Status, print};
+use crate::output::{CommandResult, Status, print};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  olm runbook\n  olm runbook OLMRolloutStuck")]
@@ -44,7 +44,7 @@ const RUNBOOKS: [(&str, &str); 15] = [
 ];
 
 /// Prints the page about an alert, or the list of alerts.
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     match &arguments.alert {
         Some(alert) => {
             for (_, page) in RUNBOOKS.iter().filter(|(name, _)| name == alert) {

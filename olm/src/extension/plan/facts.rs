@@ -23,7 +23,7 @@ use crate::extension::rollback::account::act_as;
 use crate::rbac::bundle::with_secrets;
 
 /// The missing rights for the objects of the newest revision, and for those to install.
-pub(super) struct Needs {
+pub(super) struct MissingRights {
     pub(super) before: Missing,
     pub(super) after: Missing,
 }
@@ -40,7 +40,7 @@ pub(super) fn needs(
     before: &[Value],
     after: &[Value],
     provider: CertificateProvider,
-) -> anyhow::Result<Needs> {
+) -> anyhow::Result<MissingRights> {
     let discovery = discovery(cluster);
     let needed = |objects: &[Value]| -> anyhow::Result<Missing> {
         let all = all(objects, provider);
@@ -51,7 +51,7 @@ pub(super) fn needs(
         let needs = needs.context("cannot find out which rights the account needs")?;
         Ok(needs.missing(&AccountRights::new()))
     };
-    Ok(Needs {
+    Ok(MissingRights {
         before: needed(before)?,
         after: needed(after)?,
     })

@@ -97,7 +97,7 @@ fn summary(plan: &ChangePlan) -> String {
 }
 
 /// The kind with its group, and the name: `Deployment.apps greeter/operator`.
-fn named(id: &ObjectName) -> String {
+fn object_label(id: &ObjectName) -> String {
     let id = &id.0;
     let kind = if id.group.is_empty() {
         id.kind.clone()
@@ -122,10 +122,10 @@ fn objects(plan: &ChangePlan, text: &mut String) {
     }
     text.push_str("\nObjects:\n");
     for added in &objects.added {
-        let _ = writeln!(text, "+ {}", named(&added.id));
+        let _ = writeln!(text, "+ {}", object_label(&added.id));
     }
     for changed in &objects.changed {
-        let _ = writeln!(text, "~ {}", named(&changed.id));
+        let _ = writeln!(text, "~ {}", object_label(&changed.id));
         for field in changed.fields.iter().take(MAX_FIELDS) {
             let _ = writeln!(text, "    {}", difference(field));
         }
@@ -135,13 +135,13 @@ fn objects(plan: &ChangePlan, text: &mut String) {
         }
     }
     for removed in &objects.removed {
-        let _ = writeln!(text, "- {}", named(removed));
+        let _ = writeln!(text, "- {}", object_label(removed));
     }
     for left in &objects.left {
         let _ = writeln!(
             text,
             "  {} (no longer in the bundle, stays on the cluster)",
-            named(left)
+            object_label(left)
         );
     }
 }

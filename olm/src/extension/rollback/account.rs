@@ -107,24 +107,27 @@ mod tests {
 
     #[test]
     fn the_account_of_the_next_revision_is_asked_as() {
-        let mut set = ClusterObjectSet::new("pot-1", ClusterObjectSetSpec::default());
+        let mut set = ClusterObjectSet::new("greeter-1", ClusterObjectSetSpec::default());
         set.metadata.annotations =
             Some([(annotation::SERVICE_ACCOUNT.to_owned(), "system/all".to_owned())].into());
-        let bare = ClusterObjectSet::new("pot-1", ClusterObjectSetSpec::default());
+        let bare = ClusterObjectSet::new("greeter-1", ClusterObjectSetSpec::default());
         for (named, set, expected) in [
-            (Some("own"), &set, Some(("pots", "own"))),
+            (Some("own"), &set, Some(("greeter-system", "own"))),
             (Some(""), &set, Some(("system", "all"))),
             (None, &set, Some(("system", "all"))),
             (None, &bare, None),
         ] {
             let spec = ClusterExtensionSpec {
-                namespace: "pots".to_owned(),
+                namespace: "greeter-system".to_owned(),
                 service_account: named.map(|name| ServiceAccountReference {
                     name: name.to_owned(),
                 }),
                 ..ClusterExtensionSpec::default()
             };
-            assert_eq!(account(&ClusterExtension::new("pot", spec), Some(set)), expected);
+            assert_eq!(
+                account(&ClusterExtension::new("greeter", spec), Some(set)),
+                expected
+            );
         }
     }
 }

@@ -31,19 +31,21 @@ pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older
         not_as_account: who.account.err(),
         ..Rehearsal::default()
     };
-    let mut kinds: BTreeMap<Kind, Served> = BTreeMap::new();
+    let mut kinds: BTreeMap<ObjectKind, KindDiscovery> = BTreeMap::new();
     let asked = in_both(present, older);
     for object in asked.iter().take(MAX_OBJECTS) {
-        let kind = Kind::of(object);
+        let kind = ObjectKind::of(object);
         let known = match kinds.get(&kind) {
             Some(known) => known.clone(),
             None => kind.find(user).await,
         };
         kinds.insert(kind, known.clone());
         match known {
-            Served::No => {}
-            Served::Unknown(why) => rehearsal.unchecked.push(format!("{}: {why}", named(object))),
-            Served::Yes(resource, scope) => {
+            KindDiscovery::No => {}
+            KindDiscovery::Unknown(why) => rehearsal
+                .unchecked
+                .push(format!("{}: {why}", object_label(object))),
+            KindDiscovery::Yes(resource, scope) => {
                 if let Err(error) = apply(&who.client, &resource, &scope, object).await {
                     rehearsal.add(object, &error);
                 }
@@ -52,7 +54,9 @@ pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older
     }
     for object in asked.iter().skip(MAX_OBJECTS) {
         let why = format!("only {MAX_OBJECTS} objects are checked");
-        rehearsal.unchecked.push(format!("{}: {why}", named(object)));
+        rehearsal
+            .unchecked
+            .push(format!("{}: {why}", object_label(object)));
     }
     rehearsal
 }
@@ -101,7 +105,7 @@ impl Rehearsal {
             Error::Api(status) => (Denial::Other, status.message.clone()),
             other => (Denial::Other, other.to_string()),
         };
-        let line = format!("{}: {message}", named(object));
+        let line = format!("{}: {message}", object_label(object));
         // All requirements of the older revision exist.
         match dry_run::assess(object, denial, &BundleContent::default()) {
             DryRunOutcome::Refused => self.refused.push(line),
@@ -112,7 +116,7 @@ impl Rehearsal {
 
 /// The discovery of a kind.
 #[derive(Debug, Clone)]
-enum Served {
+enum KindDiscovery {
     /// The cluster serves the kind.
     Yes(Box<ApiResource>, Scope),
     /// The cluster does not serve the kind, so no object of it can be an obstacle.
@@ -123,9 +127,9 @@ enum Served {
 
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind(String, String, String);
+struct ObjectKind(String, String, String);
 
-impl Kind {
+impl ObjectKind {
     fn of(object: &Value) -> Self {
         let version = text(object, "/apiVersion");
         let (group, version) = version.split_once('/').unwrap_or(("", version));
@@ -137,13 +141,13 @@ impl Kind {
     }
 
     /// Discovers the kind.
-    async fn find(&self, client: &Client) -> Served {
+    async fn find(&self, client: &Client) -> KindDiscovery {
         let Self(group, version, kind) = self;
         match pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
-            Ok((resource, capabilities)) => Served::Yes(Box::new(resource), capabilities.scope),
-            Err(Error::Api(status)) if status.code == 404 => Served::No,
-            Err(Error::Discovery(_)) => Served::No,
-            Err(error) => Served::Unknown(error.to_string()),
+            Ok((resource, capabilities)) => KindDiscovery::Yes(Box::new(resource), capabilities.scope),
+            Err(Error::Api(status)) if status.code == 404 => KindDiscovery::No,
+            Err(Error::Discovery(_)) => KindDiscovery::No,
+            Err(error) => KindDiscovery::Unknown(error.to_string()),
         }
     }
 }
@@ -155,7 +159,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-fn named(object: &Value) -> String {
+fn object_label(object: &Value) -> String {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     match text(object, "/metadata/namespace") {
         "" => format!("{kind} {name}"),

@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn a_workload_belongs_to_the_extension_that_applied_it() {
-        let pot = ClusterExtension::new("pot", ClusterExtensionSpec::default());
-        let owners = BTreeSet::from(["pot-1"]);
-        let owned = json!({"metadata": {"ownerReferences": [{"name": "pot-1"}]}});
-        let other = json!({"metadata": {"ownerReferences": [{"name": "pan-1"}]}});
+        let greeter = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
+        let owners = BTreeSet::from(["greeter-1"]);
+        let owned = json!({"metadata": {"ownerReferences": [{"name": "greeter-1"}]}});
+        let other = json!({"metadata": {"ownerReferences": [{"name": "memcached-1"}]}});
         let labelled = json!({"metadata": {
-            "labels": {label::OWNER_NAME: "pot"}, "annotations": {annotation::PACKAGE_NAME: "pots"},
+            "labels": {label::OWNER_NAME: "greeter"}, "annotations": {annotation::PACKAGE_NAME: "greeter"},
         }});
         for (object, expected) in [
             (owned, true),
@@ -145,7 +145,7 @@ mod tests {
             (labelled, true),
             (json!({}), false),
         ] {
-            assert_eq!(belongs(&object, &pot, &owners), expected, "{object}");
+            assert_eq!(belongs(&object, &greeter, &owners), expected, "{object}");
         }
     }
 

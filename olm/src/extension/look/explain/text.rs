@@ -182,12 +182,12 @@ fn revisions(explanation: &Explanation, text: &mut String) {
 mod tests {
     use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
-    use super::super::{Choosing, Row, Verified};
+    use super::super::{CatalogChoice, Row, VerifiedCondition};
     use super::*;
 
     fn row(version: &str, is_chosen: bool, excluded_by: &[&str]) -> Row {
         Row {
-            bundle: format!("pot.v{version}"),
+            bundle: format!("greeter.v{version}"),
             version: version.to_owned(),
             catalog: "one".to_owned(),
             is_chosen,
@@ -204,16 +204,16 @@ mod tests {
     #[test]
     fn an_explanation_begins_with_the_state_and_ends_with_advice() {
         let explanation = Explanation {
-            extension: "pot".to_owned(),
-            package: "pots".to_owned(),
-            namespace: "kitchen".to_owned(),
+            extension: "greeter".to_owned(),
+            package: "greeter".to_owned(),
+            namespace: "greeter-system".to_owned(),
             version: Some("1.x".to_owned()),
             channels: Vec::new(),
             installed: Some("1.0.0".to_owned()),
             is_ready: false,
             reason: "Blocked".to_owned(),
             message: "it waits\nfor rights".to_owned(),
-            verified: Some(Verified {
+            verified: Some(VerifiedCondition {
                 status: "True".to_owned(),
                 message: "it is signed".to_owned(),
                 since: "2026-01-01T00:00:00Z".to_owned(),
@@ -227,11 +227,11 @@ mod tests {
                 message: "no rights".to_owned(),
                 ..UpdatesStatus::default()
             }),
-            choice: Choosing {
-                bundle: Some("pot.v1.1.0".to_owned()),
+            choice: CatalogChoice {
+                bundle: Some("greeter.v1.1.0".to_owned()),
                 catalog: Some("one".to_owned()),
                 rule: "the newest".to_owned(),
-                ..Choosing::default()
+                ..CatalogChoice::default()
             },
             candidates: vec![
                 row("2.0.0", false, &["it is outside"]),
@@ -239,21 +239,22 @@ mod tests {
                 row("1.0.0", false, &[]),
             ],
             revisions: Vec::new(),
-            pods: vec!["Deployment kitchen/pot has 0 of 1 Pods available".to_owned()],
+            pods: vec!["Deployment greeter-system/greeter has 0 of 1 Pods available".to_owned()],
             notes: Vec::new(),
             steps: vec!["act".to_owned()],
         };
         assert_eq!(
             text(&explanation),
-            "pot is not ready (Blocked)\npackage    pots\ninstalled  1.0.0\nwanted     1.x\nnamespace  kitchen\n\n\
+            "greeter is not ready (Blocked)\npackage    greeter\ninstalled  1.0.0\nwanted     1.x\n\
+             namespace  greeter-system\n\n\
              Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\n\
              Held back: 1.1.0 (Rights)\n  no rights\n\nSignatures: Verified=True since 2026-01-01T00:00:00Z\n  it is signed\n\n\
-             Choice: pot.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
-             VERSION  BUNDLE      CATALOG  RESULT\n\
-             2.0.0    pot.v2.0.0  one      it is outside\n\
-             1.1.0    pot.v1.1.0  one      chosen\n\
-             1.0.0    pot.v1.0.0  one      older than the chosen one\n\n\
-             Pods:\n  Deployment kitchen/pot has 0 of 1 Pods available\n\nWhat to do:\n- act\n"
+             Choice: greeter.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
+             VERSION  BUNDLE          CATALOG  RESULT\n\
+             2.0.0    greeter.v2.0.0  one      it is outside\n\
+             1.1.0    greeter.v1.1.0  one      chosen\n\
+             1.0.0    greeter.v1.0.0  one      older than the chosen one\n\n\
+             Pods:\n  Deployment greeter-system/greeter has 0 of 1 Pods available\n\nWhat to do:\n- act\n"
         );
     }
 }

@@ -13,16 +13,16 @@ use serde_json::{Map, Value, json};
 
 /// The source and target revision.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Course<'a> {
+pub(crate) struct RollbackPlan<'a> {
     /// The newest that is wanted.
     pub(crate) present: &'a ClusterObjectSet,
     /// The one to go back to.
     pub(crate) target: &'a ClusterObjectSet,
 }
 
-/// The reason why a rollback is not possible.
+/// Error that prevents a rollback.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum RollbackError {
     #[error("ClusterExtension {0:?} is being deleted")]
     Deleting(String),
     #[error(
@@ -47,24 +47,24 @@ pub(crate) fn bundle_version(set: &ClusterObjectSet) -> &str {
 }
 
 /// The rollback to a revision, or to the newest with another version than the present one.
-pub(crate) fn course<'a>(
+pub(crate) fn plan_rollback<'a>(
     extension: &ClusterExtension,
     sets: &'a [ClusterObjectSet],
     wanted: Option<i64>,
-) -> Result<Course<'a>, Refusal> {
+) -> Result<RollbackPlan<'a>, RollbackError> {
     let name = || extension.name().to_owned();
     if extension.is_deleting() {
-        return Err(Refusal::Deleting(name()));
+        return Err(RollbackError::Deleting(name()));
     }
     if extension.annotation(user::PAUSED) == Some("true") {
-        return Err(Refusal::Paused(name()));
+        return Err(RollbackError::Paused(name()));
     }
     let mut there: Vec<&ClusterObjectSet> = sets.iter().filter(|set| !set.is_deleting()).collect();
     there.sort_by_key(|set| set.spec.revision);
     let present = there
         .iter()
         .rfind(|set| set.spec.lifecycle_state == LifecycleState::Active)
-        .ok_or_else(|| Refusal::NothingInstalled(name()))?;
+        .ok_or_else(|| RollbackError::NothingInstalled(name()))?;
     let version = bundle_version(present);
     let earlier = there
         .iter()
@@ -74,17 +74,17 @@ pub(crate) fn course<'a>(
         // A revision that was never complete may be the cause of the rollback.
         let complete = others().find(|set| is_true(set.conditions(), SUCCEEDED));
         let target = complete.or_else(|| others().next());
-        let target = target.ok_or_else(|| Refusal::NothingKept {
+        let target = target.ok_or_else(|| RollbackError::NothingKept {
             name: name(),
             version: version.to_owned(),
         })?;
-        return Ok(Course { present, target });
+        return Ok(RollbackPlan { present, target });
     };
     let Some(target) = earlier.clone().find(|set| set.spec.revision == wanted) else {
         let kept: Vec<String> = earlier
             .map(|set| format!("{} ({})", set.spec.revision, bundle_version(set)))
             .collect();
-        return Err(Refusal::NotKept {
+        return Err(RollbackError::NotKept {
             name: name(),
             wanted,
             kept: if kept.is_empty() {
@@ -95,12 +95,12 @@ pub(crate) fn course<'a>(
         });
     };
     if bundle_version(target) == version {
-        return Err(Refusal::SameVersion {
+        return Err(RollbackError::SameVersion {
             wanted,
             version: version.to_owned(),
         });
     }
-    Ok(Course { present, target })
+    Ok(RollbackPlan { present, target })
 }
 
 /// Whether an extension still matches the computed rollback: the user's settings, the installed bundle and the active
@@ -247,9 +247,9 @@ mod tests {
     fn the_way_back_leads_to_another_version_that_is_kept() {
         use LifecycleState::{Active, Archived};
         let check = |sets: &[ClusterObjectSet], wanted: Option<i64>, expected: Result<i64, &str>| {
-            let found = course(&extension(&[]), sets, wanted);
+            let found = plan_rollback(&extension(&[]), sets, wanted);
             let found = found
-                .map(|course| course.target.spec.revision)
+                .map(|plan| plan.target.spec.revision)
                 .map_err(|refusal| refusal.to_string());
             assert_eq!(found, expected.map_err(str::to_owned));
         };
@@ -294,8 +294,8 @@ mod tests {
             Err("ClusterExtension \"ext\" has no revision: nothing was installed"),
         );
         assert_eq!(
-            course(&extension(&[(user::PAUSED, "true")]), &kept, None),
-            Err(Refusal::Paused("ext".to_owned()))
+            plan_rollback(&extension(&[(user::PAUSED, "true")]), &kept, None),
+            Err(RollbackError::Paused("ext".to_owned()))
         );
     }
 
