@@ -65,7 +65,7 @@ pub async fn run(plan: &Plan) -> Result<()> {
             &process::mebibytes(process::resident(pid)?),
         );
     }
-    let mut asked: Option<Asked> = None;
+    let mut asked: Option<RequestedPackage> = None;
     match &plan.catalogs {
         Catalogs::Given(path) => {
             let blobs =
@@ -127,7 +127,7 @@ fn print_text(text: &str) -> Result<()> {
 }
 
 /// A served catalog, and the package of it to request.
-struct Asked {
+struct RequestedPackage {
     catalog: String,
     package: String,
     /// Bytes of the package's blobs.
@@ -140,10 +140,10 @@ async fn unpacked(
     blobs: &str,
     plan: &Plan,
     figures: &mut Figures,
-) -> Result<Asked> {
+) -> Result<RequestedPackage> {
     let (package, size) = catalog::a_package(blobs).context("the catalog holds no package with bundles")?;
     unpack::measure(world, name, blobs, &plan.cores, figures).await?;
-    Ok(Asked {
+    Ok(RequestedPackage {
         catalog: name.to_owned(),
         package,
         size,

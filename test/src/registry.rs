@@ -2,7 +2,7 @@
 //! with TLS and a password. A cluster contains one; [`Server::start`] starts one without a cluster.
 
 pub mod certified;
-pub mod front;
+pub mod proxy;
 mod referrers;
 pub mod signatures;
 pub mod sigstore;

@@ -5,7 +5,7 @@ pub mod classic;
 pub mod faults;
 mod lab;
 mod manager;
-mod passage;
+mod pausable_relay;
 pub mod shared;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub use self::lab::Lab;
 pub(crate) use self::lab::replace_kept_place;
 pub use self::manager::{CLASSIC_NAMESPACE, Manager};
-pub use self::passage::Passage;
+pub use self::pausable_relay::PausableRelay;
 use crate::cluster::Cluster;
 pub use crate::cluster::free_address;
 

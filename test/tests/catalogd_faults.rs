@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use olm_api::{ClusterCatalog, conditions, names};
 use olm_test::cluster::Component;
 use olm_test::shared::Shared;
-use olm_test::world::{Lab, Manager, Passage, eventually, free_address};
+use olm_test::world::{Lab, Manager, PausableRelay, eventually, free_address};
 use serde_json::{Value, json};
 
 /// The name that all replicas show a certificate for.
@@ -434,12 +434,12 @@ fn a_follower_serves_its_content_while_its_registry_is_slow() -> Result<()> {
 /// A follower serves its content while its registry is slow, fetches the content that the leader reports instead of the
 /// present content of the tag, and switches between two answers.
 async fn followed_slowly(lab: &Lab) -> Result<()> {
-    let passage = Passage::to(lab.registry()?).await?;
+    let relay = PausableRelay::to(lab.registry()?).await?;
     let registries = lab.folder().join("slow.conf");
     let text = format!(
         "[[registry]]\nprefix = \"{}\"\nlocation = \"{}\"\n",
         lab.registry()?,
-        passage.address()
+        relay.address()
     );
     std::fs::write(&registries, text)?;
     let mut leader = Replica::prepare(lab, "leader", &["--leader-elect"]).await?;
@@ -455,13 +455,13 @@ async fn followed_slowly(lab: &Lab) -> Result<()> {
     let answers = Answers::begin(&client, &follower.content);
     answers.more(5).await?;
 
-    passage.close();
-    let held = passage.held();
+    relay.close();
+    let held = relay.held();
     push(lab, "cat", 1, FILLER / 16).await?;
     touch(lab, "cat", 1).await?;
     settled(lab, "cat", "Succeeded").await?;
     eventually("the follower asks its registry", SOON, async || {
-        Ok((passage.held() > held).then_some(()))
+        Ok((relay.held() > held).then_some(()))
     })
     .await?;
     // The leader does not look at the tag again.
@@ -472,7 +472,7 @@ async fn followed_slowly(lab: &Lab) -> Result<()> {
     let first = served(&client, &leader.content, "cat").await?;
     ensure!(first.is_some_and(|(round, _)| round == "round-1"));
 
-    passage.open();
+    relay.open();
     eventually("the follower serves what the leader does", SOON, async || {
         let now = served(&client, &follower.content, "cat").await?;
         Ok(now.filter(|(round, _)| round == "round-1"))

@@ -7,20 +7,25 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::unpack::all;
-use super::{Asked, Figures, process};
+use super::{Figures, RequestedPackage, process};
 use crate::world::World;
 
 const DURATION: Duration = Duration::from_secs(4);
 
 /// The headers of a request, which decide whether the answer has content.
 #[derive(Debug, Clone, Default)]
-struct Terms {
+struct RequestHeaders {
     encoding: Option<&'static str>,
     known: Option<String>,
 }
 
 /// Requests the whole catalog and one package, over one connection and over many.
-pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures: &mut Figures) -> Result<()> {
+pub(super) async fn measure(
+    world: &World,
+    asked: &RequestedPackage,
+    cores: usize,
+    figures: &mut Figures,
+) -> Result<()> {
     let pid = world.catalogd.pid().context("catalogd does not run")?;
     process::forget_peak(pid)?;
     let url = all(world, &asked.catalog);
@@ -30,20 +35,20 @@ pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures:
     );
     let package = format!("`metas` of a package ({} KB)", asked.size / 1000);
     let package_gzip = format!("{package}, gzip");
-    let coded = |encoding| Terms {
+    let coded = |encoding| RequestHeaders {
         encoding: Some(encoding),
-        ..Terms::default()
+        ..RequestHeaders::default()
     };
-    let unchanged = Terms {
+    let unchanged = RequestHeaders {
         known: Some(tag(&url).await?),
-        ..Terms::default()
+        ..RequestHeaders::default()
     };
     let questions = [
-        ("`all`", &url, Terms::default()),
+        ("`all`", &url, RequestHeaders::default()),
         ("`all`, gzip", &url, coded("gzip")),
         ("`all`, zstd", &url, coded("zstd")),
         ("`all`, not modified", &url, unchanged),
-        (package.as_str(), &metas, Terms::default()),
+        (package.as_str(), &metas, RequestHeaders::default()),
         (package_gzip.as_str(), &metas, coded("gzip")),
     ];
     for (what, url, terms) in questions {
@@ -72,7 +77,7 @@ pub(super) async fn measure(world: &World, asked: &Asked, cores: usize, figures:
 }
 
 /// The time of the pages of all packages, one after the other over one connection.
-async fn pages(world: &World, asked: &Asked) -> Result<String> {
+async fn pages(world: &World, asked: &RequestedPackage) -> Result<String> {
     let client = connection()?;
     let url = format!(
         "{}/catalogs/{}/api/v1/metas?schema=olm.package",
@@ -87,7 +92,7 @@ async fn pages(world: &World, asked: &Asked) -> Result<String> {
         ask(
             &client,
             &format!("{}/packages/{}/{name}", world.catalogs, asked.catalog),
-            &Terms::default(),
+            &RequestHeaders::default(),
         )
         .await?;
         times.push(begun.elapsed());
@@ -164,7 +169,7 @@ impl Load {
     }
 }
 
-async fn load(url: &str, terms: &Terms, connections: usize) -> Result<Load> {
+async fn load(url: &str, terms: &RequestHeaders, connections: usize) -> Result<Load> {
     let clients = (0..connections).map(|_| warm(url, terms));
     let clients = futures::future::try_join_all(clients).await?;
     let begin = Instant::now();
@@ -190,9 +195,9 @@ async fn load(url: &str, terms: &Terms, connections: usize) -> Result<Load> {
 }
 
 /// A client with a completed first handshake, which is not measured.
-async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
+async fn warm(url: &str, terms: &RequestHeaders) -> Result<reqwest::Client> {
     let client = connection()?;
-    let head = Terms {
+    let head = RequestHeaders {
         encoding: terms.encoding,
         known: Some("*".to_owned()),
     };
@@ -202,7 +207,7 @@ async fn warm(url: &str, terms: &Terms) -> Result<reqwest::Client> {
 
 /// The results of one client.
 #[derive(Default)]
-struct Seen {
+struct ClientStats {
     bytes: u64,
     latencies: Vec<Duration>,
     lost: usize,
@@ -210,8 +215,13 @@ struct Seen {
 
 /// One client that repeats requests over one connection at a time. If a connection is lost, the request is repeated,
 /// and its latency includes both attempts.
-async fn again(client: reqwest::Client, url: String, terms: Terms, end: Instant) -> Result<Seen> {
-    let mut seen = Seen::default();
+async fn again(
+    client: reqwest::Client,
+    url: String,
+    terms: RequestHeaders,
+    end: Instant,
+) -> Result<ClientStats> {
+    let mut seen = ClientStats::default();
     while Instant::now() < end {
         let begin = Instant::now();
         let asked = match ask(&client, &url, &terms).await {
@@ -234,7 +244,7 @@ fn is_lost(error: &anyhow::Error) -> bool {
 }
 
 /// Sends one request and returns the size of the answer in bytes.
-async fn ask(client: &reqwest::Client, url: &str, terms: &Terms) -> Result<u64> {
+async fn ask(client: &reqwest::Client, url: &str, terms: &RequestHeaders) -> Result<u64> {
     let mut request = client.get(url);
     if let Some(encoding) = terms.encoding {
         request = request.header("Accept-Encoding", encoding);

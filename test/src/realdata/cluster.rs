@@ -61,7 +61,7 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     if packages.is_empty() {
         report.case("there are enough packages", enough(&chosen))?;
     }
-    let mut story = Story {
+    let mut story = ClusterScenario {
         before: BTreeSet::new(),
         packages: chosen.packages,
         world,
@@ -115,13 +115,13 @@ impl Report {
     }
 }
 
-struct Story {
+struct ClusterScenario {
     world: World,
     packages: Vec<Package>,
     before: BTreeSet<String>,
 }
 
-impl Story {
+impl ClusterScenario {
     async fn run(&mut self, report: &mut Report) -> Result<()> {
         self.publish().await?;
         let accounts: Vec<Value> = self

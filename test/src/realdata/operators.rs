@@ -25,7 +25,7 @@ mod read;
 mod story;
 
 use read::{Mode, Package};
-use story::Story;
+use story::PackageLifecycle;
 
 /// Bundles to install at least.
 const BUNDLES: usize = 60;
@@ -98,7 +98,7 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     more_nodes(&lab).await?;
     let programs = classic::start(&lab).await?;
     let before = everything(&lab)?;
-    let ground = Arc::new(Ground {
+    let shared = Arc::new(SharedCluster {
         lab,
         names: Mutex::default(),
         calm: RwLock::new(()),
@@ -106,15 +106,15 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     let mut report = Report::default();
     let mut done = stream::iter(found.packages)
         .map(|package| {
-            let ground = Arc::clone(&ground);
-            async move { live(&ground, package).await }
+            let shared = Arc::clone(&shared);
+            async move { live(&shared, package).await }
         })
         .buffer_unordered(AT_ONCE);
     while let Some(lives) = done.next().await {
         report.add(lives)?;
     }
     drop(done);
-    let after = everything(&ground.lab)?;
+    let after = everything(&shared.lab)?;
     let left: Vec<_> = after.difference(&before).collect();
     let lost: Vec<_> = before.difference(&after).collect();
     let mut is_clean = report.end(&found.left_out, packages.is_empty())?;
@@ -158,7 +158,7 @@ async fn more_nodes(lab: &Lab) -> Result<()> {
 }
 
 /// The cluster that all packages share.
-pub(super) struct Ground {
+pub(super) struct SharedCluster {
     lab: Lab,
     /// Names at cluster scope that only one package may have at a time.
     names: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -166,7 +166,7 @@ pub(super) struct Ground {
     calm: RwLock<()>,
 }
 
-impl Ground {
+impl SharedCluster {
     /// Waits until nobody else has one of these names.
     async fn take(&self, names: &BTreeSet<String>) -> Vec<OwnedMutexGuard<()>> {
         let mut held = Vec::new();
@@ -183,7 +183,7 @@ impl Ground {
 }
 
 /// A package in one install mode.
-struct Life {
+struct PackageRun {
     package: String,
     mode: Mode,
     versions: usize,
@@ -193,13 +193,13 @@ struct Life {
     outcome: Result<()>,
 }
 
-async fn live(ground: &Ground, package: Package) -> Vec<Life> {
-    let _names = ground.take(&package.names).await;
+async fn live(shared: &SharedCluster, package: Package) -> Vec<PackageRun> {
+    let _names = shared.take(&package.names).await;
     let (mut _shared, mut _alone) = (None, None);
     if package.holds_up_others {
-        _alone = Some(ground.calm.write().await);
+        _alone = Some(shared.calm.write().await);
     } else {
-        _shared = Some(ground.calm.read().await);
+        _shared = Some(shared.calm.read().await);
     }
     let mut lives = Vec::new();
     for mode in Mode::ALL {
@@ -212,9 +212,9 @@ async fn live(ground: &Ground, package: Package) -> Vec<Life> {
             continue;
         }
         let begin = Instant::now();
-        let mut story = Story::new(&ground.lab, &package, mode);
+        let mut story = PackageLifecycle::new(&shared.lab, &package, mode);
         let outcome = story.run(&versions).await;
-        lives.push(Life {
+        lives.push(PackageRun {
             package: package.name.clone(),
             mode,
             versions: versions.len(),
@@ -236,10 +236,10 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, lives: Vec<Life>) -> Result<()> {
+    fn add(&mut self, lives: Vec<PackageRun>) -> Result<()> {
         let mut out = std::io::stdout();
         for life in lives {
-            let Life {
+            let PackageRun {
                 package,
                 mode,
                 versions,

@@ -74,7 +74,7 @@ pub async fn attach(
         "layers": [layer],
     });
     let tag = format!("{}.sig", digest.to_string().replace(':', "-"));
-    let place = Beside::new(registry, repository, Form::Attached);
+    let place = SignatureDocuments::new(registry, repository, SignatureFormat::Attached);
     place.put(&tag, &manifest).await.map(drop)
 }
 
@@ -99,9 +99,9 @@ async fn upload(registry: &Registry, repository: &str, blob: &str) -> Result<()>
     Ok(())
 }
 
-/// Place of a signature beside an image.
+/// Format in which a signature is stored beside an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum SignatureFormat {
     /// A bundle among the referrers, listed at the tag `sha256-HEX`.
     Bundle,
     /// A layer of the image at the tag `sha256-HEX.sig`.
@@ -110,19 +110,23 @@ pub enum Form {
 
 /// The signatures of the images of a repository, as documents to change: a bundle, or a payload with annotations.
 #[derive(Debug)]
-pub struct Beside<'registry> {
+pub struct SignatureDocuments<'registry> {
     registry: &'registry Registry,
     repository: &'registry str,
-    form: Form,
+    format: SignatureFormat,
 }
 
-impl<'registry> Beside<'registry> {
-    /// Signatures in one form.
-    pub const fn new(registry: &'registry Registry, repository: &'registry str, form: Form) -> Self {
+impl<'registry> SignatureDocuments<'registry> {
+    /// Signatures in one format.
+    pub const fn new(
+        registry: &'registry Registry,
+        repository: &'registry str,
+        format: SignatureFormat,
+    ) -> Self {
         Self {
             registry,
             repository,
-            form,
+            format,
         }
     }
 
@@ -161,15 +165,15 @@ impl<'registry> Beside<'registry> {
     pub async fn read(&self, digest: &Digest) -> Result<Value> {
         let tag = digest.to_string().replace(':', "-");
         let text = |value: &Value| value.as_str().map(str::to_owned).context("no digest");
-        match self.form {
-            Form::Bundle => {
+        match self.format {
+            SignatureFormat::Bundle => {
                 let index = self.document(&format!("manifests/{tag}")).await?;
                 let entry = text(&index["manifests"][0]["digest"])?;
                 let manifest = self.document(&format!("manifests/{entry}")).await?;
                 let layer = text(&manifest["layers"][0]["digest"])?;
                 self.document(&format!("blobs/{layer}")).await
             }
-            Form::Attached => {
+            SignatureFormat::Attached => {
                 let manifest = self.document(&format!("manifests/{tag}.sig")).await?;
                 let layer = &manifest["layers"][0];
                 let payload = self.get(&format!("blobs/{}", text(&layer["digest"])?)).await?;
@@ -183,8 +187,8 @@ impl<'registry> Beside<'registry> {
     /// # Errors
     /// When the registry does not take it.
     pub async fn write(&self, digest: &Digest, document: &Value) -> Result<()> {
-        match self.form {
-            Form::Bundle => {
+        match self.format {
+            SignatureFormat::Bundle => {
                 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
                 let text = document.to_string();
                 for blob in ["{}", &text] {
@@ -212,7 +216,7 @@ impl<'registry> Beside<'registry> {
                 let tag = digest.to_string().replace(':', "-");
                 self.put(&tag, &list).await.map(drop)
             }
-            Form::Attached => {
+            SignatureFormat::Attached => {
                 let payload = document["payload"].as_str().context("no payload")?;
                 let annotations = document["annotations"].clone();
                 attach(self.registry, self.repository, digest, payload, annotations).await

@@ -57,7 +57,7 @@ pub struct TokenServer {
 
 /// The credential of a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum TokenCredential {
     /// A user name and a password.
     Password,
     /// An identity token.
@@ -68,7 +68,7 @@ pub enum Asked {
 
 /// The properties of tokens that are issued from now on.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct TokenProperties {
     /// The lifetime that the service reports.
     pub claimed: Duration,
     /// Whether they are expired, so that the registry refuses them.
@@ -78,8 +78,8 @@ pub struct Kind {
 #[derive(Debug)]
 struct State {
     key: EcdsaKeyPair,
-    kind: Mutex<Kind>,
-    asked: Mutex<Vec<Asked>>,
+    kind: Mutex<TokenProperties>,
+    asked: Mutex<Vec<TokenCredential>>,
 }
 
 impl TokenServer {
@@ -99,7 +99,7 @@ impl TokenServer {
         let pair = authority.issue("registry", &subject, &["127.0.0.1"])?;
         let state = Arc::new(State {
             key: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)?,
-            kind: Mutex::new(Kind {
+            kind: Mutex::new(TokenProperties {
                 claimed: Duration::from_mins(5),
                 expired: false,
             }),
@@ -164,12 +164,12 @@ impl TokenServer {
     }
 
     /// Sets the properties of tokens that are issued from now on.
-    pub fn give(&self, kind: Kind) {
+    pub fn give(&self, kind: TokenProperties) {
         *self.state.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
     }
 
     /// The credentials of token requests since the last call.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<TokenCredential> {
         std::mem::take(&mut *self.state.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -214,9 +214,9 @@ impl State {
         };
         let authorization = request.headers().get(header::AUTHORIZATION);
         let how = match (is_form, authorization) {
-            (true, _) => Asked::Identity,
-            (false, Some(_)) => Asked::Password,
-            (false, None) => Asked::Nothing,
+            (true, _) => TokenCredential::Identity,
+            (false, Some(_)) => TokenCredential::Password,
+            (false, None) => TokenCredential::Nothing,
         };
         self.asked
             .lock()
@@ -224,19 +224,21 @@ impl State {
             .push(how);
         let basic = format!("Basic {}", STANDARD.encode(format!("{USERNAME}:{PASSWORD}")));
         match how {
-            Asked::Identity if value("grant_type") != Some("refresh_token") => {
+            TokenCredential::Identity if value("grant_type") != Some("refresh_token") => {
                 return refused("unsupported_grant_type", "only refresh_token");
             }
-            Asked::Identity if value("refresh_token") != Some(IDENTITY_TOKEN) => {
+            TokenCredential::Identity if value("refresh_token") != Some(IDENTITY_TOKEN) => {
                 return refused("invalid_grant", "the refresh token is not known");
             }
-            Asked::Password if authorization.is_none_or(|sent| sent.as_bytes() != basic.as_bytes()) => {
+            TokenCredential::Password
+                if authorization.is_none_or(|sent| sent.as_bytes() != basic.as_bytes()) =>
+            {
                 return Err((StatusCode::UNAUTHORIZED, "access_denied", "wrong password"));
             }
-            Asked::Nothing => {
+            TokenCredential::Nothing => {
                 return Err((StatusCode::UNAUTHORIZED, "access_denied", "access is denied"));
             }
-            Asked::Identity | Asked::Password => {}
+            TokenCredential::Identity | TokenCredential::Password => {}
         }
         let audience = value("service").unwrap_or_default();
         let Some(["repository", name, actions]) = value("scope")

@@ -60,7 +60,7 @@ fn rendered(version: &str) -> Result<Vec<Value>> {
 
 /// The fields that must not change while an object is taken over.
 #[derive(Debug, Clone, PartialEq)]
-struct Seen {
+struct UnchangedFields {
     uid: String,
     spec: Value,
     /// Unknown if others write the status.
@@ -73,12 +73,12 @@ async fn live(world: &World, object: &Value) -> Result<Value> {
     Ok(serde_json::to_value(live)?)
 }
 
-async fn seen(world: &World, objects: &[Value]) -> Result<BTreeMap<String, Seen>> {
+async fn seen(world: &World, objects: &[Value]) -> Result<BTreeMap<String, UnchangedFields>> {
     let mut all = BTreeMap::new();
     for object in objects {
         let live = live(world, object).await?;
         let text = |key: &str| live["metadata"][key].as_str().unwrap_or_default().to_owned();
-        let seen = Seen {
+        let seen = UnchangedFields {
             uid: text("uid"),
             spec: live["spec"].clone(),
             resource_version: Some(text("resourceVersion")).filter(|_| object["kind"] != "Deployment"),
@@ -89,8 +89,8 @@ async fn seen(world: &World, objects: &[Value]) -> Result<BTreeMap<String, Seen>
 }
 
 /// The same objects, but written.
-fn written(seen: BTreeMap<String, Seen>) -> BTreeMap<String, Seen> {
-    let plain = |seen: Seen| Seen {
+fn written(seen: BTreeMap<String, UnchangedFields>) -> BTreeMap<String, UnchangedFields> {
+    let plain = |seen: UnchangedFields| UnchangedFields {
         resource_version: None,
         ..seen
     };
@@ -98,7 +98,10 @@ fn written(seen: BTreeMap<String, Seen>) -> BTreeMap<String, Seen> {
 }
 
 /// Checks that the seen fields are equal.
-fn unchanged(before: &BTreeMap<String, Seen>, after: &BTreeMap<String, Seen>) -> Result<()> {
+fn unchanged(
+    before: &BTreeMap<String, UnchangedFields>,
+    after: &BTreeMap<String, UnchangedFields>,
+) -> Result<()> {
     let changed: Vec<String> = before
         .iter()
         .filter(|(key, seen)| after.get(*key) != Some(seen))

@@ -41,7 +41,7 @@ fn number(variable: &str, default: u64) -> Result<u64> {
 type Approved = BTreeMap<String, PendingChange>;
 
 /// A revision as it was created, with its objects.
-struct Seen {
+struct RecordedRevision {
     set: ClusterObjectSet,
     objects: Vec<Value>,
 }
@@ -49,7 +49,7 @@ struct Seen {
 /// Reads every revision as soon as it exists, before it is archived and removed.
 async fn follow(
     world: &World,
-    seen: &mut BTreeMap<String, Seen>,
+    seen: &mut BTreeMap<String, RecordedRevision>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<()> {
     let sets: Api<ClusterObjectSet> = Api::all(world.client.clone());
@@ -66,7 +66,7 @@ async fn follow(
         let uid = set.metadata.uid.clone().unwrap_or_default();
         if let std::collections::btree_map::Entry::Vacant(place) = seen.entry(uid) {
             let objects = content(&world.client, &set).await?;
-            place.insert(Seen { set, objects });
+            place.insert(RecordedRevision { set, objects });
         }
     }
 }
@@ -157,9 +157,9 @@ async fn decide(
 }
 
 /// Compares every revision with the approved changes; returns the number of revisions.
-fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
+fn judge(seen: &BTreeMap<String, RecordedRevision>, approved: &Approved) -> Result<usize> {
     let mut used = BTreeSet::new();
-    let mut lines: BTreeMap<(&str, i64), &Seen> = BTreeMap::new();
+    let mut lines: BTreeMap<(&str, i64), &RecordedRevision> = BTreeMap::new();
     for seen in seen.values() {
         let extension = seen.set.label(label::OWNER_NAME).context("an extension")?;
         let before = lines.insert((extension, seen.set.spec.revision), seen);
@@ -169,7 +169,7 @@ fn judge(seen: &BTreeMap<String, Seen>, approved: &Approved) -> Result<usize> {
             seen.set.spec.revision
         );
     }
-    for ((extension, number), Seen { set, objects }) in &lines {
+    for ((extension, number), RecordedRevision { set, objects }) in &lines {
         let name = set.name();
         let uid = set.annotation(annotation::PENDING_CHANGE);
         let uid = uid.with_context(|| format!("{name} names no approval"))?;

@@ -24,11 +24,11 @@ const SLOW: usize = 10;
 pub(crate) struct Trickle {
     pub(crate) address: String,
     listener: Mutex<Option<std::net::TcpListener>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RequestCounts>>,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Seen {
+struct RequestCounts {
     /// The number of requests for each image.
     asked: BTreeMap<String, usize>,
     open: usize,
@@ -70,19 +70,21 @@ impl Trickle {
         Ok(())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> RequestCounts {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Answers the first request of a connection, two bytes a second.
-async fn answer(mut stream: tokio::net::TcpStream, seen: Arc<Mutex<Seen>>) -> std::io::Result<()> {
+async fn answer(mut stream: tokio::net::TcpStream, seen: Arc<Mutex<RequestCounts>>) -> std::io::Result<()> {
     let mut buffer = vec![0; 4096];
     let length = stream.read(&mut buffer).await?;
     let request = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
     // `GET /v2/NAME/manifests/DIGEST HTTP/1.1`
     let name = request.split('/').nth(2).unwrap_or_default().to_owned();
-    let note = |change: &dyn Fn(&mut Seen)| change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let note = |change: &dyn Fn(&mut RequestCounts)| {
+        change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+    };
     note(&|seen| {
         *seen.asked.entry(name.clone()).or_default() += 1;
         seen.open += 1;

@@ -87,7 +87,7 @@ fn a_version_that_is_passed_over_is_explained() -> Result<()> {
             bundles.insert(version, stage.lab.push_bundle(&name, &files(version)).await?);
         }
         let catalog = samples::catalog(&["1.0.0", "1.0.1"], |version| bundles[version].clone());
-        let needs = r#"{"type":"olm.gvk.required","value":{"group":"x.y","version":"v1","kind":"Kettle"}},{"type":"olm.package","value":{"packageName":"short","version":"1.0.1"}}"#;
+        let needs = r#"{"type":"olm.gvk.required","value":{"group":"x.y","version":"v1","kind":"Memcached"}},{"type":"olm.package","value":{"packageName":"short","version":"1.0.1"}}"#;
         let catalog = samples::renamed("short", &catalog);
         let plain = r#"{"type":"olm.package","value":{"packageName":"short","version":"1.0.1"}}"#;
         ensure!(catalog.contains(plain), "{catalog}");
@@ -101,7 +101,7 @@ fn a_version_that_is_passed_over_is_explained() -> Result<()> {
         stage.installs("short", "1.0.0").await?;
         let why = stage.says("short", "UpgradeBlocked", "True", "DependencyUnsatisfied").await?;
         ensure!(
-            why.starts_with("short.v1.0.1 is passed over: ") && why.contains("kind: Kettle"),
+            why.starts_with("short.v1.0.1 is passed over: ") && why.contains("kind: Memcached"),
             "{why}"
         );
         Ok(())

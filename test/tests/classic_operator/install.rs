@@ -35,7 +35,7 @@ fn a_missing_definition_is_named_and_its_arrival_goes_on_at_once() -> Result<()>
     CLUSTER.with(async |stage| {
         stage.group("needy", json!({}))?;
         let required = json!({"customresourcedefinitions": {"required": [
-            {"name": "cups.needy.example", "version": "v1", "kind": "Cup"},
+            {"name": "greetings.needy.example", "version": "v1", "kind": "Greeting"},
         ]}});
         stage.lab.apply(&[csv("needy", "needy.v1", &required)])?;
         let waiting = stage
@@ -43,10 +43,10 @@ fn a_missing_definition_is_named_and_its_arrival_goes_on_at_once() -> Result<()>
             .await?;
         let row = &waiting["status"]["requirementStatus"][0];
         ensure!(
-            row["name"] == "cups.needy.example" && row["status"] == "NotPresent",
+            row["name"] == "greetings.needy.example" && row["status"] == "NotPresent",
             "{row}"
         );
-        stage.lab.apply(&[definition("needy", "cups", "Cup")])?;
+        stage.lab.apply(&[definition("needy", "greetings", "Greeting")])?;
         let begin = std::time::Instant::now();
         stage
             .phase("needy", "needy.v1", "Succeeded", "InstallSucceeded")

@@ -11,7 +11,9 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("leaving", json!({}))?;
-        stage.lab.apply(&[definition("leaving", "mugs", "Mug")])?;
+        stage
+            .lab
+            .apply(&[definition("leaving", "greetings", "Greeting")])?;
         // As it comes with the plan that makes the version.
         let mut granted = named(RBAC, "ClusterRole", "", "leaving-granted");
         granted["metadata"]["labels"] = json!({
@@ -24,7 +26,7 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
         urgent["value"] = json!(1000);
         stage.lab.apply(&[granted.clone(), urgent.clone()])?;
         let owned = json!({"customresourcedefinitions": {"owned": [
-            {"name": "mugs.leaving.example", "version": "v1", "kind": "Mug"},
+            {"name": "greetings.leaving.example", "version": "v1", "kind": "Greeting"},
         ]}});
         let version = csv("leaving", "leaving.v1", &owned);
         stage.lab.apply(std::slice::from_ref(&version))?;
@@ -36,7 +38,7 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
                 RBAC,
                 "ClusterRole",
                 "",
-                &format!("mugs.leaving.example-v1-{suffix}"),
+                &format!("greetings.leaving.example-v1-{suffix}"),
             );
             stage
                 .becomes("users get rights on the API", &role, |_| true)
@@ -45,7 +47,7 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
         let group = group("leaving", "group", json!({}));
         stage
             .becomes("the group provides the API", &group, |found| {
-                found["metadata"]["annotations"]["olm.providedAPIs"] == "Mug.v1.leaving.example"
+                found["metadata"]["annotations"]["olm.providedAPIs"] == "Greeting.v1.leaving.example"
             })
             .await?;
         stage.delete(&version).await?;
@@ -64,7 +66,10 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
             ))
             .await?;
         ensure!(
-            stage.get(&definition("leaving", "mugs", "Mug")).await?.is_some(),
+            stage
+                .get(&definition("leaving", "greetings", "Greeting"))
+                .await?
+                .is_some(),
             "a definition is gone"
         );
         stage

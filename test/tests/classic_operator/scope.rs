@@ -132,9 +132,11 @@ fn a_new_namespace_that_the_selector_matches_is_a_target_at_once() -> Result<()>
 fn of_two_groups_that_meet_only_the_first_provides_an_api() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.namespace("shared-target")?;
-        stage.lab.apply(&[definition("shared", "bowls", "Bowl")])?;
+        stage
+            .lab
+            .apply(&[definition("shared", "greetings", "Greeting")])?;
         let owned = json!({"customresourcedefinitions": {"owned": [
-            {"name": "bowls.shared.example", "version": "v1", "kind": "Bowl"},
+            {"name": "greetings.shared.example", "version": "v1", "kind": "Greeting"},
         ]}});
         for namespace in ["shared-one", "shared-two"] {
             stage.group(namespace, json!({"targetNamespaces": ["shared-target"]}))?;

@@ -14,7 +14,8 @@ fn webhook(name: &str, deployment: &str) -> Value {
         "containerPort": 443, "targetPort": 9443, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "failurePolicy": "Ignore", "webhookPath": "/validate",
         "rules": [{
-            "apiGroups": ["serving.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["cups"],
+            "apiGroups": ["serving.example"], "apiVersions": ["v1"], "operations": ["CREATE"],
+            "resources": ["greetings"],
         }],
     })
 }
@@ -31,7 +32,7 @@ async fn configurations(stage: &Stage, owner: &str) -> Result<Vec<ValidatingWebh
 fn a_webhook_gets_a_service_a_certificate_and_its_registration() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("hooked", json!({}))?;
-        let more = json!({"webhookdefinitions": [webhook("vcup.serving.example", "hooked-operator")]});
+        let more = json!({"webhookdefinitions": [webhook("vgreeting.serving.example", "hooked-operator")]});
         let version = csv("hooked", "hooked.v1", &more);
         stage.lab.apply(std::slice::from_ref(&version))?;
         let done = stage
@@ -83,7 +84,7 @@ fn an_aggregated_api_is_registered_and_removed() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("aggregated", json!({}))?;
         let owned = json!({"apiservicedefinitions": {"owned": [{
-            "name": "pans", "group": "aggregated.example", "version": "v1", "kind": "Pan",
+            "name": "greetings", "group": "aggregated.example", "version": "v1", "kind": "Greeting",
             "deploymentName": "aggregated-operator", "containerPort": 5443,
         }]}});
         let version = csv("aggregated", "aggregated.v1", &owned);
@@ -119,25 +120,25 @@ fn an_aggregated_api_is_registered_and_removed() -> Result<()> {
 fn a_conversion_webhook_is_written_into_the_definition_alone() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("converted", json!({}))?;
-        let mut jars = definition("converted", "jars", "Jar");
-        let mut second = jars["spec"]["versions"][0].clone();
+        let mut greetings = definition("converted", "greetings", "Greeting");
+        let mut second = greetings["spec"]["versions"][0].clone();
         second["name"] = json!("v2");
         second["storage"] = json!(false);
-        jars["spec"]["versions"]
+        greetings["spec"]["versions"]
             .as_array_mut()
             .context("versions")?
             .push(second);
-        stage.lab.apply(std::slice::from_ref(&jars))?;
+        stage.lab.apply(std::slice::from_ref(&greetings))?;
         let more = json!({
             "installModes": [{"type": "AllNamespaces", "supported": true}],
             "customresourcedefinitions": {"owned": [
-                {"name": "jars.converted.example", "version": "v1", "kind": "Jar"},
+                {"name": "greetings.converted.example", "version": "v1", "kind": "Greeting"},
             ]},
             "webhookdefinitions": [{
                 "type": "ConversionWebhook", "generateName": "cjar.converted.example",
                 "deploymentName": "converted-operator", "containerPort": 443, "sideEffects": "None",
                 "admissionReviewVersions": ["v1"], "webhookPath": "/convert",
-                "conversionCRDs": ["jars.converted.example"],
+                "conversionCRDs": ["greetings.converted.example"],
             }],
         });
         let version = csv("converted", "converted.v1", &more);
@@ -145,12 +146,12 @@ fn a_conversion_webhook_is_written_into_the_definition_alone() -> Result<()> {
         stage
             .phase("converted", "converted.v1", "Succeeded", "InstallSucceeded")
             .await?;
-        let found = stage.get(&jars).await?.unwrap_or_default();
+        let found = stage.get(&greetings).await?.unwrap_or_default();
         ensure!(found["spec"]["conversion"]["strategy"] == "Webhook");
         ensure!(found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["type"] == "object");
         stage.delete(&version).await?;
         stage.goes(&version).await?;
-        let found = stage.get(&jars).await?.context("definitions stay")?;
+        let found = stage.get(&greetings).await?.context("definitions stay")?;
         ensure!(found["spec"]["conversion"]["strategy"] == "None");
         Ok(())
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use olm_test::registry::front::{Issued, named as terms};
+use olm_test::registry::proxy::{Issued, named as terms};
 use rcgen::KeyPair;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;

@@ -27,14 +27,14 @@ struct Sample {
 }
 
 /// The observations of an object: its samples, and its health over time.
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     begun: Instant,
     object: Option<Value>,
     samples: Vec<Sample>,
     truth: Vec<(Instant, bool)>,
 }
 
-impl Default for Seen {
+impl Default for Observations {
     fn default() -> Self {
         Self {
             begun: Instant::now(),
@@ -72,7 +72,7 @@ pub(crate) async fn follow(
     which: Which<'_>,
     truth: impl AsyncFn(&Value) -> Result<bool>,
     mut stop: Receiver<bool>,
-) -> Result<BTreeMap<String, Seen>> {
+) -> Result<BTreeMap<String, Observations>> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
     let config = watcher::Config::default();
     let config = match which {
@@ -81,7 +81,7 @@ pub(crate) async fn follow(
     };
     let events = watcher(api, config);
     pin_mut!(events);
-    let mut followed = BTreeMap::<String, Seen>::new();
+    let mut followed = BTreeMap::<String, Observations>::new();
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -112,7 +112,7 @@ pub(crate) async fn follow(
     }
 }
 
-impl Seen {
+impl Observations {
     /// Records an object as a sample if its status has changed.
     fn sample(&mut self, now: Value) {
         let status = |object: &Value| object["status"].clone();
@@ -189,7 +189,7 @@ impl Seen {
 }
 
 /// Fails if a tool was wrong about a sample of one of the objects, or if there are no samples.
-pub(crate) fn judge(followed: &BTreeMap<String, Seen>) -> Result<()> {
+pub(crate) fn judge(followed: &BTreeMap<String, Observations>) -> Result<()> {
     ensure!(!followed.is_empty(), "nothing was seen");
     let judged: Vec<_> = followed.iter().map(|(name, seen)| seen.judge(name)).collect();
     judged.into_iter().collect()

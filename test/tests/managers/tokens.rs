@@ -5,7 +5,7 @@ use kube::Api;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, conditions};
 use olm_test::extensions::{await_gone, await_progressing, catalog};
-use olm_test::registry::front::{Face, Front, Issued, Manners, authority, named};
+use olm_test::registry::proxy::{Issued, ProxyBehaviour, RegistryProxy, ServerTls, authority, named};
 use rcgen::KeyPair;
 use serde_json::json;
 
@@ -100,11 +100,11 @@ fn a_foreign_server_that_a_catalog_names_gets_no_token() -> Result<()> {
         let leaf = issuer.issue(named("foreign", &["127.0.0.1"])?, KeyPair::generate()?)?;
         let believed = files.authorities().join("foreign.crt");
         std::fs::write(&believed, issuer.pem())?;
-        let manners = Manners {
+        let behaviour = ProxyBehaviour {
             refusals: vec![(401, "0".to_owned()); 1000].into(),
-            ..Manners::default()
+            ..ProxyBehaviour::default()
         };
-        let foreign = Front::start(&world.catalogs, &believed, &Face::of(&leaf), manners).await?;
+        let foreign = RegistryProxy::start(&world.catalogs, &believed, &ServerTls::of(&leaf), behaviour).await?;
         let base = format!("https://127.0.0.1:{}/catalogs/lure", foreign.port);
         world.apply(&[catalog("lure", "registry.invalid/lure:v1")])?;
         let status = json!({ "status": {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const PACKAGES: [&str; 2] = ["kettle", "toaster"];
+const PACKAGES: [&str; 2] = ["greeter", "memcached"];
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
 async fn push(registry: &Registry, name: &str, image: ImageBuilder, layer: LayerBuilder) -> Result<Pinned> {
@@ -84,10 +84,10 @@ async fn push_operator(registry: &Registry) -> Result<String> {
         };
         let mut layer = LayerBuilder::new();
         layer.bytes("operator", architecture, 0o755)?;
-        let name = format!("appliances/operator:{architecture}");
+        let name = format!("samples/operator:{architecture}");
         let pinned = push(registry, &name, ImageBuilder::new(platform), layer).await?;
         let url = format!(
-            "http://{}/v2/appliances/operator/manifests/{}",
+            "http://{}/v2/samples/operator/manifests/{}",
             registry.address,
             pinned.digest()
         );
@@ -100,20 +100,20 @@ async fn push_operator(registry: &Registry) -> Result<String> {
     }
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string();
     let size = index.len();
-    let index = put(registry, "appliances/operator/manifests/v1", INDEX, index).await?;
+    let index = put(registry, "samples/operator/manifests/v1", INDEX, index).await?;
 
     // A referrer: a description, which is at the tag for registries that do not list referrers.
     let mut layer = LayerBuilder::new();
     layer.bytes("sbom.json", "{}", 0o644)?;
     let described = push(
         registry,
-        "appliances/operator:described",
+        "samples/operator:described",
         ImageBuilder::new(Platform::host()),
         layer,
     )
     .await?;
     let url = format!(
-        "http://{}/v2/appliances/operator/manifests/described",
+        "http://{}/v2/samples/operator/manifests/described",
         registry.address
     );
     let get = reqwest::Client::new().get(url).header("accept", MANIFEST);
@@ -122,19 +122,13 @@ async fn push_operator(registry: &Registry) -> Result<String> {
     ensure!(described.digest().to_string() != index, "{described}");
     let text = manifest.to_string();
     let length = text.len();
-    let referrer = put(
-        registry,
-        "appliances/operator/manifests/described",
-        MANIFEST,
-        text,
-    )
-    .await?;
+    let referrer = put(registry, "samples/operator/manifests/described", MANIFEST, text).await?;
     let list = json!({"schemaVersion": 2, "mediaType": INDEX,
         "manifests": [{"mediaType": MANIFEST, "digest": referrer, "size": length}]});
     let tag = index.replace(':', "-");
     put(
         registry,
-        &format!("appliances/operator/manifests/{tag}"),
+        &format!("samples/operator/manifests/{tag}"),
         INDEX,
         list.to_string(),
     )
@@ -186,16 +180,16 @@ async fn filled(registry: &Registry) -> Result<Vec<Value>> {
             .push(json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries}));
         for version in VERSIONS {
             let image = push_bundle(registry, package, version).await?;
-            if (package, version) == ("kettle", "1.0.1") {
+            if (package, version) == ("greeter", "1.0.1") {
                 let (_, pair) = key()?;
-                sign(registry, "kettle/bundle", image.digest(), &pair).await?;
+                sign(registry, "greeter/bundle", image.digest(), &pair).await?;
             }
             blobs.push(json!({
                 "schema": "olm.bundle", "package": package, "name": name(version), "image": image.to_string(),
                 "properties": [{"type": "olm.package", "value": {"packageName": package, "version": version}}],
                 "relatedImages": [
-                    {"name": "operator", "image": format!("{}/appliances/operator@{operator}", registry.address)},
-                    {"name": "tagged", "image": format!("{}/appliances/operator:v1", registry.address)},
+                    {"name": "operator", "image": format!("{}/samples/operator@{operator}", registry.address)},
+                    {"name": "tagged", "image": format!("{}/samples/operator:v1", registry.address)},
                 ],
             }));
         }
@@ -218,7 +212,7 @@ async fn a_mirror_gives_what_its_source_gave() -> Result<()> {
     let folder = scratch.path();
     let blobs = filled(&from).await?;
     write_catalog(folder, "catalog", &blobs)?;
-    let catalog = format!("{}/catalogs/appliances:v1", from.address);
+    let catalog = format!("{}/catalogs/samples:v1", from.address);
     olm(folder, &format!("catalog push catalog {catalog} --plain-http"))?;
 
     missing_images_are_reported_first(folder, &blobs, &from, &to).await?;
@@ -238,7 +232,7 @@ async fn a_mirror_gives_what_its_source_gave() -> Result<()> {
         ensure!(after == before, "{after} was {before}");
         let answer: Value = serde_json::from_str(&format!("[{}]", after.replace(' ', ",")))?;
         let image = answer[2].as_str().context("a bundle has an image")?;
-        let objects = olm(folder, &format!("bundle render {image} {led} -n appliances"))?;
+        let objects = olm(folder, &format!("bundle render {image} {led} -n samples"))?;
         ensure!(objects.contains("kind: Deployment"), "{objects}");
     }
     Ok(())
@@ -251,8 +245,8 @@ async fn missing_images_are_reported_first(
     to: &Registry,
 ) -> Result<()> {
     let mut broken = blobs.to_vec();
-    let lost = format!("{}/kettle/lost@sha256:{}", from.address, "0".repeat(64));
-    for blob in broken.iter_mut().filter(|blob| blob["name"] == "kettle.v1.0.0") {
+    let lost = format!("{}/greeter/lost@sha256:{}", from.address, "0".repeat(64));
+    for blob in broken.iter_mut().filter(|blob| blob["name"] == "greeter.v1.0.0") {
         blob["relatedImages"][0]["image"] = json!(lost);
     }
     write_catalog(folder, "broken", &broken)?;
@@ -264,7 +258,7 @@ async fn missing_images_are_reported_first(
         String::from_utf8_lossy(&refused.stderr),
     );
     ensure!(
-        printed.contains("missing: ") && printed.contains("kettle/lost") && printed.contains(" 1 missing;"),
+        printed.contains("missing: ") && printed.contains("greeter/lost") && printed.contains(" 1 missing;"),
         "{printed}"
     );
     ensure!(said.contains("nothing is copied"), "{said}");
@@ -288,21 +282,21 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
     let done = olm(folder, &line)?;
     ensure!(done.contains("7 to copy"), "{done}");
     let host = from.address.replace(':', "-");
-    let operator = digest(from, "appliances/operator", "v1")
+    let operator = digest(from, "samples/operator", "v1")
         .await?
         .context("it is there")?;
     let described = operator.replace(':', "-");
-    let signed = digest(from, "kettle/bundle", "v1.0.1")
+    let signed = digest(from, "greeter/bundle", "v1.0.1")
         .await?
         .context("it is there")?;
     let signature = format!("{}.sig", signed.replace(':', "-"));
     for (repository, name) in [
-        ("catalogs/appliances", "v1"),
-        ("appliances/operator", "v1"),
-        ("appliances/operator", operator.as_str()),
-        ("appliances/operator", described.as_str()),
-        ("kettle/bundle", signed.as_str()),
-        ("kettle/bundle", signature.as_str()),
+        ("catalogs/samples", "v1"),
+        ("samples/operator", "v1"),
+        ("samples/operator", operator.as_str()),
+        ("samples/operator", described.as_str()),
+        ("greeter/bundle", signed.as_str()),
+        ("greeter/bundle", signature.as_str()),
     ] {
         let here = digest(from, repository, name).await?;
         let there = digest(to, &format!("m/{host}/{repository}"), name).await?;
@@ -313,10 +307,10 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
     }
     // Both platforms and the referrers of the image can be pulled.
     for tag in ["amd64", "arm64", "described"] {
-        let wanted = digest(from, "appliances/operator", tag)
+        let wanted = digest(from, "samples/operator", tag)
             .await?
             .context("it is there")?;
-        let repository = format!("m/{host}/appliances/operator");
+        let repository = format!("m/{host}/samples/operator");
         ensure!(digest(to, &repository, &wanted).await?.is_some(), "{tag}");
     }
     let again = olm(folder, &line)?;
@@ -336,13 +330,13 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
 
 /// A part of the catalog to a directory, and from there to a registry.
 async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: &Registry) -> Result<()> {
-    let line = format!("mirror {catalog} kettle@>=1.0.1 --to ./copy --plain-http");
+    let line = format!("mirror {catalog} greeter@>=1.0.1 --to ./copy --plain-http");
     let done = olm(folder, &line)?;
     ensure!(done.contains("3 images: 3 to copy"), "{done}");
     let again = olm(folder, &line)?;
     ensure!(again.contains("3 images: 0 to copy, 3 present"), "{again}");
-    let wanted = resolved(folder, "kettle", catalog, "--plain-http")?;
-    ensure!(resolved(folder, "kettle", "./copy", "")? == wanted);
+    let wanted = resolved(folder, "greeter", catalog, "--plain-http")?;
+    ensure!(resolved(folder, "greeter", "./copy", "")? == wanted);
     ensure!(olm(folder, "catalog list packages ./copy")?.lines().count() == 2);
 
     let line = format!(
@@ -351,17 +345,17 @@ async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: 
     );
     olm(folder, &line)?;
     let host = from.address.replace(':', "-");
-    let part = format!("{}/onward/{host}/catalogs/appliances:v1", to.address);
-    ensure!(resolved(folder, "kettle", &part, "--plain-http")? == wanted);
-    let signed = digest(from, "kettle/bundle", "v1.0.1")
+    let part = format!("{}/onward/{host}/catalogs/samples:v1", to.address);
+    ensure!(resolved(folder, "greeter", &part, "--plain-http")? == wanted);
+    let signed = digest(from, "greeter/bundle", "v1.0.1")
         .await?
         .context("it is there")?;
     let signature = format!("{}.sig", signed.replace(':', "-"));
-    let repository = format!("onward/{host}/kettle/bundle");
+    let repository = format!("onward/{host}/greeter/bundle");
     ensure!(
         digest(to, &repository, &signed).await?.is_some()
             && digest(to, &repository, &signature).await?.is_some()
     );
-    ensure!(run(folder, "mirror ./copy kettle --to ./more")?.status.code() == Some(1));
+    ensure!(run(folder, "mirror ./copy greeter --to ./more")?.status.code() == Some(1));
     Ok(())
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use olm_image::Digest;
 use olm_test::registry::Server;
-use olm_test::registry::front::{Face, Front, Issued, Manners, named};
+use olm_test::registry::proxy::{Issued, ProxyBehaviour, RegistryProxy, ServerTls, named};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{INDEX, MANIFEST, digest, olm, push_bundle, write_catalog};
 
-const REPOSITORY: &str = "kettle/bundle";
+const REPOSITORY: &str = "greeter/bundle";
 
 /// Registries that list referrers, and a client of them.
 struct Listing {
@@ -35,18 +35,24 @@ impl Listing {
     }
 
     /// A registry in front of one that does not list them, with so many on a page.
-    async fn over(&self, server: &Server, size: usize) -> Result<Front> {
+    async fn over(&self, server: &Server, size: usize) -> Result<RegistryProxy> {
         let registry = server.registry();
-        let manners = Manners {
+        let behaviour = ProxyBehaviour {
             lists_referrers: Some(size),
-            ..Manners::default()
+            ..ProxyBehaviour::default()
         };
         let upstream = format!("http://{}", registry.address);
-        Front::start(&upstream, &registry.ca, &Face::of(&self.certificate), manners).await
+        RegistryProxy::start(
+            &upstream,
+            &registry.ca,
+            &ServerTls::of(&self.certificate),
+            behaviour,
+        )
+        .await
     }
 
-    async fn get(&self, front: &Front, path: &str) -> Result<Value> {
-        let url = format!("https://localhost:{}/v2/{path}", front.port);
+    async fn get(&self, proxy: &RegistryProxy, path: &str) -> Result<Value> {
+        let url = format!("https://localhost:{}/v2/{path}", proxy.port);
         let get = self
             .client
             .get(url)
@@ -55,17 +61,17 @@ impl Listing {
     }
 
     /// The digests that a registry lists as referrers.
-    async fn referrers(&self, front: &Front, repository: &str, subject: &str) -> Result<Vec<String>> {
+    async fn referrers(&self, proxy: &RegistryProxy, repository: &str, subject: &str) -> Result<Vec<String>> {
         let index = self
-            .get(front, &format!("{repository}/referrers/{subject}"))
+            .get(proxy, &format!("{repository}/referrers/{subject}"))
             .await?;
         Ok(listed(&index))
     }
 
     /// Puts an artifact of this type that refers to a manifest; gives its digest.
-    async fn attach(&self, front: &Front, subject: &str, kind: &str) -> Result<String> {
+    async fn attach(&self, proxy: &RegistryProxy, subject: &str, kind: &str) -> Result<String> {
         let subject_manifest = self
-            .get(front, &format!("{REPOSITORY}/manifests/{subject}"))
+            .get(proxy, &format!("{REPOSITORY}/manifests/{subject}"))
             .await?;
         let artifact = json!({
             "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind,
@@ -76,7 +82,7 @@ impl Listing {
         let digest = Digest::of(text.as_bytes()).to_string();
         let url = format!(
             "https://localhost:{}/v2/{REPOSITORY}/manifests/{digest}",
-            front.port
+            proxy.port
         );
         let put = self.client.put(url).header("content-type", MANIFEST).body(text);
         let answer = put.send().await?.error_for_status()?;
@@ -113,7 +119,7 @@ async fn referrers_that_a_registry_lists_are_listed_at_the_mirror() -> Result<()
     std::fs::copy(&plain.registry().ca, trusted.join("plain.crt"))?;
     // One on each page: the second is on the next page.
     let from = listing.over(&source, 1).await?;
-    let bundle = push_bundle(source.registry(), "kettle", "1.0.0")
+    let bundle = push_bundle(source.registry(), "greeter", "1.0.0")
         .await?
         .digest()
         .to_string();
@@ -130,13 +136,13 @@ async fn referrers_that_a_registry_lists_are_listed_at_the_mirror() -> Result<()
     let fallback = bundle.replace(':', "-");
     ensure!(digest(source.registry(), REPOSITORY, &fallback).await?.is_none());
 
-    let name = "kettle.v1.0.0";
+    let name = "greeter.v1.0.0";
     let host = format!("localhost:{}", from.port);
     let blobs = [
-        json!({"schema": "olm.package", "name": "kettle", "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": "kettle", "name": "stable", "entries": [{"name": name}]}),
-        json!({"schema": "olm.bundle", "package": "kettle", "name": name, "image": format!("{host}/{REPOSITORY}@{bundle}"),
-            "properties": [{"type": "olm.package", "value": {"packageName": "kettle", "version": "1.0.0"}}]}),
+        json!({"schema": "olm.package", "name": "greeter", "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": "greeter", "name": "stable", "entries": [{"name": name}]}),
+        json!({"schema": "olm.bundle", "package": "greeter", "name": name, "image": format!("{host}/{REPOSITORY}@{bundle}"),
+            "properties": [{"type": "olm.package", "value": {"packageName": "greeter", "version": "1.0.0"}}]}),
     ];
     write_catalog(folder, "catalog", &blobs)?;
     let mirrored = format!("{}/{REPOSITORY}", host.replace(':', "-"));

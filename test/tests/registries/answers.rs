@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use http::Version;
 use olm_image::{Access, Credential, Credentials, Digest, Images, LayerBuilder, Limits, Options, Reference};
 use olm_image::{ImageBuilder, Platform};
-use olm_test::registry::front::{Face, Front, Issued, Manners, Relay, named};
+use olm_test::registry::proxy::{BreakingRelay, Issued, ProxyBehaviour, RegistryProxy, ServerTls, named};
 use olm_test::registry::tokens::TokenServer;
 use rcgen::KeyPair;
 use serde_json::json;
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 use super::{Place, fails, images, logged_in, password, pull};
 
 /// A server in front of a registry, and a client that trusts both.
-struct Fronted {
+struct ProxiedRegistry {
     place: Place,
     certificate: Issued,
     trusted: TempDir,
 }
 
-impl Fronted {
+impl ProxiedRegistry {
     async fn start() -> Result<Self> {
         let place = Place::start().await?;
         let certificate = Issued::alone(named("front", &["localhost", "127.0.0.1"])?, KeyPair::generate()?)?;
@@ -36,18 +36,18 @@ impl Fronted {
         })
     }
 
-    async fn front(&self, upstream: &str, manners: Manners) -> Result<Front> {
-        Front::start(
+    async fn proxy(&self, upstream: &str, behaviour: ProxyBehaviour) -> Result<RegistryProxy> {
+        RegistryProxy::start(
             upstream,
             &self.place.registry().ca,
-            &Face::of(&self.certificate),
-            manners,
+            &ServerTls::of(&self.certificate),
+            behaviour,
         )
         .await
     }
 
-    async fn open(&self, manners: Manners) -> Result<Front> {
-        self.front(&format!("http://{}", self.place.registry().address), manners)
+    async fn open(&self, behaviour: ProxyBehaviour) -> Result<RegistryProxy> {
+        self.proxy(&format!("http://{}", self.place.registry().address), behaviour)
             .await
     }
 
@@ -58,18 +58,18 @@ impl Fronted {
 
 #[tokio::test]
 async fn credentials_do_not_follow_to_the_object_storage() -> Result<()> {
-    let fronted = Fronted::start().await?;
-    let registry = fronted.place.registry();
+    let proxied = ProxiedRegistry::start().await?;
+    let registry = proxied.place.registry();
     let name = super::push_to(registry, "team/app:v1").await?;
-    let storage = fronted.open(Manners::default()).await?;
-    let manners = Manners {
+    let storage = proxied.open(ProxyBehaviour::default()).await?;
+    let behaviour = ProxyBehaviour {
         storage: Some(format!("https://localhost:{}", storage.port)),
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let front = fronted
-        .front(&format!("https://{}", registry.auth), manners)
+    let proxy = proxied
+        .proxy(&format!("https://{}", registry.auth), behaviour)
         .await?;
-    let host = format!("127.0.0.1:{}", front.port);
+    let host = format!("127.0.0.1:{}", proxy.port);
     let mut credentials = Credentials::default();
     credentials.insert(&host, password(registry, &registry.password));
     // Not even existing credentials for the storage's name.
@@ -81,10 +81,10 @@ async fn credentials_do_not_follow_to_the_object_storage() -> Result<()> {
         credentials: Arc::new(credentials),
         ..Access::default()
     };
-    pull(&fronted.images(), &format!("{host}/{name}"), &access)
+    pull(&proxied.images(), &format!("{host}/{name}"), &access)
         .await
         .map_err(anyhow::Error::msg)?;
-    let (asked, stored) = (front.seen(), storage.seen());
+    let (asked, stored) = (proxy.seen(), storage.seen());
     ensure!(asked.iter().any(|seen| seen.authorized), "{asked:?}");
     ensure!(
         stored.len() >= 2
@@ -94,50 +94,50 @@ async fn credentials_do_not_follow_to_the_object_storage() -> Result<()> {
         "{stored:?}"
     );
     // After a redirect, the error names the storage's host, without the signature of its address.
-    front.behave(|manners| manners.storage = Some("https://localhost:1".to_owned()));
-    let lost = pull(&fronted.images(), &format!("{host}/{name}"), &access).await;
+    proxy.behave(|behaviour| behaviour.storage = Some("https://localhost:1".to_owned()));
+    let lost = pull(&proxied.images(), &format!("{host}/{name}"), &access).await;
     let error = lost.clone().unwrap_err();
     ensure!(!error.contains("secret"), "{error}");
     fails(lost, "it leads to `localhost`: Connection refused")?;
-    front.behave(|manners| manners.storage = Some(format!("http://{}", registry.address)));
-    let plain = pull(&fronted.images(), &format!("{host}/{name}"), &access).await;
+    proxy.behave(|behaviour| behaviour.storage = Some(format!("http://{}", registry.address)));
+    let plain = pull(&proxied.images(), &format!("{host}/{name}"), &access).await;
     fails(plain, "it redirects from HTTPS to HTTP, to `127.0.0.1`")
 }
 
 #[tokio::test]
 async fn a_token_service_of_another_site_gets_nothing_unless_it_is_allowed() -> Result<()> {
-    let fronted = Fronted::start().await?;
+    let proxied = ProxiedRegistry::start().await?;
     let tokens = TokenServer::start().await?;
-    std::fs::copy(&tokens.ca, fronted.trusted.path().join("tokens.crt"))?;
+    std::fs::copy(&tokens.ca, proxied.trusted.path().join("tokens.crt"))?;
     let mut layer = LayerBuilder::new();
     layer.bytes("manifests/a.yaml", "name: app", 0o644)?;
     let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
     let right = logged_in(&tokens.address, tokens.identity_token)?;
     let name = format!("{}/team/app:v1", tokens.address);
-    fronted
+    proxied
         .images()
         .push(&Reference::parse(&name)?, &image, &right)
         .await?;
     tokens.asked();
-    let manners = Manners::default();
-    let front = Front::start(
+    let behaviour = ProxyBehaviour::default();
+    let proxy = RegistryProxy::start(
         &format!("https://{}", tokens.address),
         &tokens.ca,
-        &Face::of(&fronted.certificate),
-        manners,
+        &ServerTls::of(&proxied.certificate),
+        behaviour,
     )
     .await?;
     // The realm is 127.0.0.1, which is not of the site `localhost`.
-    let host = format!("localhost:{}", front.port);
+    let host = format!("localhost:{}", proxy.port);
     let access = logged_in(&host, tokens.identity_token)?;
     let reference = format!("{host}/team/app:v1");
     fails(
-        pull(&fronted.images(), &reference, &access).await,
+        pull(&proxied.images(), &reference, &access).await,
         "names a token service of another site, `127.0.0.1`, which is not allowed",
     )?;
     ensure!(tokens.asked().is_empty(), "the token service was asked");
     let allowing = Images::new(Options {
-        authorities: Some(fronted.trusted.path().to_owned()),
+        authorities: Some(proxied.trusted.path().to_owned()),
         token_services: vec!["127.0.0.1".to_owned()],
         ..Options::new("olm-test")
     });
@@ -150,26 +150,26 @@ async fn a_token_service_of_another_site_gets_nothing_unless_it_is_allowed() -> 
 
 #[tokio::test]
 async fn several_challenges_in_one_header_are_understood() -> Result<()> {
-    let fronted = Fronted::start().await?;
-    let registry = fronted.place.registry();
+    let proxied = ProxiedRegistry::start().await?;
+    let registry = proxied.place.registry();
     let name = super::push_to(registry, "team/app:v1").await?;
-    let manners = Manners {
+    let behaviour = ProxyBehaviour {
         challenge: Some(
             r#"Negotiate, Digest realm="a, b", nonce="c", Basic realm="Artifactory Realm""#.to_owned(),
         ),
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let front = fronted
-        .front(&format!("https://{}", registry.auth), manners)
+    let proxy = proxied
+        .proxy(&format!("https://{}", registry.auth), behaviour)
         .await?;
-    let host = format!("127.0.0.1:{}", front.port);
+    let host = format!("127.0.0.1:{}", proxy.port);
     let mut credentials = Credentials::default();
     credentials.insert(&host, password(registry, &registry.password));
     let access = Access {
         credentials: Arc::new(credentials),
         ..Access::default()
     };
-    pull(&fronted.images(), &format!("{host}/{name}"), &access)
+    pull(&proxied.images(), &format!("{host}/{name}"), &access)
         .await
         .map_err(anyhow::Error::msg)?;
     Ok(())
@@ -177,19 +177,19 @@ async fn several_challenges_in_one_header_are_understood() -> Result<()> {
 
 #[tokio::test]
 async fn a_limit_is_waited_for_as_the_registry_asks() -> Result<()> {
-    let fronted = Fronted::start().await?;
-    let name = super::push_to(fronted.place.registry(), "team/app:v1").await?;
-    let front = fronted.open(Manners::default()).await?;
-    let reference = format!("127.0.0.1:{}/{name}", front.port);
+    let proxied = ProxiedRegistry::start().await?;
+    let name = super::push_to(proxied.place.registry(), "team/app:v1").await?;
+    let proxy = proxied.open(ProxyBehaviour::default()).await?;
+    let reference = format!("127.0.0.1:{}/{name}", proxy.port);
     let refuse = |refusals: &[(u16, &str)]| {
         let refusals = refusals
             .iter()
             .map(|(status, wait)| (*status, (*wait).to_owned()));
-        front.behave(|manners| manners.refusals = refusals.collect());
+        proxy.behave(|behaviour| behaviour.refusals = refusals.collect());
     };
     refuse(&[(429, "1"), (503, "1")]);
     let start = Instant::now();
-    pull(&fronted.images(), &reference, &Access::default())
+    pull(&proxied.images(), &reference, &Access::default())
         .await
         .map_err(anyhow::Error::msg)?;
     ensure!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
@@ -207,7 +207,7 @@ async fn a_limit_is_waited_for_as_the_registry_asks() -> Result<()> {
         refuse(&[(429, wait)]);
         let start = Instant::now();
         fails(
-            pull(&fronted.images(), &reference, &Access::default()).await,
+            pull(&proxied.images(), &reference, &Access::default()).await,
             words,
         )?;
         ensure!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
@@ -217,15 +217,15 @@ async fn a_limit_is_waited_for_as_the_registry_asks() -> Result<()> {
 
 #[tokio::test]
 async fn a_tag_is_resolved_where_the_registry_does_not_name_its_digest() -> Result<()> {
-    let fronted = Fronted::start().await?;
-    let pushed = fronted.place.push("team/app:v1").await?;
-    let manners = Manners {
+    let proxied = ProxiedRegistry::start().await?;
+    let pushed = proxied.place.push("team/app:v1").await?;
+    let behaviour = ProxyBehaviour {
         hides_digest: true,
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let front = fronted.open(manners).await?;
-    let reference = format!("127.0.0.1:{}/team/app:v1", front.port);
-    let digest = pull(&fronted.images(), &reference, &Access::default())
+    let proxy = proxied.open(behaviour).await?;
+    let reference = format!("127.0.0.1:{}/team/app:v1", proxy.port);
+    let digest = pull(&proxied.images(), &reference, &Access::default())
         .await
         .map_err(anyhow::Error::msg)?;
     ensure!(digest == *pushed.digest(), "{digest}");
@@ -234,26 +234,26 @@ async fn a_tag_is_resolved_where_the_registry_does_not_name_its_digest() -> Resu
 
 #[tokio::test]
 async fn http_2_is_spoken_with_whom_speaks_it() -> Result<()> {
-    let fronted = Fronted::start().await?;
-    let name = super::push_to(fronted.place.registry(), "team/app:v1").await?;
+    let proxied = ProxiedRegistry::start().await?;
+    let name = super::push_to(proxied.place.registry(), "team/app:v1").await?;
     for (protocols, expected) in [
         (vec!["h2"], Version::HTTP_2),
         (vec!["h2", "http/1.1"], Version::HTTP_2),
         (vec!["http/1.1"], Version::HTTP_11),
         (vec![], Version::HTTP_11),
     ] {
-        let face = Face {
+        let tls = ServerTls {
             protocols,
-            ..Face::of(&fronted.certificate)
+            ..ServerTls::of(&proxied.certificate)
         };
-        let registry = fronted.place.registry();
+        let registry = proxied.place.registry();
         let upstream = format!("http://{}", registry.address);
-        let front = Front::start(&upstream, &registry.ca, &face, Manners::default()).await?;
-        let reference = format!("127.0.0.1:{}/{name}", front.port);
-        pull(&fronted.images(), &reference, &Access::default())
+        let proxy = RegistryProxy::start(&upstream, &registry.ca, &tls, ProxyBehaviour::default()).await?;
+        let reference = format!("127.0.0.1:{}/{name}", proxy.port);
+        pull(&proxied.images(), &reference, &Access::default())
             .await
             .map_err(anyhow::Error::msg)?;
-        let seen = front.seen();
+        let seen = proxy.seen();
         ensure!(
             !seen.is_empty() && seen.iter().all(|seen| seen.version == expected),
             "{seen:?}"
@@ -348,7 +348,7 @@ async fn the_platform_is_found_among_attestations_and_unknown_platforms() -> Res
 
 #[tokio::test]
 async fn the_old_format_of_docker_is_refused_with_words() -> Result<()> {
-    let fronted = Fronted::start().await?;
+    let proxied = ProxiedRegistry::start().await?;
     let old = json!({
         "schemaVersion": 1, "name": "team/app", "tag": "v1", "architecture": "amd64",
         "fsLayers": [{ "blobSum": Digest::of(b"x").to_string() }],
@@ -356,14 +356,14 @@ async fn the_old_format_of_docker_is_refused_with_words() -> Result<()> {
         "signatures": [],
     });
     let kind = "application/vnd.docker.distribution.manifest.v1+prettyjws";
-    let manners = Manners {
+    let behaviour = ProxyBehaviour {
         manifest: Some((kind.to_owned(), old.to_string())),
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let front = fronted.open(manners).await?;
-    let reference = format!("127.0.0.1:{}/team/app:v1", front.port);
+    let proxy = proxied.open(behaviour).await?;
+    let reference = format!("127.0.0.1:{}/team/app:v1", proxy.port);
     fails(
-        pull(&fronted.images(), &reference, &Access::default()).await,
+        pull(&proxied.images(), &reference, &Access::default()).await,
         "it has Docker's old format, schema 1, which is not supported: push the image again with a current tool",
     )
 }
@@ -386,7 +386,7 @@ async fn a_slow_blob_goes_on_where_it_broke_off() -> Result<()> {
         .images()
         .push(&reference, &image, &Access::default())
         .await?;
-    let relay = Relay::start(place.registry().tls.clone(), 400 << 10).await?;
+    let relay = BreakingRelay::start(place.registry().tls.clone(), 400 << 10).await?;
     let digest = pull(
         &place.images(),
         &format!("127.0.0.1:{}/team/large:v1", relay.port),

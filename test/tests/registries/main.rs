@@ -23,7 +23,7 @@ use olm_image::{
     Platform, Policy, Reference, Registries,
 };
 use olm_test::registry::signatures::{key, sign};
-use olm_test::registry::tokens::{Asked, Kind, TokenServer};
+use olm_test::registry::tokens::{TokenCredential, TokenProperties, TokenServer};
 use olm_test::registry::{Registry, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -215,7 +215,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         .await?;
     let asked = server.asked();
     ensure!(
-        !asked.is_empty() && asked.iter().all(|how| *how == Asked::Password),
+        !asked.is_empty() && asked.iter().all(|how| *how == TokenCredential::Password),
         "{asked:?}"
     );
     fails(
@@ -231,7 +231,7 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         "refuses the given identity token: its token service answers 400 (invalid_grant)",
     )?;
     // A permanent refusal of a registry is not retried.
-    ensure!(server.asked() == [Asked::Identity], "asked again");
+    ensure!(server.asked() == [TokenCredential::Identity], "asked again");
 
     // A token is used for as long as it lasts, and not for longer. Tokens are given up a quarter of a minute before.
     let client = fresh();
@@ -239,8 +239,11 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         let digest = pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
         ensure!(digest == image.digest());
     }
-    ensure!(server.asked() == [Asked::Identity], "one token is enough");
-    server.give(Kind {
+    ensure!(
+        server.asked() == [TokenCredential::Identity],
+        "one token is enough"
+    );
+    server.give(TokenProperties {
         claimed: Duration::from_secs(16),
         expired: false,
     });
@@ -251,12 +254,12 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
     pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
     let after = server.asked();
     ensure!(
-        before > 0 && !after.is_empty() && after.iter().all(|how| *how == Asked::Identity),
+        before > 0 && !after.is_empty() && after.iter().all(|how| *how == TokenCredential::Identity),
         "{before} times, then {after:?}"
     );
 
     // The registry decides whether a token is still valid.
-    let kind = Kind {
+    let kind = TokenProperties {
         claimed: Duration::from_mins(5),
         expired: true,
     };
@@ -266,14 +269,14 @@ async fn an_identity_token_is_exchanged_for_tokens_that_the_registry_takes() -> 
         pull(&client, &name, &right).await,
         "refuses the given identity token",
     )?;
-    server.give(Kind {
+    server.give(TokenProperties {
         expired: false,
         ..kind
     });
     server.asked();
     pull(&client, &name, &right).await.map_err(anyhow::Error::msg)?;
     ensure!(
-        server.asked() == [Asked::Identity],
+        server.asked() == [TokenCredential::Identity],
         "what the registry does not take is not kept"
     );
     Ok(())

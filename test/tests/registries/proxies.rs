@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use olm_image::{Access, Registries};
-use olm_test::registry::front::{Issued, named};
+use olm_test::registry::proxy::{Issued, named};
 use olm_test::registry::{Registry, Server};
 use rcgen::KeyPair;
 use rustls::ServerConfig;

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use olm_image::Access;
 use olm_test::registry::Server;
-use olm_test::registry::front::{Face, Front, Issued, Manners, authority, named};
-use olm_test::registry::tokens::{Asked, TokenServer};
+use olm_test::registry::proxy::{Issued, ProxyBehaviour, RegistryProxy, ServerTls, authority, named};
+use olm_test::registry::tokens::{TokenCredential, TokenServer};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd};
 use rustls::SupportedProtocolVersion;
 use rustls::version::TLS12;
@@ -67,42 +67,42 @@ async fn a_registry_whose_own_certificate_is_a_cas_is_used() -> Result<()> {
     fails(refused, "the certificate is not trusted: ")
 }
 
-/// A registry behind a server of which only the face changes.
-struct Faces {
+/// A registry behind a server of which only the TLS settings change.
+struct TlsRegistry {
     place: Place,
     name: String,
 }
 
-impl Faces {
+impl TlsRegistry {
     async fn start() -> Result<Self> {
         let place = Place::start().await?;
         let name = super::push_to(place.registry(), "team/app:v1").await?;
         Ok(Self { place, name })
     }
 
-    /// Pulls from a server with this face as a client that trusts the authorities in a folder.
-    async fn pull(&self, face: &Face<'_>, trusted: &Path, host: &str) -> Result<Result<(), String>> {
+    /// Pulls from a server with these TLS settings as a client that trusts the authorities in a folder.
+    async fn pull(&self, tls: &ServerTls<'_>, trusted: &Path, host: &str) -> Result<Result<(), String>> {
         let registry = self.place.registry();
         let upstream = format!("http://{}", registry.address);
-        let front = Front::start(&upstream, &registry.ca, face, Manners::default()).await?;
-        let reference = format!("{host}:{}/{}", front.port, self.name);
+        let proxy = RegistryProxy::start(&upstream, &registry.ca, tls, ProxyBehaviour::default()).await?;
+        let reference = format!("{host}:{}/{}", proxy.port, self.name);
         let images = images(Some(trusted.to_owned()));
         Ok(pull(&images, &reference, &Access::default()).await.map(drop))
     }
 
-    async fn passes(&self, face: Face<'_>, trusted: &[&Issued]) -> Result<()> {
+    async fn passes(&self, tls: ServerTls<'_>, trusted: &[&Issued]) -> Result<()> {
         let trusted = trusting(trusted)?;
         // For an address, the client sends no server name (SNI).
         for host in HOSTS {
-            let result = self.pull(&face, trusted.path(), host).await?;
-            ensure!(result.is_ok(), "{host} {:?}: {result:?}", face.leaf);
+            let result = self.pull(&tls, trusted.path(), host).await?;
+            ensure!(result.is_ok(), "{host} {:?}: {result:?}", tls.leaf);
         }
         Ok(())
     }
 
-    async fn refuses(&self, face: Face<'_>, trusted: &[&Issued], expected: &[&str]) -> Result<()> {
+    async fn refuses(&self, tls: ServerTls<'_>, trusted: &[&Issued], expected: &[&str]) -> Result<()> {
         let trusted = trusting(trusted)?;
-        let error = self.pull(&face, trusted.path(), "localhost").await?.unwrap_err();
+        let error = self.pull(&tls, trusted.path(), "localhost").await?.unwrap_err();
         for part in expected {
             ensure!(error.contains(part), "{part:?} is not in {error:?}");
         }
@@ -112,7 +112,7 @@ impl Faces {
 
 #[tokio::test]
 async fn certificates_of_the_field_are_believed_as_far_as_an_authority_vouches_for_them() -> Result<()> {
-    let faces = Faces::start().await?;
+    let registry = TlsRegistry::start().await?;
     let root = Issued::alone(authority("root")?, key()?)?;
     let middle = root.issue(authority("middle")?, key()?)?;
     let unknown = "no trusted authority issued it";
@@ -120,19 +120,21 @@ async fn certificates_of_the_field_are_believed_as_far_as_an_authority_vouches_f
         let alone = Issued::alone(terms.clone(), key()?)?;
         let direct = root.issue(terms.clone(), key()?)?;
         let indirect = middle.issue(terms, key()?)?;
-        faces.passes(Face::of(&alone), &[&alone]).await?;
-        faces.passes(Face::of(&direct), &[&root]).await?;
-        faces.passes(Face::of(&direct), &[&direct]).await?;
-        let whole = Face {
+        registry.passes(ServerTls::of(&alone), &[&alone]).await?;
+        registry.passes(ServerTls::of(&direct), &[&root]).await?;
+        registry.passes(ServerTls::of(&direct), &[&direct]).await?;
+        let whole = ServerTls {
             intermediates: vec![&middle],
-            ..Face::of(&indirect)
+            ..ServerTls::of(&indirect)
         };
-        faces.passes(whole, &[&root]).await?;
-        faces.refuses(Face::of(&alone), &[&root], &[unknown]).await?;
+        registry.passes(whole, &[&root]).await?;
+        registry
+            .refuses(ServerTls::of(&alone), &[&root], &[unknown])
+            .await?;
         let hint = "add the certificate of its issuer to ";
-        faces
+        registry
             .refuses(
-                Face::of(&indirect),
+                ServerTls::of(&indirect),
                 &[&root],
                 &[unknown, "issuer `CN=middle`", hint],
             )
@@ -142,11 +144,11 @@ async fn certificates_of_the_field_are_believed_as_far_as_an_authority_vouches_f
         let old = Issued::alone(authority("old")?, key()?)?;
         let crossed = old.issue(authority("middle")?, middle.key()?)?;
         for trusted in [&old, &root] {
-            let face = Face {
+            let tls = ServerTls {
                 intermediates: vec![&crossed, &middle],
-                ..Face::of(&indirect)
+                ..ServerTls::of(&indirect)
             };
-            faces.passes(face, &[trusted]).await?;
+            registry.passes(tls, &[trusted]).await?;
         }
     }
     Ok(())
@@ -154,14 +156,18 @@ async fn certificates_of_the_field_are_believed_as_far_as_an_authority_vouches_f
 
 #[tokio::test]
 async fn wrong_certificates_are_refused_with_found_and_expected_names() -> Result<()> {
-    let faces = Faces::start().await?;
+    let registry = TlsRegistry::start().await?;
     let root = Issued::alone(authority("root")?, key()?)?;
     for mut terms in [leaf()?, flagged()?] {
         let refuses = async |terms: CertificateParams, expected: &[&str]| -> Result<()> {
             let server = root.issue(terms, key()?)?;
-            faces.refuses(Face::of(&server), &[&root], expected).await?;
+            registry
+                .refuses(ServerTls::of(&server), &[&root], expected)
+                .await?;
             // Not even if it is itself trusted.
-            faces.refuses(Face::of(&server), &[&server], expected).await
+            registry
+                .refuses(ServerTls::of(&server), &[&server], expected)
+                .await
         };
         let original = terms.clone();
         terms.subject_alt_names.clear();
@@ -199,7 +205,7 @@ async fn wrong_certificates_are_refused_with_found_and_expected_names() -> Resul
 
 #[tokio::test]
 async fn old_versions_and_all_kinds_of_keys_work() -> Result<()> {
-    let faces = Faces::start().await?;
+    let registry = TlsRegistry::start().await?;
     let keys = [
         KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?,
         KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384)?,
@@ -208,12 +214,12 @@ async fn old_versions_and_all_kinds_of_keys_work() -> Result<()> {
     ];
     for key in keys {
         let server = Issued::alone(flagged()?, key)?;
-        faces.passes(Face::of(&server), &[&server]).await?;
-        let old = Face {
+        registry.passes(ServerTls::of(&server), &[&server]).await?;
+        let old = ServerTls {
             versions: ONLY_1_2,
-            ..Face::of(&server)
+            ..ServerTls::of(&server)
         };
-        faces.passes(old, &[&server]).await?;
+        registry.passes(old, &[&server]).await?;
     }
     Ok(())
 }
@@ -223,53 +229,57 @@ async fn mirrors_token_services_and_storages_may_have_the_flag_too() -> Result<(
     olm_platform::crypto::install();
     let shown = Issued::alone(flagged()?, key()?)?;
     let trusted = trusting(&[&shown])?;
-    let front = async |upstream: &str, ca: &Path, manners: Manners| {
-        Front::start(upstream, ca, &Face::of(&shown), manners).await
+    let proxy = async |upstream: &str, ca: &Path, behaviour: ProxyBehaviour| {
+        RegistryProxy::start(upstream, ca, &ServerTls::of(&shown), behaviour).await
     };
     let pulls = async |reference: &str, access: &Access| {
         let images = images(Some(trusted.path().to_owned()));
         let pulled = pull(&images, reference, access).await;
         pulled.map(drop).map_err(anyhow::Error::msg)
     };
-    let faces = Faces::start().await?;
-    let registry = faces.place.registry();
+    let server = TlsRegistry::start().await?;
+    let registry = server.place.registry();
     let upstream = format!("http://{}", registry.address);
 
-    let mirror = front(&upstream, &registry.ca, Manners::default()).await?;
+    let mirror = proxy(&upstream, &registry.ca, ProxyBehaviour::default()).await?;
     let text = format!(
         "[[registry]]\nprefix = \"origin.test\"\nlocation = \"127.0.0.1:1\"\nmirror = [{{ location = \"localhost:{}\" }}]\n",
         mirror.port
     );
-    pulls(&format!("origin.test/{}", faces.name), &super::configured(&text)?).await?;
+    pulls(
+        &format!("origin.test/{}", server.name),
+        &super::configured(&text)?,
+    )
+    .await?;
     ensure!(!mirror.seen().is_empty(), "the mirror was not asked");
 
-    let storage = front(&upstream, &registry.ca, Manners::default()).await?;
-    let manners = Manners {
+    let storage = proxy(&upstream, &registry.ca, ProxyBehaviour::default()).await?;
+    let behaviour = ProxyBehaviour {
         storage: Some(format!("https://localhost:{}", storage.port)),
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let redirecting = front(&upstream, &registry.ca, manners).await?;
-    let reference = format!("localhost:{}/{}", redirecting.port, faces.name);
+    let redirecting = proxy(&upstream, &registry.ca, behaviour).await?;
+    let reference = format!("localhost:{}/{}", redirecting.port, server.name);
     pulls(&reference, &Access::default()).await?;
     ensure!(!storage.seen().is_empty(), "the storage was not asked");
 
     let tokens = TokenServer::start().await?;
-    let service = front(&tokens.service, &tokens.ca, Manners::default()).await?;
-    let manners = Manners {
+    let service = proxy(&tokens.service, &tokens.ca, ProxyBehaviour::default()).await?;
+    let behaviour = ProxyBehaviour {
         challenge: Some(format!(
             r#"Bearer realm="https://localhost:{}/token",service="tests""#,
             service.port
         )),
-        ..Manners::default()
+        ..ProxyBehaviour::default()
     };
-    let asking = front(&format!("https://{}", tokens.address), &tokens.ca, manners).await?;
+    let asking = proxy(&format!("https://{}", tokens.address), &tokens.ca, behaviour).await?;
     let host = format!("localhost:{}", asking.port);
     let access = super::logged_in(&host, tokens.identity_token)?;
     // Nothing was pushed there, so this error shows that the client has a token.
     let error = pulls(&format!("{host}/team/app:v1"), &access).await.unwrap_err();
     ensure!(format!("{error:#}").contains("has no "), "{error:#}");
     ensure!(
-        !service.seen().is_empty() && tokens.asked() == [Asked::Identity],
+        !service.seen().is_empty() && tokens.asked() == [TokenCredential::Identity],
         "the token service was not asked"
     );
     Ok(())

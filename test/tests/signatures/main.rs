@@ -19,7 +19,7 @@ use olm_image::{
     Access, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Policy, Reference, Registries,
 };
 use olm_test::registry::Server;
-use olm_test::registry::signatures::{Beside, Form};
+use olm_test::registry::signatures::{SignatureDocuments, SignatureFormat};
 use olm_test::registry::sigstore::{Cosign, Sigstore};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ const RELEASE: &str = "release@example.com";
 struct Way {
     cosign: Cosign,
     keyless: bool,
-    form: Form,
+    format: SignatureFormat,
 }
 
 /// A registry, and the tools that sign images in it.
@@ -73,7 +73,7 @@ impl Stage {
         Ok(self.images.push(&reference, &image, &self.access).await?)
     }
 
-    /// Signs an image; `logged` says whether a log gets it, where the form can hold an entry of the log that is here.
+    /// Signs an image; `logged` says whether a log gets it, where the format can hold an entry of the log that is here.
     fn sign(&self, way: Way, image: &str, logged: bool, services: bool) -> Result<()> {
         let mut arguments: Vec<String> = ["sign", "--yes", "--allow-http-registry"]
             .map(str::to_owned)
@@ -86,7 +86,7 @@ impl Stage {
         } else {
             arguments.push(format!("--key={}", self.key.display()));
         }
-        let is_bundle = way.form == Form::Bundle;
+        let is_bundle = way.format == SignatureFormat::Bundle;
         arguments.push(format!("--new-bundle-format={is_bundle}"));
         if is_bundle && services {
             let config = self.sigstore.config(if logged { "logged" } else { "unlogged" });
@@ -96,7 +96,7 @@ impl Stage {
                 self.sigstore.trusted_root().display()
             ));
         } else {
-            // The older form holds promises of the first Rekor only.
+            // The older format holds promises of the first Rekor only.
             arguments.extend(["--use-signing-config=false", "--tlog-upload=false"].map(str::to_owned));
             if services {
                 arguments.push(format!("--timestamp-server-url={}", self.sigstore.timestamps()));
@@ -182,17 +182,17 @@ fn forged(document: &mut Value) {
 /// All rows of the matrix for one way to sign. `services` says whether certificates, logs and timestamps are there.
 #[expect(clippy::too_many_lines, reason = "one row of the matrix after the other")]
 async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
-    let name = format!("{:?}/{}/{:?}", way.cosign, way.keyless, way.form).to_lowercase();
+    let name = format!("{:?}/{}/{:?}", way.cosign, way.keyless, way.format).to_lowercase();
     let image = stage.push(&name).await?;
     let elsewhere = format!("{name}/other");
     let other = stage.push(&elsewhere).await?;
     let registry = stage.server.registry();
-    let here = Beside::new(registry, &name, way.form);
-    let there = Beside::new(registry, &elsewhere, way.form);
+    let here = SignatureDocuments::new(registry, &name, way.format);
+    let there = SignatureDocuments::new(registry, &elsewhere, way.format);
     let by_digest = |image: &Pinned| Reference::parse(&image.to_string());
     let reference = by_digest(&image)?;
-    // The older form holds promises of the first Rekor, and cosign 2 speaks a dialect that Rekor 2.3 no longer takes.
-    let is_logged = services && way.form == Form::Bundle && way.cosign == Cosign::Three;
+    // The older format holds promises of the first Rekor, and cosign 2 speaks a dialect that Rekor 2.3 no longer takes.
+    let is_logged = services && way.format == SignatureFormat::Bundle && way.cosign == Cosign::Three;
     stage.sign(way, &image.to_string(), is_logged, services)?;
     let identity = |subject: &str, issuer: &str, root: &str| {
         json!({
@@ -350,11 +350,11 @@ async fn what_cosign_signs_is_accepted_when_all_is_well_and_refused_when_anythin
     let mut faults = BTreeMap::new();
     for &cosign in cosigns {
         for &keyless in keyless {
-            for form in [Form::Bundle, Form::Attached] {
+            for format in [SignatureFormat::Bundle, SignatureFormat::Attached] {
                 let way = Way {
                     cosign,
                     keyless,
-                    form,
+                    format,
                 };
                 if let Err(error) = rows(&stage, way, is_whole).await {
                     faults.insert(format!("{way:?}"), format!("{error:#}"));

@@ -27,7 +27,7 @@ async fn olm_verify_says_who_signed_by_which_rule_and_fails_for_what_is_refused(
     let way = Way {
         cosign: Cosign::Three,
         keyless: false,
-        form: Form::Bundle,
+        format: SignatureFormat::Bundle,
     };
     let image = stage.push("good").await?;
     let text = image.to_string();

@@ -22,7 +22,7 @@ const OLM: &str = "operators.coreos.com/v1alpha1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// The life of one package in one install mode.
-pub(super) struct Story<'a> {
+pub(super) struct PackageLifecycle<'a> {
     lab: &'a Lab,
     mode: Mode,
     namespace: String,
@@ -34,7 +34,7 @@ pub(super) struct Story<'a> {
     pub(super) bundles: BTreeSet<String>,
 }
 
-impl<'a> Story<'a> {
+impl<'a> PackageLifecycle<'a> {
     pub(super) fn new(lab: &'a Lab, package: &Package, mode: Mode) -> Self {
         let namespace = format!("{}-{}", package.name, mode.to_string().to_lowercase());
         Self {

@@ -79,7 +79,7 @@ impl Issued {
     }
 }
 
-/// Terms of an authority.
+/// Parameters of an authority.
 ///
 /// # Errors
 /// When rcgen does not accept the name.
@@ -90,7 +90,7 @@ pub fn authority(name: &str) -> Result<CertificateParams> {
     Ok(terms)
 }
 
-/// Terms of a server's certificate.
+/// Parameters of a server's certificate.
 ///
 /// # Errors
 /// When a host is none.
@@ -101,9 +101,9 @@ pub fn named(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
     Ok(terms)
 }
 
-/// The certificates and protocols of the server.
+/// The certificates and the protocols of TLS of a server.
 #[derive(Debug)]
-pub struct Face<'a> {
+pub struct ServerTls<'a> {
     /// The certificate.
     pub leaf: &'a Issued,
     /// The intermediate certificates that it sends.
@@ -114,7 +114,7 @@ pub struct Face<'a> {
     pub protocols: Vec<&'static str>,
 }
 
-impl<'a> Face<'a> {
+impl<'a> ServerTls<'a> {
     /// A server with this certificate that supports all protocols.
     pub fn of(leaf: &'a Issued) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl<'a> Face<'a> {
 
 /// The differences between the server and the registry behind it.
 #[derive(Debug, Default)]
-pub struct Manners {
+pub struct ProxyBehaviour {
     /// The address of blobs, as `https://HOST:PORT`, to which clients are redirected.
     pub storage: Option<String>,
     /// The header `Docker-Content-Digest` is left out.
@@ -145,7 +145,7 @@ pub struct Manners {
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct RecordedRequest {
     /// The method and the path.
     pub request: String,
     /// The version of HTTP.
@@ -158,7 +158,7 @@ pub struct Seen {
 
 /// A server in front of a registry. Dropping it ends it.
 #[derive(Debug)]
-pub struct Front {
+pub struct RegistryProxy {
     /// The port on the loopback address.
     pub port: u16,
     state: Arc<State>,
@@ -169,17 +169,22 @@ pub struct Front {
 struct State {
     upstream: String,
     client: reqwest::Client,
-    manners: Mutex<Manners>,
-    seen: Mutex<Vec<Seen>>,
+    behaviour: Mutex<ProxyBehaviour>,
+    seen: Mutex<Vec<RecordedRequest>>,
     referrers: Referrers,
 }
 
-impl Front {
+impl RegistryProxy {
     /// Starts a server in front of `upstream`, `http://HOST:PORT` or `https://HOST:PORT`, whose authority is `ca`.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub async fn start(upstream: &str, ca: &Path, face: &Face<'_>, manners: Manners) -> Result<Self> {
+    pub async fn start(
+        upstream: &str,
+        ca: &Path,
+        tls: &ServerTls<'_>,
+        behaviour: ProxyBehaviour,
+    ) -> Result<Self> {
         let authority = reqwest::Certificate::from_pem(&std::fs::read(ca)?)?;
         let client = reqwest::Client::builder()
             .tls_certs_merge([authority])
@@ -189,18 +194,18 @@ impl Front {
         let state = Arc::new(State {
             upstream: upstream.to_owned(),
             client,
-            manners: Mutex::new(manners),
+            behaviour: Mutex::new(behaviour),
             seen: Mutex::default(),
             referrers: Referrers::default(),
         });
-        let chain = std::iter::once(face.leaf).chain(face.intermediates.iter().copied());
-        let key = PrivatePkcs8KeyDer::from(face.leaf.key.serialize_der());
+        let chain = std::iter::once(tls.leaf).chain(tls.intermediates.iter().copied());
+        let key = PrivatePkcs8KeyDer::from(tls.leaf.key.serialize_der());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(face.versions)?
+            .with_protocol_versions(tls.versions)?
             .with_no_client_auth()
             .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
-        config.alpn_protocols = face
+        config.alpn_protocols = tls
             .protocols
             .iter()
             .map(|protocol| protocol.as_bytes().to_vec())
@@ -235,13 +240,13 @@ impl Front {
     }
 
     /// The requests since the last call.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut *lock(&self.state.seen))
     }
 
     /// Changes its behavior.
-    pub fn behave(&self, change: impl FnOnce(&mut Manners)) {
-        change(&mut lock(&self.state.manners));
+    pub fn behave(&self, change: impl FnOnce(&mut ProxyBehaviour)) {
+        change(&mut lock(&self.state.behaviour));
     }
 }
 
@@ -265,7 +270,7 @@ impl State {
         let (head, body) = request.into_parts();
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let range = head.headers.get(RANGE).and_then(|range| range.to_str().ok());
-        lock(&self.seen).push(Seen {
+        lock(&self.seen).push(RecordedRequest {
             request: format!("{} {path}", head.method),
             version: head.version,
             authorized: head.headers.contains_key(AUTHORIZATION),
@@ -273,16 +278,20 @@ impl State {
         });
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
         let (hides_digest, challenge, lists_referrers) = {
-            let mut manners = lock(&self.manners);
-            if let Some((status, wait)) = manners.refusals.pop_front() {
+            let mut behaviour = lock(&self.behaviour);
+            if let Some((status, wait)) = behaviour.refusals.pop_front() {
                 let status = StatusCode::from_u16(status)?;
                 return Ok(response(status, &[(RETRY_AFTER, wait)], ""));
             }
-            if let Some((kind, text)) = manners.manifest.as_ref().filter(|_| path.contains("/manifests/")) {
+            if let Some((kind, text)) = behaviour
+                .manifest
+                .as_ref()
+                .filter(|_| path.contains("/manifests/"))
+            {
                 let headers = [(CONTENT_TYPE, kind.clone())];
                 return Ok(response(StatusCode::OK, &headers, text.clone()));
             }
-            if let Some(size) = manners.lists_referrers
+            if let Some(size) = behaviour.lists_referrers
                 && let Some((index, next)) = self.referrers.page(path, size)
             {
                 let kind = "application/vnd.oci.image.index.v1+json".to_owned();
@@ -291,9 +300,9 @@ impl State {
                 return Ok(response(StatusCode::OK, &headers, index));
             }
             (
-                manners.hides_digest,
-                manners.challenge.clone(),
-                manners.lists_referrers,
+                behaviour.hides_digest,
+                behaviour.challenge.clone(),
+                behaviour.lists_referrers,
             )
         };
         let subject = if lists_referrers.is_some() && head.method == Method::PUT {
@@ -309,7 +318,7 @@ impl State {
             .send()
             .await
             .context("the registry behind does not answer")?;
-        let storage = lock(&self.manners).storage.clone();
+        let storage = lock(&self.behaviour).storage.clone();
         if let Some(storage) = storage
             .filter(|_| is_reading && path.contains("/blobs/sha256:") && forwarded.status().is_success())
         {
@@ -343,14 +352,14 @@ impl State {
 
 /// A relay to a server that is slow and breaks: every connection ends after a number of bytes from the server.
 #[derive(Debug)]
-pub struct Relay {
+pub struct BreakingRelay {
     /// The port on the loopback address.
     pub port: u16,
     connections: Arc<std::sync::atomic::AtomicUsize>,
     _stop: DropGuard,
 }
 
-impl Relay {
+impl BreakingRelay {
     /// Starts a relay to `target`.
     ///
     /// # Errors

@@ -12,14 +12,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// Forwards bytes to a server and back. While it is closed, bytes of clients wait.
 #[derive(Debug)]
-pub struct Passage {
+pub struct PausableRelay {
     address: String,
     is_open: watch::Sender<bool>,
     held: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Passage {
+impl PausableRelay {
     /// Opens a relay to `server`, a `HOST:PORT`.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for PausableRelay {
     fn drop(&mut self) {
         self.task.abort();
     }
