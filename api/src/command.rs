@@ -49,12 +49,12 @@ mod tests {
 
     #[test]
     fn a_set_is_annotated_where_its_annotations_come_from() {
-        let mut set = ClusterObjectSet::new("pot-1", ClusterObjectSetSpec::default());
-        let labels = [(label::OWNER_NAME.to_owned(), "pot".to_owned())];
+        let mut set = ClusterObjectSet::new("greeter-1", ClusterObjectSetSpec::default());
+        let labels = [(label::OWNER_NAME.to_owned(), "greeter".to_owned())];
         set.metadata.labels = Some(labels.into());
         assert_eq!(
             annotate(Annotated::of(&set), user::UNINSTALL, Some("orphan")),
-            "kubectl annotate clusterobjectset pot-1 --overwrite olm.operatorframework.io/uninstall=orphan"
+            "kubectl annotate clusterobjectset greeter-1 --overwrite olm.operatorframework.io/uninstall=orphan"
         );
         set.metadata.owner_references = Some(vec![OwnerReference {
             api_version: names::API_VERSION.to_owned(),
@@ -65,7 +65,7 @@ mod tests {
         }]);
         assert_eq!(
             annotate(Annotated::of(&set), user::PAUSED, None),
-            "kubectl annotate clusterextension pot olm.operatorframework.io/paused-"
+            "kubectl annotate clusterextension greeter olm.operatorframework.io/paused-"
         );
     }
 }

@@ -170,33 +170,40 @@ mod tests {
 
     #[test]
     fn the_gravest_change_decides_the_class() {
-        let v1 = definition("pots", &json!([version("v1", &[])]));
+        let v1 = definition("greetings", &json!([version("v1", &[])]));
         let described = {
             let mut described = v1.clone();
-            described["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Pots.");
+            described["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] =
+                json!("Greetings.");
             described
         };
-        let strict = definition("pots", &json!([version("v1", &["a"])]));
-        let other = definition("pots", &json!([version("v2", &[])]));
-        let cups = definition("cups", &json!([version("v1", &[])]));
+        let strict = definition("greetings", &json!([version("v1", &["a"])]));
+        let other = definition("greetings", &json!([version("v2", &[])]));
+        let backups = definition("backups", &json!([version("v1", &[])]));
         check(&[], &[], false, Class::None, &[]);
         check(&[&v1], &[&v1], false, Class::None, &[]);
-        check(&[], &[&v1], false, Class::Safe, &["Added pots"]);
-        check(&[&v1], &[&described], false, Class::Safe, &["Changed pots"]);
-        let required = "Changed pots v1: ^: required: new required fields: [a]";
+        check(&[], &[&v1], false, Class::Safe, &["Added greetings"]);
+        check(&[&v1], &[&described], false, Class::Safe, &["Changed greetings"]);
+        let required = "Changed greetings v1: ^: required: new required fields: [a]";
         check(
             &[&v1],
-            &[&strict, &cups],
+            &[&strict, &backups],
             false,
             Class::Breaking,
-            &["Added cups", required],
+            &["Added backups", required],
         );
         let removed =
-            "Changed pots storedVersionRemoval: stored versions removed : [v1]; servedVersionRemoval";
+            "Changed greetings storedVersionRemoval: stored versions removed : [v1]; servedVersionRemoval";
         let (class, changes) = definitions(&[&v1], &[&other], false);
-        let text = format!("Changed pots {}", changes[0].findings.join("; "));
+        let text = format!("Changed greetings {}", changes[0].findings.join("; "));
         assert!(class == Class::Breaking && text.starts_with(removed), "{text}");
-        check(&[&v1, &cups], &[&v1], false, Class::Breaking, &["Deleted cups"]);
-        check(&[&v1, &cups], &[&v1], true, Class::Safe, &["Left cups"]);
+        check(
+            &[&v1, &backups],
+            &[&v1],
+            false,
+            Class::Breaking,
+            &["Deleted backups"],
+        );
+        check(&[&v1, &backups], &[&v1], true, Class::Safe, &["Left backups"]);
     }
 }

@@ -167,7 +167,7 @@ mod tests {
     fn definition() -> Value {
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "pots.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Pot"}},
+            "metadata": {"name": "greetings.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Greeting"}},
         })
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let map = object("v1", "ConfigMap");
         let mut in_new = map.clone();
         in_new["metadata"]["namespace"] = "new".into();
-        let pot = object("x.io/v1", "Pot");
+        let greeting = object("x.io/v1", "Greeting");
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"},
             "roleRef": {"kind": "ClusterRole", "name": "r"},
@@ -190,8 +190,8 @@ mod tests {
             (&map, Denial::NoDryRun, Unchecked),
             (&map, Denial::Other, Unchecked),
             (&in_new, Denial::Other, Deferred),
-            (&pot, Denial::Invalid, Deferred),
-            (&pot, Denial::NoDryRun, Unchecked),
+            (&greeting, Denial::Invalid, Deferred),
+            (&greeting, Denial::NoDryRun, Unchecked),
             (&binding, Denial::Forbidden, Deferred),
             (&binding, Denial::Other, Deferred),
             (&binding, Denial::Invalid, Refused),
@@ -203,7 +203,7 @@ mod tests {
             );
         }
         // Nothing is deferred if everything exists.
-        let answer = assess(&pot, Denial::Invalid, &BundleContent::default());
+        let answer = assess(&greeting, Denial::Invalid, &BundleContent::default());
         assert_eq!(answer, Refused);
     }
 
@@ -211,7 +211,7 @@ mod tests {
     fn objects_of_both_revisions_are_rehearsed_unless_others_decide() {
         let both = [
             object("v1", "ConfigMap"),
-            object("x.io/v1", "Pot"),
+            object("x.io/v1", "Greeting"),
             object(
                 "admissionregistration.k8s.io/v1",
                 "ValidatingWebhookConfiguration",
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_status_is_not_sent() {
-        let with = json!({"kind": "Pot", "status": {"a": 1}, "spec": {}});
-        assert_eq!(body(&with), json!({"kind": "Pot", "spec": {}}));
+        let with = json!({"kind": "Greeting", "status": {"a": 1}, "spec": {}});
+        assert_eq!(body(&with), json!({"kind": "Greeting", "spec": {}}));
     }
 }

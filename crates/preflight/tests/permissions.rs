@@ -11,7 +11,7 @@ use olm_preflight::rules::PolicyRule;
 use serde_json::{Value, json};
 
 const ACCOUNT: Account<'_> = Account {
-    namespace: "kitchen",
+    namespace: "greeter-system",
     name: "installer",
 };
 
@@ -52,7 +52,7 @@ fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) 
         discovery: &discovery,
         watched: &watched,
         roles,
-        namespace: "kitchen",
+        namespace: "greeter-system",
     };
     let plan = |object| Planned {
         object,
@@ -69,13 +69,13 @@ fn rules(list: Value) -> Vec<PolicyRule> {
     serde_json::from_value(list).expect("rules")
 }
 
-/// An account with these rules in the cluster and in the namespace `kitchen`, both known completely.
-fn account_rights(cluster: Value, kitchen: Value) -> AccountRights {
+/// An account with these rules in the cluster and in the namespace `greeter-system`, both known completely.
+fn account_rights(cluster: Value, namespaced: Value) -> AccountRights {
     let mut account_rights = AccountRights::new();
     account_rights.add_rules(None, rules(cluster.clone()), Completeness::Complete);
     let mut both = rules(cluster);
-    both.extend(rules(kitchen));
-    account_rights.add_rules(Some("kitchen"), both, Completeness::Complete);
+    both.extend(rules(namespaced));
+    account_rights.add_rules(Some("greeter-system"), both, Completeness::Complete);
     account_rights
 }
 
@@ -83,7 +83,7 @@ fn check(needs: &Needs, account_rights: &AccountRights, expected: &[&str]) {
     let missing = needs.missing(account_rights);
     let text = missing.text(ACCOUNT);
     let text = text
-        .strip_prefix("service account kitchen/installer lacks permissions: ")
+        .strip_prefix("service account greeter-system/installer lacks permissions: ")
         .expect("the head");
     let found: Vec<&str> = if missing.is_empty() {
         Vec::new()
@@ -94,7 +94,7 @@ fn check(needs: &Needs, account_rights: &AccountRights, expected: &[&str]) {
 }
 
 fn config_map(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "kitchen"}})
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "greeter-system"}})
 }
 
 fn everything() -> Value {
@@ -108,8 +108,8 @@ fn every_missing_right_is_listed_at_once_and_once() {
         &needs,
         &account_rights(json!([]), json!([])),
         &[
-            "create configmaps in namespace kitchen",
-            "delete, get, patch configmaps \"a\", \"b\" in namespace kitchen",
+            "create configmaps in namespace greeter-system",
+            "delete, get, patch configmaps \"a\", \"b\" in namespace greeter-system",
         ],
     );
     check(&needs, &account_rights(everything(), json!([])), &[]);
@@ -118,7 +118,7 @@ fn every_missing_right_is_listed_at_once_and_once() {
     check(
         &needs,
         &account_rights(json!([]), some),
-        &["delete configmaps \"a\", \"b\" in namespace kitchen"],
+        &["delete configmaps \"a\", \"b\" in namespace greeter-system"],
     );
 }
 
@@ -130,7 +130,7 @@ fn an_object_that_exists_needs_no_create_and_watched_kinds_need_list() {
         discovery: &discovery,
         watched: &watched,
         roles: &[],
-        namespace: "kitchen",
+        namespace: "greeter-system",
     };
     let object = config_map("a");
     let needs = needed(
@@ -144,8 +144,8 @@ fn an_object_that_exists_needs_no_create_and_watched_kinds_need_list() {
         &needs,
         &account_rights(json!([]), json!([])),
         &[
-            "delete, get, patch configmaps \"a\" in namespace kitchen",
-            "list, watch configmaps in namespace kitchen",
+            "delete, get, patch configmaps \"a\" in namespace greeter-system",
+            "list, watch configmaps in namespace greeter-system",
         ],
     );
 }
@@ -154,7 +154,7 @@ fn role(kind: &str, rules: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": "boiler"},
+        "metadata": {"name": "greeter"},
         "rules": rules,
     })
 }
@@ -198,7 +198,7 @@ fn who_writes_a_role_holds_its_rules_or_may_escalate() {
     let escalate = json!([{
         "apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"],
-        "resourceNames": ["boiler"],
+        "resourceNames": ["greeter"],
         "verbs": ["escalate"],
     }]);
     check(
@@ -215,14 +215,14 @@ fn who_may_do_everything_with_roles_needs_no_other_rule_of_its_roles() {
         "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"], "verbs": ["*"],
     });
     let mut other = role("Role", &json!([pods]));
-    other["metadata"]["namespace"] = json!("kitchen");
+    other["metadata"]["namespace"] = json!("greeter-system");
     let needs = needs(&[role("ClusterRole", &json!([pods, all])), other]);
     check(
         &needs,
         &account_rights(writes_roles(), json!([])),
         &[
             "what the roles among the objects give: * clusterroles.rbac.authorization.k8s.io",
-            "get pods in namespace kitchen",
+            "get pods in namespace greeter-system",
         ],
     );
 }
@@ -243,7 +243,7 @@ fn nothing_needs_escalate_on_roles_whose_rules_a_binding_gives_too() {
         &own,
         &[
             "what the roles among the objects give: escalate clusterroles.rbac.authorization.k8s.io",
-            "get secrets in namespace kitchen",
+            "get secrets in namespace greeter-system",
         ],
     );
     check(
@@ -263,7 +263,7 @@ fn a_role_that_gathers_others_needs_everything_or_escalate() {
     check(
         &needs,
         &account_rights(writes_roles(), json!([])),
-        &["escalate clusterroles.rbac.authorization.k8s.io \"boiler\""],
+        &["escalate clusterroles.rbac.authorization.k8s.io \"greeter\""],
     );
     check(&needs, &account_rights(everything(), json!([])), &[]);
 }
@@ -272,16 +272,16 @@ fn binding(kind: &str, role_kind: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": "boiler"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": "boiler"},
+        "metadata": {"name": "greeter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": "greeter"},
     })
 }
 
 #[test]
 fn who_writes_a_binding_holds_the_bound_rules_or_may_bind() {
     let granted = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
-    let bind = ["bind clusterroles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"];
-    let give = ["what the roles among the objects give: get pods in namespace kitchen"];
+    let bind = ["bind clusterroles.rbac.authorization.k8s.io \"greeter\" in namespace greeter-system"];
+    let give = ["what the roles among the objects give: get pods in namespace greeter-system"];
     let bundled = [
         role("ClusterRole", &granted),
         binding("RoleBinding", "ClusterRole"),
@@ -331,7 +331,7 @@ fn roles_too_large_to_compare_need_escalate() {
     check(
         &needs(&[role("Role", &rules)]),
         &account_rights(json!([]), with(&writes_roles(), &rules)),
-        &["escalate roles.rbac.authorization.k8s.io \"boiler\" in namespace kitchen"],
+        &["escalate roles.rbac.authorization.k8s.io \"greeter\" in namespace greeter-system"],
     );
 }
 
@@ -340,24 +340,24 @@ fn kinds_that_the_bundle_brings_are_known_and_others_are_named() {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "kettles.example.com"},
-        "spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Kettle", "plural": "kettles"}},
+        "metadata": {"name": "greetings.example.com"},
+        "spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Greeting", "plural": "greetings"}},
     });
-    let kettle = json!({"apiVersion": "example.com/v1", "kind": "Kettle", "metadata": {"name": "k"}});
-    let cup = json!({"apiVersion": "other.example.com/v1", "kind": "Cup", "metadata": {"name": "c"}});
-    let needs = needs(&[definition, kettle, cup]);
+    let greeting = json!({"apiVersion": "example.com/v1", "kind": "Greeting", "metadata": {"name": "k"}});
+    let backup = json!({"apiVersion": "other.example.com/v1", "kind": "Backup", "metadata": {"name": "c"}});
+    let needs = needs(&[definition, greeting, backup]);
     assert_eq!(
         needs.unknown_kinds().collect::<Vec<_>>(),
-        [("other.example.com", "Cup")]
+        [("other.example.com", "Backup")]
     );
     check(
         &needs,
         &account_rights(json!([]), json!([])),
         &[
             "create customresourcedefinitions.apiextensions.k8s.io",
-            "delete, get, patch customresourcedefinitions.apiextensions.k8s.io \"kettles.example.com\"",
-            "create kettles.example.com",
-            "delete, get, patch kettles.example.com \"k\"",
+            "delete, get, patch customresourcedefinitions.apiextensions.k8s.io \"greetings.example.com\"",
+            "create greetings.example.com",
+            "delete, get, patch greetings.example.com \"k\"",
         ],
     );
 }
@@ -372,7 +372,7 @@ fn only_rights_that_the_rules_leave_open_are_asked() {
         &writes_roles(),
         &json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]),
     );
-    account_rights.add_rules(Some("kitchen"), rules(seen), Completeness::Complete);
+    account_rights.add_rules(Some("greeter-system"), rules(seen), Completeness::Complete);
     let questions = needs.open_questions(&account_rights);
     let verbs: Vec<&str> = questions.iter().map(|right| right.access.verb.as_str()).collect();
     assert_eq!(verbs, ["create", "delete", "get", "patch"]);
@@ -385,14 +385,14 @@ fn only_rights_that_the_rules_leave_open_are_asked() {
         &needs,
         &account_rights,
         &[
-            "create configmaps in namespace kitchen",
-            "delete, patch configmaps \"a\" in namespace kitchen",
+            "create configmaps in namespace greeter-system",
+            "delete, patch configmaps \"a\" in namespace greeter-system",
             "what the roles among the objects give: get deployments.apps",
         ],
     );
     // If the rules are incomplete, everything that they do not allow is open.
     let mut unsure = AccountRights::new();
-    unsure.add_rules(Some("kitchen"), Vec::new(), Completeness::Incomplete);
+    unsure.add_rules(Some("greeter-system"), Vec::new(), Completeness::Incomplete);
     assert_eq!(needs.open_questions(&unsure).len(), 10);
 }
 
@@ -405,7 +405,7 @@ fn the_missing_rights_are_a_role_that_can_be_applied() {
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: kettle-installer
+  name: greeter-installer
 rules:
 - apiGroups:
   - rbac.authorization.k8s.io
@@ -416,7 +416,7 @@ rules:
 - apiGroups:
   - rbac.authorization.k8s.io
   resourceNames:
-  - boiler
+  - greeter
   resources:
   - clusterroles
   verbs:
@@ -435,21 +435,21 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: kettle-installer
+  name: greeter-installer
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: kettle-installer
+  name: greeter-installer
 subjects:
 - kind: ServiceAccount
   name: installer
-  namespace: kitchen
+  namespace: greeter-system
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: kettle-installer
-  namespace: kitchen
+  name: greeter-installer
+  namespace: greeter-system
 rules:
 - apiGroups:
   - \"\"
@@ -471,18 +471,18 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: kettle-installer
-  namespace: kitchen
+  name: greeter-installer
+  namespace: greeter-system
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: kettle-installer
+  name: greeter-installer
 subjects:
 - kind: ServiceAccount
   name: installer
-  namespace: kitchen
+  namespace: greeter-system
 ";
-    assert_eq!(missing.yaml("kettle-installer", &[], ACCOUNT), expected);
+    assert_eq!(missing.yaml("greeter-installer", &[], ACCOUNT), expected);
     // With the printed roles no right is missing.
     let mut mended = AccountRights::new();
     for (namespace, rules) in missing.rules() {
@@ -507,5 +507,8 @@ fn the_text_is_bounded() {
         .map(|number| config_map(&format!("map-{number}")))
         .collect();
     let text = needs(&many).missing(&AccountRights::new()).text(ACCOUNT);
-    assert!(text.ends_with("and 495 more in namespace kitchen"), "{text}");
+    assert!(
+        text.ends_with("and 495 more in namespace greeter-system"),
+        "{text}"
+    );
 }

@@ -271,8 +271,8 @@ mod tests {
 
     fn deployment(status: &Value) -> Value {
         json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pot", "namespace": "kitchen"},
-            "spec": {"selector": {"matchLabels": {"app": "pot"}}}, "status": status,
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "greeter", "namespace": "demo"},
+            "spec": {"selector": {"matchLabels": {"app": "greeter"}}}, "status": status,
         })
     }
 
@@ -288,18 +288,19 @@ mod tests {
 
     #[track_caller]
     fn check_pod(status: &Value, expected: &str) {
-        let pod = json!({"metadata": {"name": "pot-1"}, "status": status});
+        let pod = json!({"metadata": {"name": "greeter-1"}, "status": status});
         let text = match expected {
             "" => String::new(),
             cause => format!(": {cause}"),
         };
-        let expected = format!("Deployment kitchen/pot has 0 of 1 Pods available{text}");
+        let expected = format!("Deployment demo/greeter has 0 of 1 Pods available{text}");
         check(&deployment(&json!({})), &[pod], &[], &expected);
     }
 
     fn container(state: &Value, last: &Value) -> Value {
-        let status =
-            json!({"name": "lid", "image": "reg/lid:1", "ready": false, "state": state, "lastState": last});
+        let status = json!({
+            "name": "manager", "image": "reg/manager:1", "ready": false, "state": state, "lastState": last,
+        });
         json!({"phase": "Pending", "containerStatuses": [status]})
     }
 
@@ -308,19 +309,20 @@ mod tests {
         check_pod(
             &json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                 "message": "0/1 nodes are available:\n 1 node(s) had no room."}]}),
-            "Pod pot-1 cannot be scheduled (Unschedulable): 0/1 nodes are available: 1 node(s) had no room.",
+            "Pod greeter-1 cannot be scheduled (Unschedulable): 0/1 nodes are available: 1 node(s) had no room.",
         );
-        let image = "container lid of Pod pot-1 cannot pull its image reg/lid:1 (ImagePullBackOff)";
+        let image =
+            "container manager of Pod greeter-1 cannot pull its image reg/manager:1 (ImagePullBackOff)";
         for (reason, message, expected) in [
             ("ErrImagePull", "not found", format!("{image}: not found")),
             (
                 "ImagePullBackOff",
-                "Back-off pulling image \"reg/lid:1\": ErrImagePull: not found",
+                "Back-off pulling image \"reg/manager:1\": ErrImagePull: not found",
                 format!("{image}: not found"),
             ),
             (
                 "ImagePullBackOff",
-                "Back-off pulling image \"reg/lid:1\"",
+                "Back-off pulling image \"reg/manager:1\"",
                 image.to_owned(),
             ),
         ] {
@@ -333,23 +335,23 @@ mod tests {
         for pause in ["back-off 10s restarting", "back-off 20s restarting"] {
             check_pod(
                 &container(&crash(pause), &end),
-                "container lid of Pod pot-1 crashes again and again (CrashLoopBackOff): it ended with exit code 137 \
-                 (OOMKilled): no memory",
+                "container manager of Pod greeter-1 crashes again and again (CrashLoopBackOff): it ended with exit \
+                 code 137 (OOMKilled): no memory",
             );
         }
         let config =
             json!({"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"s\" not found"}});
         check_pod(
             &container(&config, &json!({})),
-            "container lid of Pod pot-1 does not start (CreateContainerConfigError): secret \"s\" not found",
+            "container manager of Pod greeter-1 does not start (CreateContainerConfigError): secret \"s\" not found",
         );
         check_pod(
             &container(&json!({"running": {}}), &json!({"terminated": {"exitCode": 1}})),
-            "container lid of Pod pot-1 runs and is not ready; before, it ended with exit code 1",
+            "container manager of Pod greeter-1 runs and is not ready; before, it ended with exit code 1",
         );
         check_pod(
             &json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}),
-            "Pod pot-1 failed (Evicted: The node was low on memory.)",
+            "Pod greeter-1 failed (Evicted: The node was low on memory.)",
         );
         // Starting.
         check_pod(
@@ -361,18 +363,19 @@ mod tests {
 
     #[test]
     fn who_refuses_pods_is_quoted() {
-        let refused = "pods \"pot-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, limited: pods=0";
+        let refused = "pods \"greeter-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, \
+                       limited: pods=0";
         let condition = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused}]);
         check(
             &deployment(&json!({"conditions": condition})),
             &[],
             &[],
             &format!(
-                "Deployment kitchen/pot has 0 of 1 Pods available: Pods cannot be created (FailedCreate): {refused}"
+                "Deployment demo/greeter has 0 of 1 Pods available: Pods cannot be created (FailedCreate): {refused}"
             ),
         );
         let set = json!({
-            "kind": "StatefulSet", "metadata": {"name": "pot", "namespace": "kitchen"},
+            "kind": "StatefulSet", "metadata": {"name": "greeter", "namespace": "demo"},
             "spec": {"replicas": 3}, "status": {"availableReplicas": 1},
         });
         let event = |reason: &str, at: &str, message: &str| json!({"reason": reason, "lastTimestamp": at, "message": message});
@@ -384,17 +387,18 @@ mod tests {
                 event("FailedCreate", "2026-01-01T00:00:00Z", "earlier"),
                 event("Other", "2026-01-03T00:00:00Z", "later"),
             ],
-            "StatefulSet kitchen/pot has 1 of 3 Pods available: Pods cannot be created (FailedCreate): the webhook says no",
+            "StatefulSet demo/greeter has 1 of 3 Pods available: Pods cannot be created (FailedCreate): the webhook \
+             says no",
         );
         let daemons = json!({
-            "kind": "DaemonSet", "metadata": {"name": "pot", "namespace": "kitchen"},
+            "kind": "DaemonSet", "metadata": {"name": "greeter", "namespace": "demo"},
             "status": {"desiredNumberScheduled": 2},
         });
         check(
             &daemons,
             &[],
             &[],
-            "DaemonSet kitchen/pot has 0 of 2 Pods available",
+            "DaemonSet demo/greeter has 0 of 2 Pods available",
         );
     }
 
@@ -408,8 +412,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&facts),
-            "Deployment kitchen/pot has 0 of 1 Pods available: the service account may not list its Pods, which say why: \
-             `kubectl get pods -n kitchen -l 'app=pot'`"
+            "Deployment demo/greeter has 0 of 1 Pods available: the service account may not list its Pods, which say \
+             why: `kubectl get pods -n demo -l 'app=greeter'`"
         );
     }
 
@@ -417,7 +421,7 @@ mod tests {
     fn many_and_long_causes_are_bounded() {
         let pods: Vec<Value> = (0..5)
             .map(|number| {
-                json!({"metadata": {"name": format!("pot-{number}")}, "status": {"conditions": [
+                json!({"metadata": {"name": format!("greeter-{number}")}, "status": {"conditions": [
                     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "ö".repeat(1000)},
                 ]}})
             })

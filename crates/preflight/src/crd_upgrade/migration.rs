@@ -107,8 +107,8 @@ mod tests {
             .map(|(name, served, storage)| json!({"name": name, "served": served, "storage": storage}))
             .collect();
         json!({
-            "metadata": {"name": "pots.example.com"},
-            "spec": {"group": "example.com", "names": {"plural": "pots"}, "versions": versions},
+            "metadata": {"name": "greetings.example.com"},
+            "spec": {"group": "example.com", "names": {"plural": "greetings"}, "versions": versions},
             "status": {"storedVersions": stored},
         })
     }
@@ -121,7 +121,7 @@ mod tests {
                 (Migration::Possible(rewrite), Ok((served, kept))) => {
                     assert_eq!(
                         (rewrite.served.as_str(), rewrite.plural.as_str()),
-                        (served, "pots")
+                        (served, "greetings")
                     );
                     assert_eq!(rewrite.kept, kept);
                     assert_eq!(rewrite.gone, ["v1"]);

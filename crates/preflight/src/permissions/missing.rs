@@ -291,7 +291,7 @@ fn described(rules: &Scoped) -> Vec<String> {
     lines.collect()
 }
 
-/// A rule in one line: `get, patch configmaps "a", "b" in namespace kitchen`.
+/// A rule in one line: `get, patch configmaps "a", "b" in namespace greeter-system`.
 #[must_use]
 pub fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
     // The verbs and resources of a bundle may contain any text.
