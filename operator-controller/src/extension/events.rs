@@ -198,9 +198,9 @@ mod tests {
 
     use super::*;
 
-    fn pot(version: &str, release: Option<&str>) -> BundleMetadata {
+    fn greeter(version: &str, release: Option<&str>) -> BundleMetadata {
         BundleMetadata {
-            name: "pot".to_owned(),
+            name: "greeter".to_owned(),
             version: version.to_owned(),
             release: release.map(str::to_owned),
         }
@@ -208,7 +208,7 @@ mod tests {
 
     fn status(version: &str, reason: &str, message: &str) -> ClusterExtensionStatus {
         let mut status = ClusterExtensionStatus::default();
-        let bundle = pot(version, None);
+        let bundle = greeter(version, None);
         status.install = (!version.is_empty()).then_some(InstallStatus { bundle });
         let report = Report {
             condition_type: PROGRESSING,
@@ -236,41 +236,41 @@ mod tests {
         };
         let check = |before, after, expected: &[&str]| check_as(EventKind::Warning, before, after, expected);
         check(None, &none, &[]);
-        check(Some(&none), &one, &["false Installed Installed pot 1.0.0"]);
+        check(Some(&none), &one, &["false Installed Installed greeter 1.0.0"]);
         check(Some(&one), &held, &["true Retrying refused"]);
         check(Some(&held), &held, &[]);
         check(
             Some(&held),
             &two,
-            &["false Upgraded Replaced pot 1.0.0 by pot 2.0.0"],
+            &["false Upgraded Replaced greeter 1.0.0 by greeter 2.0.0"],
         );
         check(
             Some(&two),
             &one,
-            &["false Downgraded Replaced pot 2.0.0 by pot 1.0.0"],
+            &["false Downgraded Replaced greeter 2.0.0 by greeter 1.0.0"],
         );
         let [first, second] = ["1.0.0+1", "1.0.0+2"].map(|version| status(version, reason::SUCCEEDED, ""));
         check(
             Some(&first),
             &second,
-            &["false Upgraded Replaced pot 1.0.0+1 by pot 1.0.0+2"],
+            &["false Upgraded Replaced greeter 1.0.0+1 by greeter 1.0.0+2"],
         );
         let [unreleased, empty, released, ninth, tenth] = [None, Some(""), Some("1"), Some("9"), Some("10")]
             .map(|release| {
                 let mut status = status("1.0.0", reason::SUCCEEDED, "");
-                let bundle = pot("1.0.0", release);
+                let bundle = greeter("1.0.0", release);
                 status.install = Some(InstallStatus { bundle });
                 status
             });
         check(
             Some(&tenth),
             &ninth,
-            &["false Downgraded Replaced pot 1.0.0+10 by pot 1.0.0+9"],
+            &["false Downgraded Replaced greeter 1.0.0+10 by greeter 1.0.0+9"],
         );
         check(
             Some(&unreleased),
             &released,
-            &["false Upgraded Replaced pot 1.0.0 by pot 1.0.0+1"],
+            &["false Upgraded Replaced greeter 1.0.0 by greeter 1.0.0+1"],
         );
         // The same version, written differently.
         check(Some(&unreleased), &empty, &[]);
@@ -289,7 +289,7 @@ mod tests {
         let with = |installed: &str, newest: Option<&str>, message: &str| {
             let mut status = status(installed, reason::SUCCEEDED, "");
             status.updates = Some(UpdatesStatus {
-                newest: newest.map(|version| AvailableBundle::new(&pot(version, None), "one")),
+                newest: newest.map(|version| AvailableBundle::new(&greeter(version, None), "one")),
                 message: message.to_owned(),
                 ..UpdatesStatus::default()
             });
@@ -302,7 +302,7 @@ mod tests {
         };
         let nothing = with("", Some("2.0.0"), "outside");
         let held = with("1.0.0", Some("2.0.0"), "outside");
-        let note = "pot 2.0.0 of catalog one is available\noutside";
+        let note = "greeter 2.0.0 of catalog one is available\noutside";
         assert_eq!(announced(None, &nothing), None, "it is no update of anything");
         assert_eq!(announced(Some(&nothing), &held).as_deref(), Some(note));
         let earlier = status("1.0.0", reason::SUCCEEDED, "");
@@ -318,7 +318,7 @@ mod tests {
         let next = with("1.0.0", Some("2.1.0"), "");
         assert_eq!(
             announced(Some(&held), &next).as_deref(),
-            Some("pot 2.1.0 of catalog one is available")
+            Some("greeter 2.1.0 of catalog one is available")
         );
         // A rollback to a known bundle.
         let reached = with("2.0.0", None, "");
@@ -329,14 +329,26 @@ mod tests {
     #[test]
     fn upcoming_changes_are_called_upgrade_or_downgrade() {
         for (installed, wanted, expected) in [
-            (pot("1.0.0", None), pot("1.0.1", None), "Upgrading"),
-            (pot("1.0.1", None), pot("1.0.0", None), "Downgrading"),
-            (pot("1.0.1", None), pot("1.0.1", None), "Changing"),
-            (pot("", None), pot("1.0.1", None), "Changing"),
-            (pot("1.0.0+1", None), pot("1.0.0+2", None), "Upgrading"),
-            (pot("1.0.0", Some("1")), pot("1.0.0", Some("2")), "Upgrading"),
-            (pot("1.0.0", Some("2")), pot("1.0.0", Some("")), "Downgrading"),
-            (pot("1.0.0+9", Some("1")), pot("1.0.0+8", Some("1")), "Changing"),
+            (greeter("1.0.0", None), greeter("1.0.1", None), "Upgrading"),
+            (greeter("1.0.1", None), greeter("1.0.0", None), "Downgrading"),
+            (greeter("1.0.1", None), greeter("1.0.1", None), "Changing"),
+            (greeter("", None), greeter("1.0.1", None), "Changing"),
+            (greeter("1.0.0+1", None), greeter("1.0.0+2", None), "Upgrading"),
+            (
+                greeter("1.0.0", Some("1")),
+                greeter("1.0.0", Some("2")),
+                "Upgrading",
+            ),
+            (
+                greeter("1.0.0", Some("2")),
+                greeter("1.0.0", Some("")),
+                "Downgrading",
+            ),
+            (
+                greeter("1.0.0+9", Some("1")),
+                greeter("1.0.0+8", Some("1")),
+                "Changing",
+            ),
         ] {
             let said = upcoming(&installed, &wanted, "");
             assert_eq!(said.reason, expected, "{installed:?} {wanted:?}");

@@ -259,17 +259,14 @@ mod tests {
         };
         let text = find_held(&kinds).await.unwrap();
         assert!(
-            text.starts_with("backups.x.io are held") && text.contains("\npots.x.io are held"),
+            text.starts_with("backups.x.io are held") && text.contains("\ngreetings.x.io are held"),
             "{text}"
         );
         assert_eq!(asked.lock().unwrap().len(), 2);
-        let greetings = kinds.collections().next().unwrap();
+        let first = kinds.collections().next().unwrap();
         let late = Instant::now();
-        assert_eq!(
-            held_of(kinds.client.as_ref().unwrap(), greetings, late).await,
-            None
-        );
-        let uncounted = object_count(&kinds.client, greetings, late).await;
+        assert_eq!(held_of(kinds.client.as_ref().unwrap(), first, late).await, None);
+        let uncounted = object_count(&kinds.client, first, late).await;
         assert!(
             uncounted.starts_with("an unknown number of backups.x.io (no answer"),
             "{uncounted}"

@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn a_record_is_handed_out_once() {
         let records = TeardownRecords::default();
-        records.note("uid", "pot-1", TeardownRecord::default());
-        records.note("uid", "pot-1", TeardownRecord::default());
-        records.note("other", "pan-1", TeardownRecord::default());
+        records.note("uid", "greeter-1", TeardownRecord::default());
+        records.note("uid", "greeter-1", TeardownRecord::default());
+        records.note("other", "memcached-1", TeardownRecord::default());
         assert_eq!(records.take("uid").len(), 1);
         assert_eq!(records.take("uid").len(), 0);
         records.retain(|extension| extension != "other");
