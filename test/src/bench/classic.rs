@@ -105,12 +105,16 @@ async fn create(lab: &Lab, object: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Creates a namespace with an OperatorGroup, and waits for its status: a replica that is not the leader yet installs
+/// nothing.
 async fn group(lab: &Lab, namespace: &str) -> Result<()> {
     lab.kubectl(&["create", "namespace", namespace])?;
-    create(
-        lab,
-        &operator_group(namespace, &json!({"targetNamespaces": [namespace]})),
-    )
+    let group = operator_group(namespace, &json!({"targetNamespaces": [namespace]}));
+    create(lab, &group).await?;
+    eventually("the OperatorGroup has a status", LIMIT, async || {
+        let found = api(&lab.client, &group).get("group").await?;
+        Ok((!found.data["status"]["namespaces"].is_null()).then_some(()))
+    })
     .await
 }
 
