@@ -176,6 +176,9 @@ pub mod user {
     /// On ClusterExtension and ClusterCatalog: requirements that its images must satisfy beside the signature policy of
     /// the managers, a JSON list in the form of `policy.json`.
     pub const SIGNATURE_POLICY: &str = "olm.operatorframework.io/signature-policy";
+    /// On ClusterExtension: the images that must satisfy the signature policy: `bundle` (default), or `all`, the images
+    /// of the bundle's Pods too.
+    pub const VERIFY_IMAGES: &str = "olm.operatorframework.io/verify-images";
     /// On ClusterCatalog: any text; a change makes catalogd resolve the image reference at once.
     pub const POLL: &str = "olm.operatorframework.io/poll";
     /// On ClusterCatalog: an image reference with variables for the Kubernetes version.

@@ -1,6 +1,7 @@
 //! Bundle images: from a reference to the files of a bundle.
 
 pub mod credentials;
+pub mod operands;
 pub mod pulls;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use credentials::{CredentialsError, PullSecrets};
 use olm_platform::log::chain;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::Queue;
+use operands::{ImageRefusals, Operands};
 use pulls::{Pending, Pulled, Pulls};
 
 /// An error while fetching a bundle.
@@ -76,6 +78,7 @@ pub struct Bundles {
     pulls: Pulls<Result<Verified, FetchError>>,
     policy: CurrentPolicy,
     checks: Pulls<Result<Option<SignatureStatus>, FetchError>>,
+    operands: Operands,
 }
 
 /// The clients of registries.
@@ -130,6 +133,7 @@ impl Bundles {
             }),
             pins: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
             checks: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
+            operands: Operands::new(Arc::clone(&permits), settings.wake.clone()),
             pulls: Pulls::new(permits, settings.wake),
         }
     }
@@ -220,8 +224,37 @@ impl Bundles {
         }
     }
 
+    /// The images of a bundle's Pods that the signature policy and these rules refuse, each with the reason. Images for
+    /// which no rule asks for anything need no request.
+    pub async fn refused_images(
+        &self,
+        extension: &str,
+        images: BTreeSet<String>,
+        rules: &Rules,
+    ) -> Pulled<Result<ImageRefusals, FetchError>> {
+        let mut asked = BTreeSet::new();
+        for image in images {
+            let reference = Reference::parse_familiar(&image);
+            let is_asked = match &reference {
+                Ok(reference) => self.policy.asks_about(reference, rules).await,
+                Err(_) => true,
+            };
+            if is_asked {
+                asked.insert(image);
+            }
+        }
+        if asked.is_empty() {
+            return Pulled::Done(Ok(ImageRefusals::new()));
+        }
+        let policy = self.policy.number(rules).await;
+        self.operands
+            .verify(&self.registries, extension, asked, policy, rules)
+            .await
+    }
+
     /// Drops the requests of an extension.
     pub fn forget(&self, extension: &str) {
+        self.operands.forget(extension);
         self.checks.forget(extension);
         self.pins.forget(extension);
         self.pulls.forget(extension);
@@ -230,6 +263,7 @@ impl Bundles {
     /// Drops answers that no caller collected, and cached bundles except those named here, by reference, and those
     /// fetched since the last call.
     pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+        self.operands.tidy();
         self.checks.tidy();
         self.pins.tidy();
         self.pulls.tidy();

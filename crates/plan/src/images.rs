@@ -46,8 +46,8 @@ pub fn images(before: &[&Value], after: &[&Value]) -> Images {
     }
 }
 
-/// The images of containers, and those in variables `RELATED_IMAGE_…`.
-fn of(objects: &[&Value]) -> BTreeSet<String> {
+/// The images of containers and of volumes, and those in variables `RELATED_IMAGE_…`.
+pub fn of(objects: &[&Value]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for object in objects {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -55,6 +55,11 @@ fn of(objects: &[&Value]) -> BTreeSet<String> {
             continue;
         }
         let specs = POD_SPECS.iter().filter_map(|pointer| object.pointer(pointer));
+        let volumes = specs.clone().filter_map(|spec| spec.get("volumes")?.as_array());
+        let mounted = volumes
+            .flatten()
+            .filter_map(|volume| volume.pointer("/image/reference")?.as_str());
+        found.extend(mounted.map(str::to_owned));
         let lists = specs.flat_map(|spec| {
             ["containers", "initContainers"]
                 .iter()
@@ -86,6 +91,7 @@ mod tests {
         let deployment = |image: &str, related: &str| {
             json!({"kind": "Deployment", "spec": {"template": {"spec": {
                 "initContainers": [{"image": "init"}],
+                "volumes": [{"image": {"reference": "model"}}, {"emptyDir": {}}],
                 "containers": [{"image": image, "env": [
                     {"name": "RELATED_IMAGE_DB", "value": related}, {"name": "OTHER", "value": "no-image"},
                     {"name": "RELATED_IMAGE_REF", "valueFrom": {}},
@@ -103,7 +109,7 @@ mod tests {
             Images {
                 added: set(&["op:2", "job"]),
                 removed: set(&["op:1"]),
-                kept: set(&["init", "db:1"]),
+                kept: set(&["init", "db:1", "model"]),
             }
         );
     }

@@ -5,6 +5,7 @@ pub mod asking;
 pub mod checked;
 pub mod definitions;
 pub mod existing;
+pub mod images;
 pub mod ownership;
 pub mod rehearse;
 pub mod stored_versions;
@@ -188,6 +189,7 @@ async fn examine(
     if settings.options.installer_workloads == InstallerWorkloads::Refused {
         installer::check(objects.iter().copied(), &account.namespace, &account.name)?;
     }
+    images::verify(context, rendered, &objects).await?;
     let secrets = match rendered.certificates {
         Some(CertificateProvider::SelfSigned) => layout::secrets(objects.iter().copied()),
         _ => Vec::new(),

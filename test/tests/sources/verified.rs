@@ -158,6 +158,16 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
             message.contains("it was not made with a key of the policy"),
             "{message}"
         );
+        let selected = format!(
+            "--field-selector=reason={},involvedObject.name={NAME},involvedObject.kind=ClusterExtension",
+            reason::POLICY_REFUSES
+        );
+        world
+            .eventually("an event about the refusal", SOON, async || {
+                let events = world.kubectl(&["get", "events", "-A", "-o", "name", &selected])?;
+                Ok((!events.trim().is_empty()).then_some(()))
+            })
+            .await?;
         world.kubectl(&["get", "deployment", &format!("{NAME}-operator"), "-n", NAME])?;
         let explained = olm(world, &["explain"])?;
         ensure!(
@@ -239,5 +249,46 @@ fn an_annotation_asks_for_more_than_the_policy_and_the_refusal_says_so() -> Resu
         );
         annotate(world, "clustercatalog", None)?;
         catalog_becomes(world, RULED, None).await.map(drop)
+    })
+}
+
+const OPERANDS: &str = "operands";
+
+#[test]
+fn images_of_the_pods_are_verified_where_an_annotation_asks_for_it() -> Result<()> {
+    CLUSTER.with(async |stage: &Stage| {
+        let Stage {
+            world,
+            pair,
+            key: public,
+            ..
+        } = stage;
+        let registry = world.cluster.registry().context("a registry")?;
+        let files = samples::renamed_bundle(OPERANDS, "0.0.1", samples::OPERATOR_IMAGE);
+        let operator = world.push_bundle("operands-operator:v1", &files).await?;
+        let blobs = world.push_bundles(OPERANDS, &["1.0.0"], &operator).await?;
+        sign_bundles(world, OPERANDS, &blobs, pair).await?;
+        let rules = json!([{
+            "type": "sigstoreSigned", "keyData": STANDARD.encode(std::fs::read_to_string(public)?),
+        }]);
+        apply(world, OPERANDS, &blobs, |text| {
+            let annotations =
+                json!({ user::SIGNATURE_POLICY: rules.to_string(), user::VERIFY_IMAGES: "all" });
+            text.replacen(
+                "kind: ClusterExtension\nmetadata:\n",
+                &format!("kind: ClusterExtension\nmetadata:\n  annotations: {annotations}\n"),
+                1,
+            )
+        })
+        .await?;
+        let message = await_progressing(world, OPERANDS, reason::RETRYING, user::VERIFY_IMAGES).await?;
+        ensure!(
+            message.contains(&operator) && message.contains("asks for a signature, and there is none"),
+            "{message}"
+        );
+        ensure!(installed_version(&extensions(world).get(OPERANDS).await?).is_none());
+        let (_, digest) = operator.split_once('@').context("a digest")?;
+        sign(registry, "operands-operator", &digest.parse::<Digest>()?, pair).await?;
+        await_version(world, OPERANDS, "1.0.0").await.map(drop)
     })
 }

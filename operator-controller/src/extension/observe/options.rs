@@ -24,6 +24,18 @@ pub struct Options {
     pub installer_workloads: InstallerWorkloads,
     /// Rules for the images of bundles, beside the signature policy.
     pub signatures: Rules,
+    /// The images that are verified.
+    pub verified_images: VerifiedImages,
+}
+
+/// The images that are verified before a revision is created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VerifiedImages {
+    /// The image of the bundle.
+    #[default]
+    Bundle,
+    /// The images of the bundle's Pods too.
+    All,
 }
 
 /// Whether workloads of a bundle may run under the installing account.
@@ -100,6 +112,11 @@ impl Options {
                 .map_err(OptionsError::Definitions)?
                 .unwrap_or_default(),
             signatures: signatures(extension)?,
+            verified_images: value(
+                given,
+                user::VERIFY_IMAGES,
+                &[("all", VerifiedImages::All), ("bundle", VerifiedImages::Bundle)],
+            )?,
         })
     }
 }
@@ -139,8 +156,10 @@ mod tests {
             (user::CRD_POLICY, "pattern=Off"),
             (user::UPGRADEABLE_OVERRIDE, "false"),
             (user::ALLOW_INSTALLER_WORKLOADS, "true"),
+            (user::VERIFY_IMAGES, "all"),
         ]))
         .unwrap();
+        assert_eq!(options.verified_images, VerifiedImages::All);
         assert_eq!(options.installer_workloads, InstallerWorkloads::Allowed);
         assert_eq!(options.writes, Writes::Paused);
         assert_eq!(options.adopt, CollisionProtection::IfNoController);

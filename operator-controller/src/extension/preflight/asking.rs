@@ -8,6 +8,8 @@ use olm_preflight::installer::InstallerInUse;
 use olm_preflight::permissions::Right;
 
 use super::ownership::OwnershipError;
+use crate::bundles::pulls::Pending;
+use crate::bundles::{FetchError, operands};
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::{AccountName, IdentityError};
@@ -72,6 +74,15 @@ pub enum PreflightError {
     /// The API server would refuse changes.
     #[error("{0}")]
     Refused(String),
+    /// Images of the bundle's Pods do not satisfy the signature policy.
+    #[error("{0}")]
+    Images(String),
+    /// The images of the bundle's Pods are being verified. The extension is reconciled afterwards.
+    #[error("{}", operands::pending(*.0))]
+    Verifying(Pending),
+    /// The registries of these images cannot be accessed.
+    #[error(transparent)]
+    Access(FetchError),
     /// Companions are not ready.
     #[error("it waits for {}: they change together", .0.join(" and "))]
     NotReady(Vec<String>),
@@ -95,6 +106,8 @@ impl StageError for PreflightError {
         match self {
             Self::Identity(error) => error.severity(),
             Self::Ask { .. } => Severity::Transient,
+            Self::Verifying(_) => Severity::Pulling,
+            Self::Access(error) => error.severity(),
             Self::Read { kind, .. } if *kind != FailureKind::Forbidden => Severity::Transient,
             Self::Foreign { .. }
             | Self::Rights(_)
@@ -102,6 +115,8 @@ impl StageError for PreflightError {
             | Self::Definitions { .. }
             | Self::Owned(_)
             | Self::NotReady(_)
+            // No event announces a new signature.
+            | Self::Images(_)
             | Self::Refused(_) => Severity::Waiting,
             // A change of bundle, account or annotation starts another run.
             Self::Installer(_) => Severity::Terminal,
@@ -111,6 +126,10 @@ impl StageError for PreflightError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Definitions { help, .. } => help.clone(),
+            Self::Images(_) => Some(format!(
+                "sign the images, change the signature policy, or set the annotation {} to `bundle`",
+                user::VERIFY_IMAGES
+            )),
             _ => None,
         }
     }
@@ -122,9 +141,14 @@ impl StageError for PreflightError {
             Self::Read { .. } if self.is_forbidden() => held_back::RIGHTS,
             Self::Definitions { .. } | Self::Foreign { .. } => held_back::CRD_UPGRADE_SAFETY,
             Self::NotReady(_) => held_back::REQUIREMENT,
-            Self::Ask { .. } | Self::Read { .. } | Self::Installer(_) | Self::Owned(_) | Self::Refused(_) => {
-                held_back::OTHER
-            }
+            Self::Ask { .. }
+            | Self::Read { .. }
+            | Self::Installer(_)
+            | Self::Owned(_)
+            | Self::Images(_)
+            | Self::Verifying(_)
+            | Self::Access(_)
+            | Self::Refused(_) => held_back::OTHER,
         }
     }
 

@@ -1,0 +1,181 @@
+//! Verification of the images that the Pods of a bundle run.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use olm_image::{Access, PullError, Reference, RequestPermits, Rules};
+use olm_platform::log::chain;
+use olm_platform::queue::Queue;
+use parking_lot::Mutex;
+
+use super::pulls::{Pending, Pulled, Pulls};
+use super::{FetchError, Registries};
+
+/// The time for which a verification stands if it may change without an event: an image is refused, or named by a tag.
+const STANDS: Duration = Duration::from_secs(20);
+/// The most images of a bundle that are verified at the same time.
+const AT_ONCE: usize = 4;
+
+/// The images that the signature policy refuses, each with the reason.
+pub type ImageRefusals = Vec<String>;
+
+/// Verifies the images of bundles, at most one set for each extension at a time.
+pub(super) struct Operands {
+    jobs: Pulls<Result<ImageRefusals, FetchError>>,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// A finished verification.
+struct Known {
+    /// The images and the policy.
+    what: String,
+    /// Whether every image is named by its digest.
+    are_pinned: bool,
+    refusals: ImageRefusals,
+    since: Instant,
+}
+
+impl Known {
+    fn holds(&self, what: &str, now: Instant) -> bool {
+        let is_lasting = self.refusals.is_empty() && self.are_pinned;
+        self.what == what && (is_lasting || now.saturating_duration_since(self.since) < STANDS)
+    }
+}
+
+impl Operands {
+    pub(super) fn new(permits: Arc<RequestPermits>, wake: Queue<String>) -> Self {
+        Self {
+            jobs: Pulls::new(permits, wake),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Verifies the images. `policy` is the number of the policy with the rules.
+    pub(super) async fn verify(
+        &self,
+        registries: &Arc<Registries>,
+        extension: &str,
+        images: BTreeSet<String>,
+        policy: u64,
+        rules: &Rules,
+    ) -> Pulled<Result<ImageRefusals, FetchError>> {
+        let Some(registry) = images.iter().find_map(|image| registry_of(image)) else {
+            return Pulled::Done(Ok(images.iter().map(|image| invalid(image)).collect()));
+        };
+        let names: Vec<&str> = images.iter().map(String::as_str).collect();
+        let what = format!("{policy} {}", names.join(" "));
+        if let Some(refusals) = self.known_refusals(extension, &what) {
+            return Pulled::Done(Ok(refusals));
+        }
+        let are_pinned = images.iter().all(|image| image.contains('@'));
+        let (registries, rules) = (Arc::clone(registries), rules.clone());
+        let work = async move { all(&registries, images, rules).await };
+        let answer = self.jobs.ask(extension, &what, Some(&registry), work).await;
+        if let Pulled::Done(Ok(refusals)) = &answer {
+            let known = Known {
+                what,
+                are_pinned,
+                refusals: refusals.clone(),
+                since: Instant::now(),
+            };
+            self.known.lock().insert(extension.to_owned(), known);
+        }
+        answer
+    }
+
+    /// The refusals of the last verification, while it holds.
+    fn known_refusals(&self, extension: &str, what: &str) -> Option<ImageRefusals> {
+        let known = self.known.lock();
+        let known = known
+            .get(extension)
+            .filter(|known| known.holds(what, Instant::now()))?;
+        Some(known.refusals.clone())
+    }
+
+    pub(super) fn forget(&self, extension: &str) {
+        self.jobs.forget(extension);
+        self.known.lock().remove(extension);
+    }
+
+    pub(super) fn tidy(&self) {
+        self.jobs.tidy();
+    }
+}
+
+async fn all(
+    registries: &Registries,
+    images: BTreeSet<String>,
+    rules: Rules,
+) -> Result<ImageRefusals, FetchError> {
+    let access = registries.access(rules).await?;
+    // Collected first: a closure inside the stream would make the future not `Send`.
+    let asked: Vec<_> = images
+        .iter()
+        .map(|image| one(registries, &access, image))
+        .collect();
+    let refused: Vec<Option<String>> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+    Ok(refused.into_iter().flatten().collect())
+}
+
+/// The reason why an image is refused, if it is. A registry that does not answer refuses nothing.
+async fn one(registries: &Registries, access: &Access, image: &str) -> Result<Option<String>, FetchError> {
+    let Ok(reference) = Reference::parse_familiar(image) else {
+        return Ok(Some(invalid(image)));
+    };
+    let Err(error) = registries.images.verify(&reference, access).await else {
+        return Ok(None);
+    };
+    registries.forget_after_refusal(Some(&error)).await;
+    let is_verdict = matches!(error, PullError::Policy { .. }) || error.is_refusal() || !error.is_retryable();
+    if is_verdict {
+        return Ok(Some(chain(&error)));
+    }
+    Err(FetchError::Resolve(Box::new(error)))
+}
+
+fn registry_of(image: &str) -> Option<String> {
+    let reference = Reference::parse_familiar(image).ok()?;
+    Some(reference.registry().to_owned())
+}
+
+fn invalid(image: &str) -> String {
+    format!("{image:?} is not an image reference")
+}
+
+/// The message about a verification under way.
+pub(crate) fn pending(state: Pending) -> &'static str {
+    match state {
+        Pending::UnderWay => "verifying the images of the bundle's Pods",
+        Pending::Queued => {
+            "waiting to verify the images of the bundle's Pods: as many requests as allowed are under way"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verification_stands_for_a_moment_and_longer_where_nothing_can_change() {
+        let since = Instant::now();
+        let known = |refusals: &[&str], are_pinned: bool| Known {
+            what: "1 a".to_owned(),
+            are_pinned,
+            refusals: refusals.iter().map(|text| (*text).to_owned()).collect(),
+            since,
+        };
+        let later = since + STANDS;
+        for (known, lasts) in [
+            (known(&[], true), true),
+            (known(&[], false), false),
+            (known(&["a is not signed"], true), false),
+        ] {
+            assert!(known.holds("1 a", since));
+            assert!(!known.holds("2 a", since), "another policy");
+            assert_eq!(known.holds("1 a", later), lasts);
+        }
+    }
+}
