@@ -4,9 +4,8 @@
 //! no types and no budget. Here the parser limits the depth of an expression, every rule is type-checked before it is
 //! stored, and every step of an evaluation is charged to a [`Budget`].
 //!
-//! The language is that of cel-go with its standard library. It has one variable, `properties`, a list of maps with the
-//! keys `type` and `value`, and one more function, `semver_compare(a, b)`. It has no protocol buffer messages and no
-//! named time zones.
+//! The language is that of cel-go with its standard library, one [`Variable`], and one more function,
+//! `semver_compare(a, b)`. It has no protocol buffer messages and no named time zones.
 
 mod ast;
 mod calls;
@@ -78,10 +77,36 @@ impl PositionedError {
     }
 }
 
+/// The variable of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// `properties`: a list of maps with the keys `type` and `value` ([`Value::properties`]).
+    Properties,
+    /// `predicate`: the predicate of an attestation, a JSON value ([`Value::from_json`]).
+    Predicate,
+}
+
+impl Variable {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Properties => "properties",
+            Self::Predicate => "predicate",
+        }
+    }
+
+    fn type_of(self) -> Type {
+        match self {
+            Self::Properties => Type::properties(),
+            Self::Predicate => Type::Dyn,
+        }
+    }
+}
+
 /// A rule that can be evaluated and returns a boolean. Copies share it.
 #[derive(Clone)]
 pub struct Program {
     root: Arc<ast::Node>,
+    variable: Variable,
 }
 
 impl fmt::Debug for Program {
@@ -91,26 +116,39 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Parses and checks a rule.
+    /// Parses and checks a rule over `properties`.
     ///
     /// # Errors
     /// When it is not an expression, its types do not match, or it does not return a boolean.
     pub fn compile(rule: &str) -> Result<Self, CompileError> {
+        Self::over(Variable::Properties, rule)
+    }
+
+    /// Parses and checks a rule over a variable.
+    ///
+    /// # Errors
+    /// When it is not an expression, its types do not match, or it does not return a boolean.
+    pub fn over(variable: Variable, rule: &str) -> Result<Self, CompileError> {
         if rule.len() > MAX_RULE {
             return Err(CompileError::TooLong);
         }
         let root = parse::parse(rule).map_err(|problem| problem.locate(rule))?;
-        match check(&root).map_err(|problem| problem.locate(rule))? {
-            Type::Bool => Ok(Self { root: Arc::new(root) }),
+        let found = check(&root, variable).map_err(|problem| problem.locate(rule))?;
+        match (found, variable) {
+            // The type of a value out of JSON is known only at evaluation.
+            (Type::Bool, _) | (Type::Dyn, Variable::Predicate) => Ok(Self {
+                root: Arc::new(root),
+                variable,
+            }),
             _ => Err(CompileError::NotBool),
         }
     }
 
-    /// Whether the rule holds for these properties (from [`Value::properties`]).
+    /// Whether the rule holds for a value of its variable.
     ///
     /// # Errors
     /// When the evaluation fails and no other term decides the result, or when the budget is exhausted.
-    pub fn evaluate(&self, properties: &Value, budget: &mut Budget) -> Result<bool, EvalError> {
-        eval::evaluate(&self.root, properties, budget)
+    pub fn evaluate(&self, value: &Value, budget: &mut Budget) -> Result<bool, EvalError> {
+        eval::evaluate(&self.root, self.variable, value, budget)
     }
 }

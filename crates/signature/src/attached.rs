@@ -1,4 +1,5 @@
-//! The older form of cosign: a layer of the image at the tag `sha256-HEX.sig`, with its proofs in annotations.
+//! The older form of cosign: a layer of the image at the tag `sha256-HEX.sig`, or `sha256-HEX.att` for attestations,
+//! with its proofs in annotations.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,17 +9,21 @@ use sigstore_verify::types::bundle::{
     VerificationMaterialContent, X509Certificate,
 };
 use sigstore_verify::types::{
-    Bundle, CanonicalizedBody, DerCertificate, KindVersion, LogIndex, LogKeyId, MediaType, MessageSignature,
-    PublicKeyIdentifier, SignatureBytes, SignatureContent, SignedTimestamp, TimestampToken,
+    Bundle, CanonicalizedBody, DerCertificate, DsseEnvelope, KindVersion, LogIndex, LogKeyId, MediaType,
+    MessageSignature, PublicKeyIdentifier, SignatureBytes, SignatureContent, SignedTimestamp, TimestampToken,
     TransparencyLogEntry,
 };
 
+use crate::attestation::ATTESTATION_BYTES;
+use crate::bundle::envelope;
 use crate::error::SignatureError;
 use crate::key::{blocks, certificates};
 use crate::verdict::Claim;
 
 /// The media type of the signed payload.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// The media type of an attestation: an envelope that holds its signature.
+pub const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 /// The annotation with the signature.
 pub const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// The annotations with the certificate and its chain in PEM, the entry of the log, and the timestamp.
@@ -26,18 +31,19 @@ const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG: &str = "dev.sigstore.cosign/bundle";
 const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
-/// The most bytes of the signed payload.
+/// The most bytes of the payload of a signature.
 const PAYLOAD_BYTES: usize = 64 << 10;
 /// The most bytes of an annotation.
 const ANNOTATION_BYTES: usize = 128 << 10;
 /// The most certificates of a chain.
 const CHAIN_LENGTH: usize = 8;
 
-/// A signature in the older form.
+/// A signature or an attestation in the older form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     payload: Vec<u8>,
-    signature: String,
+    /// The signature of the payload; none where the payload is an envelope, which holds its own.
+    signature: Option<String>,
     certificate: Option<String>,
     chain: Option<String>,
     log: Option<String>,
@@ -46,26 +52,43 @@ pub struct Attached {
 
 /// The parts of it that are needed, read.
 pub(crate) struct Parts {
-    pub(crate) signature: Vec<u8>,
+    pub(crate) content: AttachedContent,
     pub(crate) certificates: Vec<Vec<u8>>,
+}
+
+/// The signed content with its signature.
+pub(crate) enum AttachedContent {
+    /// The signature of the payload.
+    Signature(Vec<u8>),
+    /// The payload is this envelope.
+    Envelope(DsseEnvelope),
 }
 
 impl Attached {
     /// A signature from a layer: its content, and its annotations by name. None where there is no signature.
     pub fn new<'a>(payload: Vec<u8>, annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let signature = annotation(SIGNATURE_ANNOTATION)?.to_owned();
+        Some(Self {
+            signature: Some(signature),
+            ..Self::envelope(payload, annotation)
+        })
+    }
+
+    /// An attestation from a layer of type [`ENVELOPE`]: its content, and its annotations by name.
+    pub fn envelope<'a>(payload: Vec<u8>, annotation: impl Fn(&str) -> Option<&'a str>) -> Self {
         let text = |name| {
             annotation(name)
                 .filter(|text| !text.is_empty())
                 .map(str::to_owned)
         };
-        Some(Self {
+        Self {
             payload,
-            signature: annotation(SIGNATURE_ANNOTATION)?.to_owned(),
+            signature: None,
             certificate: text(CERTIFICATE),
             chain: text(CHAIN),
             log: text(LOG),
             timestamp: text(TIMESTAMP),
-        })
+        }
     }
 
     pub(crate) fn payload(&self) -> &[u8] {
@@ -74,18 +97,32 @@ impl Attached {
 
     pub(crate) fn parts(&self) -> Result<Parts, SignatureError> {
         let form = |what: &str, error: String| SignatureError::Form(format!("{what}: {error}"));
-        let annotations = [&self.certificate, &self.chain, &self.log, &self.timestamp];
+        let annotations = [
+            &self.signature,
+            &self.certificate,
+            &self.chain,
+            &self.log,
+            &self.timestamp,
+        ];
         let long = annotations
             .into_iter()
             .flatten()
-            .chain([&self.signature])
             .any(|text| text.len() > ANNOTATION_BYTES);
-        if long || self.payload.len() > PAYLOAD_BYTES {
+        let limit = match self.signature {
+            Some(_) => PAYLOAD_BYTES,
+            None => ATTESTATION_BYTES,
+        };
+        if long || self.payload.len() > limit {
             return Err(SignatureError::Form("it is too long".to_owned()));
         }
-        let signature = STANDARD
-            .decode(self.signature.trim())
-            .map_err(|_| SignatureError::Form("it is no base64".to_owned()))?;
+        let content = match &self.signature {
+            Some(signature) => AttachedContent::Signature(
+                STANDARD
+                    .decode(signature.trim())
+                    .map_err(|_| SignatureError::Form("it is no base64".to_owned()))?,
+            ),
+            None => AttachedContent::Envelope(envelope(&self.payload)?),
+        };
         let mut found = Vec::new();
         if let Some(text) = &self.certificate {
             found = certificates(text.as_bytes()).map_err(|error| form("certificate", error))?;
@@ -100,7 +137,7 @@ impl Attached {
             )));
         }
         Ok(Parts {
-            signature,
+            content,
             certificates: found,
         })
     }
@@ -126,7 +163,7 @@ impl Attached {
         };
         let mut material = VerificationMaterial::new(content);
         if let Some(text) = &self.log {
-            material = material.with_tlog_entries(vec![entry(text)?]);
+            material = material.with_tlog_entries(vec![entry(text, &parts.content)?]);
         }
         if let Some(text) = &self.timestamp {
             let stamp: Stamp = serde_json::from_str(text)
@@ -142,15 +179,16 @@ impl Attached {
         } else {
             MediaType::Bundle0_2
         };
-        let signature = MessageSignature::new(SignatureBytes::from_bytes(&parts.signature));
-        Ok(Bundle::new(
-            version,
-            material,
-            SignatureContent::MessageSignature(signature),
-        ))
+        let content = match &parts.content {
+            AttachedContent::Signature(bytes) => {
+                SignatureContent::MessageSignature(MessageSignature::new(SignatureBytes::from_bytes(bytes)))
+            }
+            AttachedContent::Envelope(envelope) => SignatureContent::DsseEnvelope(envelope.clone()),
+        };
+        Ok(Bundle::new(version, material, content))
     }
 
-    /// Claim of the payload. It may be read only once the signature is verified.
+    /// Claim of the payload of a signature. It may be read only once the signature is verified.
     pub(crate) fn claim(&self) -> Result<Claim, SignatureError> {
         let document: Document = serde_json::from_slice(&self.payload)
             .map_err(|error| SignatureError::Form(format!("the signed payload cannot be read: {error}")))?;
@@ -225,7 +263,7 @@ struct Kind {
 }
 
 /// An entry of a log with the promise of the log, from an annotation.
-fn entry(text: &str) -> Result<TransparencyLogEntry, SignatureError> {
+fn entry(text: &str, content: &AttachedContent) -> Result<TransparencyLogEntry, SignatureError> {
     let wrong = |error: String| SignatureError::Form(format!("annotation {LOG}: {error}"));
     let Logged {
         signed_entry_timestamp,
@@ -235,9 +273,11 @@ fn entry(text: &str) -> Result<TransparencyLogEntry, SignatureError> {
         .decode(&payload.body)
         .map_err(|_| wrong("the entry is no base64".to_owned()))?;
     let kind: Kind = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
-    let kind = match (kind.kind.as_str(), kind.version.as_str()) {
-        ("hashedrekord", "0.0.1") => KindVersion::HashedRekordV001,
-        (kind, version) => return Err(wrong(format!("unknown kind of entry {kind} {version}"))),
+    let kind = match (content, kind.kind.as_str(), kind.version.as_str()) {
+        (AttachedContent::Signature(_), "hashedrekord", "0.0.1") => KindVersion::HashedRekordV001,
+        (AttachedContent::Envelope(_), "dsse", "0.0.1") => KindVersion::DsseV001,
+        (AttachedContent::Envelope(_), "intoto", "0.0.2") => KindVersion::IntotoV002,
+        (_, kind, version) => return Err(wrong(format!("unknown kind of entry {kind} {version}"))),
     };
     let index = LogIndex::try_from(payload.index).map_err(|error| wrong(error.to_string()))?;
     let log = hex::decode(&payload.log).map_err(|error| wrong(error.to_string()))?;

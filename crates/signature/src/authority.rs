@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use sigstore_verify::crypto::SubjectAltName;
 
+use crate::attestation::Attestation;
 use crate::error::SignatureError;
 use crate::identity::Identities;
 use crate::key::PublicKey;
@@ -36,13 +37,15 @@ pub enum Authority {
 }
 
 impl Authority {
-    /// Whether this signature is by a required signer, has the required proofs, and is about one of the digests.
+    /// Whether this signature is by a required signer, has the required proofs, and is about one of the digests. With
+    /// an attestation it must be that statement; without one, a signature of the image.
     ///
     /// # Errors
     /// The fault of the signature.
     pub fn check(
         &self,
         signature: &Signature,
+        attestation: Option<&Attestation>,
         digests: &[String],
         now: Timestamp,
     ) -> Result<Verified, SignatureError> {
@@ -58,7 +61,7 @@ impl Authority {
             return Err(SignatureError::Time(format!("{time} is in the future")));
         }
         // Only verified content is believed.
-        let claim = read.claim()?;
+        let claim = read.claim(attestation)?;
         if !digests.contains(&claim.digest) {
             return Err(SignatureError::Digest(claim.digest));
         }

@@ -4,11 +4,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sigstore_verify::types::{self, DsseEnvelope, SignatureContent};
 
+use crate::attestation::ATTESTATION_BYTES;
 use crate::error::SignatureError;
 
 /// The media type of a bundle, which is the type of the artifact that holds it.
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// The most bytes of a bundle.
+/// The most bytes of a bundle that is a signature.
 pub const BUNDLE_BYTES: u64 = 256 << 10;
 /// The most log entries, the most timestamps.
 const PROOFS: usize = 8;
@@ -29,9 +30,9 @@ impl Bundle {
 
     /// Reads it. What it has that is not known is refused, since it might be what keeps a signature from counting.
     pub(crate) fn read(&self) -> Result<(types::Bundle, DsseEnvelope), SignatureError> {
-        if self.text.len() as u64 > BUNDLE_BYTES {
+        if self.text.len() > ATTESTATION_BYTES {
             return Err(SignatureError::Form(format!(
-                "it is larger than {BUNDLE_BYTES} bytes"
+                "it is larger than {ATTESTATION_BYTES} bytes"
             )));
         }
         let unreadable = |error: &dyn std::fmt::Display| SignatureError::Form(error.to_string());
@@ -52,6 +53,19 @@ impl Bundle {
         let envelope = envelope.clone();
         Ok((bundle, envelope))
     }
+}
+
+/// Reads an envelope that stands alone, with exactly one signature.
+pub(crate) fn envelope(text: &[u8]) -> Result<DsseEnvelope, SignatureError> {
+    let unreadable = |error: serde_json::Error| SignatureError::Form(error.to_string());
+    let shape: Envelope = serde_json::from_slice(text).map_err(unreadable)?;
+    if shape.signatures.len() != 1 {
+        return Err(SignatureError::Form(format!(
+            "it has {} signatures",
+            shape.signatures.len()
+        )));
+    }
+    serde_json::from_slice(text).map_err(unreadable)
 }
 
 /// The fields that a bundle may have.
@@ -201,8 +215,7 @@ struct Envelope {
     _payload: IgnoredAny,
     #[serde(rename = "payloadType")]
     _payload_type: IgnoredAny,
-    #[serde(rename = "signatures")]
-    _signatures: Vec<Signed>,
+    signatures: Vec<Signed>,
 }
 
 #[derive(Deserialize)]

@@ -29,6 +29,9 @@ pub enum SignatureError {
     /// There is no proof of when it was made, or a wrong one.
     #[error("nothing proves when it was made: {0}")]
     Time(String),
+    /// The attestation is another one than the policy asks for.
+    #[error("{0}")]
+    Predicate(String),
     /// It is for another image.
     #[error("it is for {0}")]
     Digest(String),
@@ -44,6 +47,7 @@ impl SignatureError {
             Self::Identity { .. } => "identity",
             Self::Log(_) => "log",
             Self::Time(_) => "time",
+            Self::Predicate(_) => "predicate",
             Self::Digest(_) => "digest",
         }
     }

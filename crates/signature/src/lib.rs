@@ -3,10 +3,11 @@
 //! machine itself.
 //!
 //! Two forms are known, those that cosign writes: a layer of the image at the tag `sha256-HEX.sig` with annotations
-//! ([`Attached`]), and a Sigstore bundle among the referrers of the image ([`Bundle`]). Forms, fields and algorithms
-//! that are not known are refused.
+//! ([`Attached`]), and a Sigstore bundle among the referrers of the image ([`Bundle`]). Attestations have the same
+//! forms; their tag is `sha256-HEX.att`. Forms, fields and algorithms that are not known are refused.
 
 mod attached;
+mod attestation;
 mod authority;
 mod bundle;
 mod error;
@@ -18,7 +19,8 @@ mod statement;
 mod trust;
 mod verdict;
 
-pub use attached::{Attached, SIGNATURE_ANNOTATION, SIMPLE_SIGNING};
+pub use attached::{Attached, ENVELOPE, SIGNATURE_ANNOTATION, SIMPLE_SIGNING};
+pub use attestation::{ATTESTATION_BYTES, Attestation};
 pub use authority::Authority;
 pub use bundle::{BUNDLE, BUNDLE_BYTES, Bundle};
 pub use error::SignatureError;
@@ -26,6 +28,7 @@ pub use identity::{Identities, Identity, Pattern};
 pub use key::PublicKey;
 pub use pki::{Pki, Subject};
 pub use read::Signature;
+pub use statement::SIGNATURE_PREDICATE_TYPE;
 pub use trust::Trust;
 pub use verdict::{Claim, LogEntry, Proof, Signer, Verified};
 

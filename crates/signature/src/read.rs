@@ -4,18 +4,19 @@ use jiff::Timestamp;
 use sigstore_verify::types::bundle::VerificationMaterialContent;
 use sigstore_verify::types::{self, Sha256Hash};
 
-use crate::attached::{Attached, Parts};
+use crate::attached::{Attached, AttachedContent, Parts};
+use crate::attestation::Attestation;
 use crate::bundle::Bundle;
 use crate::error::SignatureError;
 use crate::key::PublicKey;
-use crate::statement;
+use crate::statement::Statement;
 use crate::trust::{Evidence, SignedContent, Trust};
 use crate::verdict::{Claim, Proof};
 
-/// A signature as it was fetched, not yet verified.
+/// A signature or an attestation as it was fetched, not yet verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// A layer of the image at the tag `sha256-HEX.sig`.
+    /// A layer of the image at the tag `sha256-HEX.sig` or `sha256-HEX.att`.
     Attached(Attached),
     /// A bundle among the referrers of the image.
     Bundle(Bundle),
@@ -41,8 +42,22 @@ impl<'signature> Read<'signature> {
     /// The bytes that were signed, and the signature.
     pub(crate) fn signed(&self) -> (Vec<u8>, &[u8]) {
         match self {
-            Self::Attached(attached, parts) => (attached.payload().to_vec(), &parts.signature),
-            Self::Bundle(_, envelope) => (envelope.pae(), envelope.signature.sig.as_bytes()),
+            Self::Attached(attached, parts) => match &parts.content {
+                AttachedContent::Signature(signature) => (attached.payload().to_vec(), signature),
+                AttachedContent::Envelope(envelope) => of_envelope(envelope),
+            },
+            Self::Bundle(_, envelope) => of_envelope(envelope),
+        }
+    }
+
+    /// The envelope with a statement, in the forms that have one.
+    fn envelope(&self) -> Option<&types::DsseEnvelope> {
+        match self {
+            Self::Attached(_, parts) => match &parts.content {
+                AttachedContent::Signature(_) => None,
+                AttachedContent::Envelope(envelope) => Some(envelope),
+            },
+            Self::Bundle(_, envelope) => Some(envelope),
         }
     }
 
@@ -57,13 +72,14 @@ impl<'signature> Read<'signature> {
         }
     }
 
-    /// The image that it is about. To be believed once the signature is verified.
-    pub(crate) fn claim(&self) -> Result<Claim, SignatureError> {
-        match self {
-            Self::Attached(attached, _) => attached.claim(),
-            Self::Bundle(_, envelope) => {
-                statement::claim(&envelope.payload_type, envelope.payload.as_bytes())
-            }
+    /// The image that it signs, or that it is the attestation of. To be believed once the signature is verified.
+    pub(crate) fn claim(&self, attestation: Option<&Attestation>) -> Result<Claim, SignatureError> {
+        match (self.envelope(), self) {
+            (Some(envelope), _) => statement(envelope)?.claim(attestation),
+            (None, Self::Attached(attached, _)) if attestation.is_none() => attached.claim(),
+            _ => Err(SignatureError::Predicate(
+                "it is a signature, not an attestation".to_owned(),
+            )),
         }
     }
 
@@ -72,7 +88,7 @@ impl<'signature> Read<'signature> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, true, trust.has_logs())?;
-                trust.check_certificate(SignedContent::Bytes(attached.payload()), bundle)
+                trust.check_certificate(self.content(attached)?, bundle)
             }
             Self::Bundle(bundle, _) => {
                 if bundle.signing_certificate().is_none() {
@@ -88,7 +104,7 @@ impl<'signature> Read<'signature> {
         match self {
             Self::Attached(attached, parts) => {
                 let bundle = attached.bundle(parts, false, true)?;
-                trust.check_key(SignedContent::Bytes(attached.payload()), bundle, key)
+                trust.check_key(self.content(attached)?, bundle, key)
             }
             Self::Bundle(bundle, _) => {
                 if !matches!(
@@ -102,11 +118,32 @@ impl<'signature> Read<'signature> {
         }
     }
 
+    /// The content that the verifier compares with what was signed.
+    fn content(&self, attached: &'signature Attached) -> Result<SignedContent<'signature>, SignatureError> {
+        match self.envelope() {
+            Some(_) => self.digest().map(SignedContent::Digest),
+            None => Ok(SignedContent::Bytes(attached.payload())),
+        }
+    }
+
+    /// The digest that the statement is about.
     fn digest(&self) -> Result<Sha256Hash, SignatureError> {
-        let claim = self.claim()?;
-        let hex = claim.digest.strip_prefix("sha256:").unwrap_or_default();
+        let envelope = self
+            .envelope()
+            .ok_or_else(|| SignatureError::Form("it has no statement".to_owned()))?;
+        let digest = statement(envelope)?.digest;
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
         Sha256Hash::from_hex(hex).map_err(|error| SignatureError::Form(error.to_string()))
     }
+}
+
+fn statement(envelope: &types::DsseEnvelope) -> Result<Statement<'_>, SignatureError> {
+    Statement::read(&envelope.payload_type, envelope.payload.as_bytes())
+}
+
+/// The signed bytes of an envelope, and the signature.
+fn of_envelope(envelope: &types::DsseEnvelope) -> (Vec<u8>, &[u8]) {
+    (envelope.pae(), envelope.signature.sig.as_bytes())
 }
 
 /// The earliest time that is proven, and what vouches.

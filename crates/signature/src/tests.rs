@@ -45,7 +45,7 @@ fn key() -> Authority {
 }
 
 fn check(authority: &Authority, signature: &Signature, digest: &str) -> Result<Verified, SignatureError> {
-    authority.check(signature, &[digest.to_owned()], now())
+    authority.check(signature, None, &[digest.to_owned()], now())
 }
 
 fn bundle(text: &str) -> Signature {
@@ -170,7 +170,7 @@ fn fields_and_forms_that_are_not_known_are_refused() {
         }),
         "it signs bytes",
     );
-    let long = " ".repeat(usize::try_from(BUNDLE_BYTES).unwrap() + 1);
+    let long = " ".repeat(ATTESTATION_BYTES + 1);
     form(&bundle(&long), "larger than");
     let proofs = json!({ "logId": { "keyId": "" }, "kindVersion": { "kind": "", "version": "" }, "canonicalizedBody": "" });
     form(
@@ -189,7 +189,8 @@ fn only_a_statement_that_an_image_is_signed_counts() {
             "predicate": {},
         });
         change(&mut document);
-        statement::claim("application/vnd.in-toto+json", document.to_string().as_bytes())
+        let text = document.to_string();
+        statement::Statement::read("application/vnd.in-toto+json", text.as_bytes())?.claim(None)
     };
     assert_eq!(claim(&|_| {}).unwrap().digest, IMAGE);
     let refused = |change: &dyn Fn(&mut Value), said: &str| {
@@ -228,7 +229,7 @@ fn only_a_statement_that_an_image_is_signed_counts() {
         &|document| document["_type"] = json!("https://in-toto.io/Statement/v2"),
         "unknown kind",
     );
-    assert!(statement::claim("text/plain", b"{}").is_err());
+    assert!(statement::Statement::read("text/plain", b"{}").is_err());
 }
 
 #[test]
@@ -519,7 +520,7 @@ mod own_authority {
         let late: Timestamp = "2027-02-01T00:00:00Z".parse().unwrap();
         let fault = own
             .authority(email, host)
-            .check(&signature, &[OTHER.to_owned()], late);
+            .check(&signature, None, &[OTHER.to_owned()], late);
         assert_eq!(fault.unwrap_err().kind(), "certificate");
     }
 
@@ -558,7 +559,7 @@ mod own_authority {
 fn a_signature_of_the_future_does_not_count() {
     let before: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
     let digests = [KEYLESS_IMAGE.to_owned()];
-    let fault = identity(SUBJECT, ISSUER, &|_| {}).check(&bundle(KEYLESS), &digests, before);
+    let fault = identity(SUBJECT, ISSUER, &|_| {}).check(&bundle(KEYLESS), None, &digests, before);
     assert_eq!(fault.unwrap_err().kind(), "time");
 }
 
@@ -648,7 +649,8 @@ proptest::proptest! {
             *place = byte;
         }
         let unchanged = text == BUNDLE_TEXT.as_bytes();
-        let found = key().check(&Signature::Bundle(Bundle::new(text)), &[IMAGE.to_owned()], now());
+        let bundle = Signature::Bundle(Bundle::new(text));
+        let found = key().check(&bundle, None, &[IMAGE.to_owned()], now());
         // The hint of the key and white space are not signed.
         if unchanged {
             assert!(found.is_ok());

@@ -1,4 +1,4 @@
-//! `olm verify`: verifies the signatures of an image.
+//! `olm verify`: verifies the signatures and attestations of an image.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ const OPTIONS: &str = "the command line";
                   olm verify registry.example/catalogs/mine:latest --signature-policy ./policy.json\n  olm verify \
                   registry.example/catalogs/mine:latest --key key.pub\n  olm verify registry.example/catalogs/mine:latest \
                   --trusted-root trusted_root.json --certificate-identity release@example.com --certificate-oidc-issuer \
-                  https://accounts.example.com"
+                  https://accounts.example.com\n  olm verify registry.example/catalogs/mine:latest --key key.pub --predicate-type \
+                  https://slsa.dev/provenance/v1 --condition \"predicate.runDetails.builder.id == 'https://ci.example'\""
 )]
 pub(crate) struct Arguments {
     /// Reference of the image
@@ -75,6 +76,12 @@ struct Signer {
         conflicts_with_all = ["keys", "certificate_oidc_issuer"]
     )]
     certificate_oidc_issuer_regexp: Option<String>,
+    /// Verify an attestation with this type of predicate in the place of a signature
+    #[arg(long, value_name = "TYPE", conflicts_with = "signature_policy")]
+    predicate_type: Option<String>,
+    /// Condition in CEL on the `predicate` of the attestation
+    #[arg(long, value_name = "CEL", requires = "predicate_type")]
+    condition: Option<String>,
 }
 
 impl Signer {
@@ -82,8 +89,16 @@ impl Signer {
     fn policy(&self) -> anyhow::Result<Option<Policy>> {
         let mut requirement = serde_json::Map::new();
         let mut set = |name: &str, value: Value| requirement.insert(name.to_owned(), value);
-        set("type", json!("sigstoreSigned"));
-        set("signedIdentity", json!({ "type": "matchDigest" }));
+        if let Some(kind) = &self.predicate_type {
+            set("type", json!("sigstoreAttested"));
+            set("predicateType", json!(kind));
+            if let Some(condition) = &self.condition {
+                set("condition", json!(condition));
+            }
+        } else {
+            set("type", json!("sigstoreSigned"));
+            set("signedIdentity", json!({ "type": "matchDigest" }));
+        }
         let identity = [
             ("subject", &self.certificate_identity),
             ("subjectRegExp", &self.certificate_identity_regexp),
@@ -96,7 +111,15 @@ impl Signer {
             .collect();
         match (self.keys.is_empty(), identity.len()) {
             (false, _) => drop(set("keyPaths", json!(self.keys))),
-            (true, 0) if self.trusted_root.is_none() => return Ok(None),
+            (true, 0) if self.trusted_root.is_none() => {
+                if self.predicate_type.is_some() {
+                    bail!(
+                        "cannot verify an attestation: name its signer with --key, or with \
+                         --trusted-root, --certificate-identity and --certificate-oidc-issuer"
+                    );
+                }
+                return Ok(None);
+            }
             (true, 2) => drop(set("identities", json!([identity]))),
             (true, _) => bail!(
                 "cannot verify by a certificate: name both its identity and its issuer, with --certificate-identity and \
@@ -162,14 +185,15 @@ fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
             .time
             .map_or("not proven".to_owned(), |time| time.to_string());
         let name = verified.claim.name.as_deref().unwrap_or("none, only the digest");
-        let rows = [
-            ("rule", rule(approval)),
+        let mut rows = vec![("rule", rule(approval))];
+        rows.extend(approval.predicate_type.clone().map(|kind| ("statement", kind)));
+        rows.extend([
             ("signed by", verified.signer.to_string()),
             ("signed at", time),
             ("proof", proof),
             ("digest", verified.claim.digest.clone()),
             ("name", name.to_owned()),
-        ];
+        ]);
         for (label, value) in rows {
             let _ = writeln!(text, "  {label:<9}  {value}");
         }
@@ -182,6 +206,7 @@ fn document(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> Value {
         let verified = &approval.verified;
         json!({
             "rule": rule(approval),
+            "predicateType": approval.predicate_type,
             "signer": verified.signer.to_string(),
             "time": verified.time.map(|time| time.to_string()),
             "proof": {

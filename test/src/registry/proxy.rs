@@ -141,6 +141,8 @@ pub struct ProxyBehaviour {
     pub manifest: Option<(String, String)>,
     /// The manifests that refer to one are listed, at most so many on a page.
     pub lists_referrers: Option<usize>,
+    /// Uploads go on here, and not at the address of the registry behind it.
+    pub keeps_uploads: bool,
 }
 
 /// A request as it came.
@@ -277,7 +279,7 @@ impl State {
             range: range.map(str::to_owned),
         });
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
-        let (hides_digest, challenge, lists_referrers) = {
+        let (hides_digest, challenge, lists_referrers, keeps_uploads) = {
             let mut behaviour = lock(&self.behaviour);
             if let Some((status, wait)) = behaviour.refusals.pop_front() {
                 let status = StatusCode::from_u16(status)?;
@@ -303,6 +305,7 @@ impl State {
                 behaviour.hides_digest,
                 behaviour.challenge.clone(),
                 behaviour.lists_referrers,
+                behaviour.keeps_uploads,
             )
         };
         let subject = if lists_referrers.is_some() && head.method == Method::PUT {
@@ -339,6 +342,15 @@ impl State {
         }
         if let Some(subject) = subject {
             answer.headers_mut().insert("oci-subject", subject.parse()?);
+        }
+        let location = answer
+            .headers()
+            .get(LOCATION)
+            .and_then(|location| location.to_str().ok());
+        let here = location.and_then(|location| location.strip_prefix(self.upstream.as_str()));
+        if let Some(here) = here.filter(|_| keeps_uploads) {
+            let here = here.parse()?;
+            answer.headers_mut().insert(LOCATION, here);
         }
         if hides_digest {
             answer.headers_mut().remove("docker-content-digest");

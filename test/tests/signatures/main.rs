@@ -6,6 +6,8 @@
     reason = "what cannot be set up or parsed fails the test, wherever it happens"
 )]
 
+mod attestations;
+mod referrers;
 mod verify;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use olm_test::world::binary;
 use super::*;
 
 /// Runs `olm verify`: the exit status, the output and the errors.
-fn verify(stage: &Stage, image: &str, arguments: &[&str]) -> Result<(i32, String, String)> {
+pub(super) fn verify(stage: &Stage, image: &str, arguments: &[&str]) -> Result<(i32, String, String)> {
     let run = Command::new(binary("olm")?)
         .args(["verify", image, "--plain-http"])
         .args(arguments)

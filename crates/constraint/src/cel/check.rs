@@ -1,23 +1,23 @@
 //! The type of an expression, or the place of a type error.
 
-use super::PositionedError;
 use super::ast::{Kind, Macro, Node, type_name};
 use super::calls;
 use super::types::Type;
 use super::value::Value;
+use super::{PositionedError, Variable};
 
-/// The name of the one variable.
-pub(super) const PROPERTIES: &str = "properties";
-
-/// The type of a whole expression.
-pub(super) fn check(root: &Node) -> Result<Type, PositionedError> {
+/// The type of a whole expression over one variable.
+pub(super) fn check(root: &Node, variable: Variable) -> Result<Type, PositionedError> {
     Checker {
+        variable,
         variables: Vec::new(),
     }
     .type_of(root)
 }
 
 struct Checker<'a> {
+    /// The variable of the rule.
+    variable: Variable,
     /// The variables of the macros around, innermost last.
     variables: Vec<(&'a str, Type)>,
 }
@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
         let known = self.variables.iter().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, type_)) => Ok(type_.clone()),
-            None if name == PROPERTIES => Ok(Type::properties()),
+            None if name == self.variable.name() => Ok(self.variable.type_of()),
             None if type_name(node).is_some() => Ok(Type::Kind),
             None => Err(PositionedError::new(
                 node.at,

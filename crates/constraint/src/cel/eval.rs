@@ -5,8 +5,8 @@ mod functions;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::Variable;
 use super::ast::{Kind, Logic, Macro, Node, type_name};
-use super::check::PROPERTIES;
 use super::value::Value;
 use crate::pattern::Pattern;
 
@@ -68,11 +68,16 @@ fn no_overload() -> EvalError {
     failed("no such overload")
 }
 
-/// Evaluates a checked expression that yields a boolean.
-pub(super) fn evaluate(root: &Node, properties: &Value, budget: &mut Budget) -> Result<bool, EvalError> {
+/// Evaluates a checked expression that yields a boolean, for a value of its variable.
+pub(super) fn evaluate(
+    root: &Node,
+    variable: Variable,
+    value: &Value,
+    budget: &mut Budget,
+) -> Result<bool, EvalError> {
     let allowed = budget.left.min(MOST_STEPS);
     let mut machine = Machine {
-        properties,
+        variable: (variable.name(), value),
         variables: Vec::new(),
         steps: allowed,
         patterns: HashMap::new(),
@@ -90,7 +95,8 @@ fn truth(value: &Value) -> Result<bool, EvalError> {
 }
 
 struct Machine<'a> {
-    properties: &'a Value,
+    /// The variable of the rule: its name and its value.
+    variable: (&'static str, &'a Value),
     /// The variables of the macros around, innermost last.
     variables: Vec<(&'a str, Value)>,
     steps: u64,
@@ -178,7 +184,7 @@ impl<'a> Machine<'a> {
         let known = self.variables.iter().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, value)) => Ok(value.clone()),
-            None if name == PROPERTIES => Ok(self.properties.clone()),
+            None if name == self.variable.0 => Ok(self.variable.1.clone()),
             None => type_name(node)
                 .map(Value::Type)
                 .ok_or_else(|| failed(format!("no such attribute: {name}"))),

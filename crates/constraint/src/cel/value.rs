@@ -19,7 +19,7 @@ pub enum Value {
     Int(i64),
     /// An unsigned number.
     Uint(u64),
-    /// A number of double precision; all numbers of properties are of this kind.
+    /// A number of double precision; all numbers out of JSON are of this kind.
     Double(f64),
     /// A text.
     String(Arc<str>),
@@ -74,6 +74,14 @@ impl Value {
             ])))
         });
         Self::List(properties.collect())
+    }
+
+    /// The value of a JSON text. Its numbers are doubles, as those of properties.
+    ///
+    /// # Errors
+    /// It is not JSON, or nested too deep.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
     }
 
     /// The value itself, parsed if it was not yet.

@@ -10,7 +10,7 @@ mod rules;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use olm_signature::{Authority, Signature, SignatureError, Verified};
+use olm_signature::{Attestation, Authority, Signature, SignatureError, Verified};
 pub use parse::PolicyError;
 pub use rule::{Approval, Rule};
 pub use rules::Rules;
@@ -53,11 +53,13 @@ enum Requirement {
     Signed(Box<Signed>),
 }
 
-/// A signature that an image has to carry.
+/// A signature or an attestation that an image has to carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
     /// The trusted signers.
     authority: Authority,
+    /// The required statement; none where a signature of the image is required.
+    attestation: Option<Attestation>,
     identity: Identity,
 }
 
@@ -104,24 +106,39 @@ pub enum PolicyRejection {
         /// The rule.
         rule: Rule,
     },
-    /// It is not signed.
-    #[error("{rule} asks for a signature, and there is none at tag {tag} and among the referrers")]
+    /// It has no signature, or no attestation.
+    #[error(
+        "{rule} asks for {} {what}, and there is none at tag {tag} and among the referrers",
+        article(what)
+    )]
     Unsigned {
         /// The rule.
         rule: Rule,
-        /// Where signatures are looked for.
+        /// The missing one: a signature or an attestation.
+        what: &'static str,
+        /// Where it is looked for.
         tag: String,
     },
-    /// There are signatures, and none of them will do.
-    #[error("no signature satisfies {rule}: {}", .reasons.join("; "))]
+    /// There are signatures or attestations, and none of them will do.
+    #[error("no {what} satisfies {rule}: {}", .reasons.join("; "))]
     Signature {
         /// The rule.
         rule: Rule,
+        /// What it asks for: a signature or an attestation.
+        what: &'static str,
         /// The fault of each.
         reasons: Vec<String>,
         /// The kind of fault of the signature that came closest, in one word.
         kind: &'static str,
     },
+}
+
+fn article(noun: &str) -> &'static str {
+    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    }
 }
 
 impl Policy {
@@ -195,6 +212,11 @@ fn scopes(reference: &Reference) -> Vec<String> {
 }
 
 impl Signed {
+    /// The required statement; none where a signature of the image is required.
+    pub(crate) const fn attestation(&self) -> Option<&Attestation> {
+        self.attestation.as_ref()
+    }
+
     /// Whether this signature is by whom it must be, for one of the digests, and about the image.
     pub(crate) fn check(
         &self,
@@ -204,7 +226,8 @@ impl Signed {
         now: Timestamp,
     ) -> Result<Verified, Unfit> {
         let digests: Vec<_> = digests.iter().map(ToString::to_string).collect();
-        let verified = self.authority.check(signature, &digests, now)?;
+        let attestation = self.attestation.as_ref();
+        let verified = self.authority.check(signature, attestation, &digests, now)?;
         self.identity.check(verified.claim.name.as_deref(), image)?;
         Ok(verified)
     }

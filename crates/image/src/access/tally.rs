@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::policy::PolicyRejection;
 
 /// Every outcome: a good signature, or the fault of the one that came closest. The nearest to a good one is first.
-pub(crate) const OUTCOMES: [&str; 12] = [
+pub(crate) const OUTCOMES: [&str; 13] = [
     VERIFIED,
     "rejected",
     "unsigned",
     "name",
+    "predicate",
     "digest",
     "identity",
     "log",

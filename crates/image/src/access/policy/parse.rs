@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use base64::Engine as _;
-use olm_signature::{Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
+use olm_signature::{Attestation, Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -238,6 +238,7 @@ fn requirement(
         // Refused when an image needs it, so that its fields do not matter.
         "signedBy" => return Ok(Requirement::SignedBy),
         "sigstoreSigned" => Requirement::Signed(Box::new(signed(&mut fields, key)?)),
+        "sigstoreAttested" => Requirement::Signed(Box::new(attested(&mut fields, key)?)),
         other => return Err(fields.wrong(format!("unknown type {other:?}"))),
     };
     fields.end()?;
@@ -251,7 +252,23 @@ fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyEr
         Some(Value::Object(map)) => identity(fields.scope, map)?,
         Some(_) => return Err(fields.wrong("`signedIdentity` is no object")),
     };
-    Ok(Signed { authority, identity })
+    Ok(Signed {
+        authority,
+        attestation: None,
+        identity,
+    })
+}
+
+/// An attestation. It is about a digest; the name in it does not count.
+fn attested(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
+    let predicate_type = fields.needed("predicateType")?;
+    let condition = fields.text("condition")?;
+    let attestation = Attestation::new(predicate_type, condition);
+    Ok(Signed {
+        authority: authority(fields, read)?,
+        attestation: Some(attestation.map_err(|message| fields.wrong(message))?),
+        identity: Identity::Digest,
+    })
 }
 
 /// The trusted signers: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.
@@ -294,7 +311,7 @@ fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, Po
             Ok(Authority::Certificate { trust, identities })
         }
         (true, None, None, None) => {
-            Err(fields.wrong("`sigstoreSigned` names no key, no `fulcio`, no `pki` and no `identities`"))
+            Err(fields.wrong("the requirement names no key, no `fulcio`, no `pki` and no `identities`"))
         }
         _ => Err(fields.wrong("only one of keys, `fulcio`, `pki` and `identities` may be set")),
     }

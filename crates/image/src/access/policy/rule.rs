@@ -30,6 +30,8 @@ impl fmt::Display for Rule {
 pub struct Approval {
     /// The rule.
     pub rule: Rule,
+    /// The type of the attestation that it asks for; none where it asks for a signature.
+    pub predicate_type: Option<String>,
     /// The signature that satisfies it.
     pub verified: Verified,
 }
@@ -39,7 +41,10 @@ impl fmt::Display for Approval {
         let Verified {
             signer, time, proof, ..
         } = &self.verified;
-        write!(formatter, "signed by {signer}")?;
+        match &self.predicate_type {
+            Some(predicate_type) => write!(formatter, "attested by {signer} with {predicate_type}")?,
+            None => write!(formatter, "signed by {signer}")?,
+        }
         if let Some(time) = time {
             write!(formatter, " at {time}")?;
         }

@@ -551,3 +551,35 @@ fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
         Rules::default().mark()
     );
 }
+
+#[test]
+fn an_attestation_names_its_type_its_signer_and_a_condition_that_is_an_expression() {
+    let attested = |more: Value| {
+        let mut requirement = json!({
+            "type": "sigstoreAttested", "keyPath": "/key.pub", "predicateType": "https://slsa.dev/provenance/v1",
+        });
+        let fields = requirement.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        fields.retain(|_, value| !value.is_null());
+        parse(&json!({ "default": [requirement] }))
+    };
+    let policy = attested(json!({ "condition": "predicate.runDetails.builder.id == 'ci'" })).unwrap();
+    let image = Reference::parse("a.example/x:v1").unwrap();
+    let wanted = policy.admit(&image).unwrap();
+    let attestation = wanted.first().and_then(|wanted| wanted.signed.attestation());
+    let predicate_type = attestation.map(Attestation::predicate_type);
+    assert_eq!(predicate_type, Some("https://slsa.dev/provenance/v1"));
+    for (more, expected) in [
+        (json!({ "predicateType": null }), "`predicateType` is missing"),
+        (json!({ "condition": "predicate ==" }), "is not a condition"),
+        (json!({ "condition": 1 }), "`condition` is no text"),
+        (json!({ "keyPath": null }), "names no key"),
+        (
+            json!({ "signedIdentity": { "type": "matchDigest" } }),
+            "unknown field `signedIdentity`",
+        ),
+    ] {
+        let error = attested(more).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
