@@ -1,7 +1,7 @@
 //! The effects of a change of an extension, before it is made. Bundles become phases of objects ([`phases`]), two
 //! revisions become a list of differences ([`changes`], [`fields`]), and all facts for an approver become a
 //! [`ChangePlan`] with a digest. [`approval`] decides whether it may begin, [`history`] returns the states of
-//! revisions, [`uninstall`] the effects of a deletion.
+//! revisions, [`uninstall`] the effects of a deletion. [`pack`] stores the objects of a revision in Secrets.
 //!
 //! operator-controller applies the rendered objects, and the command line shows them; both call the same code.
 
@@ -14,6 +14,7 @@ pub mod definitions;
 pub mod fields;
 pub mod history;
 pub mod images;
+pub mod pack;
 pub mod phases;
 pub mod rights;
 pub mod uninstall;

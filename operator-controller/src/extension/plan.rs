@@ -1,7 +1,6 @@
 //! The plan of a run, given the wanted and the actual state. Pure: planning again on the result plans nothing.
 
 pub mod action;
-pub mod content;
 pub mod prepare;
 pub mod revision;
 

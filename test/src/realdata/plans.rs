@@ -157,7 +157,7 @@ fn stored(creation: &Creation) -> Result<ClusterObjectSet> {
 
 /// The content equals the rendered objects. A second rollout writes nothing, and a second teardown finds nothing.
 fn roll_out_again(set: &ClusterObjectSet, creation: &Creation, groups: &[Group]) -> Result<()> {
-    let secret = |secret: &operator_controller::extension::plan::content::ContentSecret| {
+    let secret = |secret: &olm_plan::pack::ContentSecret| {
         let name = SecretName {
             namespace: SYSTEM_NAMESPACE.to_owned(),
             name: secret.name.clone(),

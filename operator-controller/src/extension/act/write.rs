@@ -1,25 +1,19 @@
 //! Writes a planned revision and its Secrets with the controller's own rights.
 
-use std::collections::BTreeMap;
-
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use kube::{Client, Resource as _};
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::controlling_extension;
-use olm_api::names::{
-    API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, annotation, field_manager, label,
-};
+use olm_api::names::{annotation, field_manager, label};
 use serde_json::{Value, json};
 
 use crate::conditions::records::as_seen;
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::plan::content::ContentSecret;
 use crate::extension::plan::revision::{Creation, is_same_revision};
 use olm_cluster::identity::AccountName;
+use olm_plan::pack::{ContentSecret, ownership};
 
 /// The number of attempts to write a revision when another writer changes it at the same time.
 const TRIES: usize = 5;
@@ -310,31 +304,7 @@ async fn store(
     set: &ClusterObjectSet,
     content: &ContentSecret,
 ) -> Result<SecretOrigin, WriteError> {
-    let owner = set.label(label::OWNER_NAME).unwrap_or_default();
-    let labels = [(label::REVISION_NAME, set.name()), (label::OWNER_NAME, owner)];
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(content.name.clone()),
-            labels: Some(
-                labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into(),
-            ),
-            annotations: controlling_extension(&set.metadata)
-                .map(|uid| [(annotation::OWNER_UID.to_owned(), uid.to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some(OBJECT_DATA_SECRET_TYPE.to_owned()),
-        immutable: Some(true),
-        data: Some(
-            content
-                .data
-                .iter()
-                .map(|(k, v)| (k.clone(), ByteString(v.clone())))
-                .collect::<BTreeMap<_, _>>(),
-        ),
-        ..Secret::default()
-    };
+    let secret = content.object(set);
     let params = PostParams {
         field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
         ..PostParams::default()
@@ -362,21 +332,12 @@ async fn store(
 
 /// Makes the revision the owner of a Secret, so that both are deleted together, and records the extension.
 pub async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
-    let owner = json!({
-        "apiVersion": API_VERSION,
-        "kind": CLUSTER_OBJECT_SET,
-        "name": set.name(),
-        "uid": set.meta().uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    });
-    let annotations = json!({annotation::OWNER_UID: controlling_extension(&set.metadata)});
-    let patch = json!({"metadata": {"ownerReferences": [owner], "annotations": annotations}});
+    let patch = Patch::Merge(ownership(set));
     let params = PatchParams {
         field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
         ..PatchParams::default()
     };
-    let patched = secrets.patch_metadata(name, &params, &Patch::Merge(&patch)).await;
+    let patched = secrets.patch_metadata(name, &params, &patch).await;
     not_found_is_fine(patched).map_err(|source| WriteError::Own {
         name: name.to_owned(),
         source,

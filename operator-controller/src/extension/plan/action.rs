@@ -8,10 +8,10 @@ use olm_api::{ClusterObjectSet, PendingChange};
 use olm_preflight::crd_upgrade::migration::Rewrite;
 use serde_json::Value;
 
-use super::content::ContentSecret;
 use super::revision::Creation;
 use crate::extension::bundle::OperatorCondition;
 use olm_cluster::identity::AccountName;
+use olm_plan::pack::ContentSecret;
 
 /// One step of a plan.
 #[derive(Debug, Clone)]

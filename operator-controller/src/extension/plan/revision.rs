@@ -11,9 +11,9 @@ use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::plan::content::{ContentError, ContentSecret, pack};
 use crate::extension::revisions::{BundleIdentity, Others, Revisions};
 use olm_cluster::identity::AccountName;
+use olm_plan::pack::{ContentSecret, PackError, pack};
 use olm_plan::phases::{Group, probes};
 use olm_rollout::policy::Policy;
 
@@ -116,7 +116,7 @@ pub enum PlanError {
     Name(String),
     /// The content does not fit into Secrets.
     #[error(transparent)]
-    Pack(#[from] ContentError),
+    Pack(#[from] PackError),
 }
 
 impl StageError for PlanError {

@@ -10,12 +10,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use olm_api::ClusterObjectSet;
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::{ObjectReference, Phase, PhaseObject};
+use olm_api::names::{API_VERSION, CLUSTER_OBJECT_SET, OBJECT_DATA_SECRET_TYPE, annotation, label};
+use olm_rollout::canonical;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::extension::failure::{Severity, StageError};
-use olm_plan::phases::Group;
-use olm_rollout::canonical;
+use crate::phases::Group;
 
 /// The most bytes of content that a Secret holds.
 const SECRET_BYTES: usize = 921_600;
@@ -40,7 +46,7 @@ pub struct Packed {
 
 /// The reason why content does not fit into Secrets.
 #[derive(Debug, thiserror::Error)]
-pub enum ContentError {
+pub enum PackError {
     /// An object is too large.
     #[error(
         "object in phase {phase} index {index} exceeds maximum Secret data size ({size} bytes > {SECRET_BYTES} bytes) even after compression"
@@ -58,14 +64,54 @@ pub enum ContentError {
     Compress(#[source] std::io::Error),
 }
 
-impl StageError for ContentError {
-    fn severity(&self) -> Severity {
-        Severity::Terminal
+impl ContentSecret {
+    /// The Secret to create for a revision, which does not own it yet.
+    #[must_use]
+    pub fn object(&self, set: &ClusterObjectSet) -> Secret {
+        let owner = set.label(label::OWNER_NAME).unwrap_or_default();
+        let labels = [(label::REVISION_NAME, set.name()), (label::OWNER_NAME, owner)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let data = self.data.iter();
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some(labels.into()),
+                annotations: controlling_extension(&set.metadata)
+                    .map(|uid| [(annotation::OWNER_UID.to_owned(), uid.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(OBJECT_DATA_SECRET_TYPE.to_owned()),
+            immutable: Some(true),
+            data: Some(
+                data.map(|(key, bytes)| (key.clone(), ByteString(bytes.clone())))
+                    .collect(),
+            ),
+            ..Secret::default()
+        }
     }
 }
 
+/// A merge patch that makes a revision the owner of its Secrets, so that they are deleted together, and records the
+/// extension.
+#[must_use]
+pub fn ownership(set: &ClusterObjectSet) -> Value {
+    let owner = json!({
+        "apiVersion": API_VERSION,
+        "kind": CLUSTER_OBJECT_SET,
+        "name": set.name(),
+        "uid": set.metadata.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    });
+    let annotations = json!({annotation::OWNER_UID: controlling_extension(&set.metadata)});
+    json!({"metadata": {"ownerReferences": [owner], "annotations": annotations}})
+}
+
 /// Packs the phases of the revision called `revision` into Secrets of `namespace`.
-pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed, ContentError> {
+///
+/// # Errors
+/// An object is too large.
+pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed, PackError> {
     let mut open: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut size = 0;
     let mut secrets = Vec::new();
@@ -73,9 +119,9 @@ pub fn pack(revision: &str, namespace: &str, groups: &[Group]) -> Result<Packed,
     let mut places: Vec<(usize, String)> = Vec::new();
     for (phase, group) in groups.iter().enumerate() {
         for (index, object) in group.objects.iter().enumerate() {
-            let stored = stored(canonical::to_vec(object)).map_err(ContentError::Compress)?;
+            let stored = stored(canonical::to_vec(object)).map_err(PackError::Compress)?;
             if stored.len() > SECRET_BYTES {
-                return Err(ContentError::TooLarge {
+                return Err(PackError::TooLarge {
                     phase,
                     index,
                     size: stored.len(),
@@ -219,7 +265,7 @@ mod tests {
         assert!(
             matches!(
                 error,
-                ContentError::TooLarge {
+                PackError::TooLarge {
                     phase: 0,
                     index: 1,
                     ..
