@@ -309,6 +309,9 @@ pub mod migration {
     pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";
 }
 
+/// The key of the authority, PEM, in the Secrets with the certificates that OLM classic makes.
+pub const CLASSIC_AUTHORITY: &str = "olmCAKey";
+
 /// Types of properties that bundles carry.
 pub mod property {
     /// Package, version and release.

@@ -1,13 +1,19 @@
 //! A Secret with an authority and a certificate: its checks and its content. Pure except for the creation of keys; the
 //! day is an argument.
+//!
+//! A Secret that came from OLM classic keeps its certificate until that is due, and gets an authority beside the old
+//! one: webhook configurations of the revision before trust only the old one.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use k8s_openapi::ByteString;
-use olm_api::names::field_manager;
+use olm_api::names::{CLASSIC_AUTHORITY, field_manager};
 use olm_platform::tls::TlsError;
-use olm_platform::tls::issue::{Issued, Lifetimes, Renew, issue, plan};
+use olm_platform::tls::certificate::{dns_names, not_after};
+use olm_platform::tls::issue::{CERTIFICATE, Issued, KEY, Lifetimes, Renew, issue, plan};
 use olm_rollout::engine::desired;
 use olm_rollout::engine::differences::{Differences, differences_by};
 use olm_rollout::engine::request::Write;
@@ -42,9 +48,28 @@ pub fn state(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, to
 
 /// The valid content of a live Secret of ours.
 pub fn usable(live: &Value) -> Option<Issued> {
+    Issued::read(&data(live)).filter(|_| is_ours(live))
+}
+
+/// Whether we have written all of the data.
+fn is_ours(live: &Value) -> bool {
     let only_data = json!({"apiVersion": "v1", "kind": "Secret", "data": live.get("data")});
-    let ours = differences_by(field_manager::CERTIFICATES, &only_data, live).fingerprint == 0;
-    Issued::read(&data(live)).filter(|_| ours)
+    differences_by(field_manager::CERTIFICATES, &only_data, live).fingerprint == 0
+}
+
+/// The certificate of OLM classic in a Secret of ours, which has no authority of its own yet; `None` if it is due or
+/// not for all names.
+fn of_classic(live: &Value, names: &[String], today: Date) -> Option<Issued> {
+    let data = data(live);
+    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+    let (authority, certificate, key) = (text(CLASSIC_AUTHORITY)?, text(CERTIFICATE)?, text(KEY)?);
+    let ends = Timestamp::from_second(not_after(certificate.as_bytes())?).ok()?;
+    let hosts = dns_names(certificate.as_bytes());
+    if !is_ours(live) || !names.iter().all(|name| hosts.contains(name)) {
+        return None;
+    }
+    let expires = ends.to_zoned(TimeZone::UTC).date();
+    Issued::of_others([&authority, &certificate, &key], expires, names, LIFETIMES, today)
 }
 
 /// The Secret to apply: the live content, with parts renewed that are due. Authorities in `older`, PEM, whose keys are
@@ -61,8 +86,14 @@ pub fn body(
     older: &str,
     today: Date,
 ) -> Result<Value, TlsError> {
-    let before = live.and_then(usable);
-    let renew = plan(before.as_ref(), names, LIFETIMES, today);
+    let mut before = live.and_then(usable);
+    let mut renew = plan(before.as_ref(), names, LIFETIMES, today);
+    if before.is_none() {
+        before = live.and_then(|live| of_classic(live, names, today));
+        if before.is_some() {
+            renew = Renew::Authority;
+        }
+    }
     let lost = before.is_none();
     let mut issued = issue(before, renew, names, LIFETIMES, today)?;
     if lost {
@@ -188,6 +219,49 @@ mod tests {
         let now = looked(&anew, "2026-02-01").trusted.unwrap();
         assert!(now.ends_with(&trusted) && now.len() > trusted.len());
         assert_eq!(looked(&anew, "2026-02-01").differences, Differences::default());
+    }
+
+    /// A Secret of OLM classic that a revision has taken over, with the field manager of its data.
+    fn of_classic_by(manager: &str, host: &str) -> Value {
+        let names = [host.to_owned()];
+        let made = issue(None, Renew::Both, &names, LIFETIMES, day("2026-01-01")).unwrap();
+        let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+        let (skeleton, _) = skeleton();
+        let mut body = desired::wanted(&skeleton, &owner());
+        body["data"] = json!({
+            "olmCAKey": bytes(&made.trusted()), "tls.crt": bytes(made.certificate()), "tls.key": bytes(made.key()),
+        });
+        applied(&body, manager)
+    }
+
+    #[test]
+    fn a_certificate_of_classic_is_kept_until_it_is_due_and_gets_an_authority() {
+        let classic = of_classic_by(field_manager::CERTIFICATES, "op-service.ns.svc");
+        let authority = String::from_utf8(data(&classic)["olmCAKey"].0.clone()).unwrap();
+        assert_eq!(looked(&classic, "2026-02-01").trusted, None);
+        let kept = make(Some(&classic), "", "2026-02-01");
+        for key in ["tls.crt", "tls.key"] {
+            assert_eq!(kept["data"][key], classic["data"][key], "{key}");
+        }
+        assert_eq!(kept["data"].get("olmCAKey"), None);
+        let seen = looked(&kept, "2026-02-01");
+        assert_eq!(seen.differences, Differences::default());
+        let trusted = seen.trusted.unwrap();
+        assert!(trusted.ends_with(&authority) && trusted.len() > authority.len());
+        let renewed = make(Some(&kept), "", "2027-02-01");
+        assert_ne!(renewed["data"]["tls.crt"], classic["data"]["tls.crt"]);
+        assert_eq!(looked(&renewed, "2027-02-01").trusted, Some(trusted));
+
+        // One that is due, for another host, or of another writer.
+        for (live, on) in [
+            (&classic, "2027-02-01"),
+            (&of_classic_by(field_manager::CERTIFICATES, "other"), "2026-02-01"),
+            (&of_classic_by("kubectl", "op-service.ns.svc"), "2026-02-01"),
+        ] {
+            let anew = make(Some(live), &authority, on);
+            assert_ne!(anew["data"]["tls.crt"], live["data"]["tls.crt"]);
+            assert!(looked(&anew, on).trusted.unwrap().ends_with(&authority));
+        }
     }
 
     #[test]

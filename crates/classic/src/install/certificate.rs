@@ -10,8 +10,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer as _;
 
-/// The key of the authority in a Secret.
-pub(super) const AUTHORITY: &str = "olmCAKey";
+use crate::names::AUTHORITY_KEY;
 
 /// Parts of a certificate that decide its renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +97,7 @@ impl Certificate {
 /// Whether the certificate in a Secret must be made anew for these hosts: it or its authority cannot be read, is not
 /// valid for the reserve, or does not fit.
 pub(crate) fn is_due(secret: &Value, hosts: &[String], now: Timestamp, reserve: SignedDuration) -> bool {
-    let authority = read(&decoded(secret, &format!("/data/{AUTHORITY}")));
+    let authority = read(&decoded(secret, &format!("/data/{AUTHORITY_KEY}")));
     let (Ok(authority), Ok(certificate)) = (authority, read(&decoded(secret, "/data/tls.crt"))) else {
         return true;
     };

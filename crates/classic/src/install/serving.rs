@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
 
-use super::certificate::{AUTHORITY, decoded, hash, is_due};
+use super::certificate::{decoded, hash, is_due};
 use super::{Certificate, Issuer, Setting, owner_labels, owner_reference};
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
@@ -71,7 +71,7 @@ pub(super) struct DeploymentServing {
 /// Time when the certificate in a Secret must be renewed; `None` where that is unknown.
 fn secret_due(secret: &Value, issuer: &dyn Issuer) -> Option<Timestamp> {
     let decoded = |key: &str| String::from_utf8(decoded(secret, &format!("/data/{key}"))).unwrap_or_default();
-    issuer.due(&decoded("tls.crt"), &decoded(AUTHORITY))
+    issuer.due(&decoded("tls.crt"), &decoded(names::AUTHORITY_KEY))
 }
 
 /// The new authority, and the one before it: certificates of that one are in use until the Pods are new.
@@ -116,7 +116,7 @@ pub(super) fn serve(
     let hosts = hosts(deployment, place);
     let found = cluster.get_watched(names::SECRET_KIND, place, &name);
     let before = found
-        .map(|secret| decoded(secret, &format!("/data/{AUTHORITY}")))
+        .map(|secret| decoded(secret, &format!("/data/{}", names::AUTHORITY_KEY)))
         .unwrap_or_default();
     let kept = found.filter(|secret| !is_due(secret, &hosts, now, ROTATION));
     let is_made = kept.is_none();
@@ -186,7 +186,7 @@ fn secret(mut metadata: Value, made: &Certificate) -> Value {
         "data": {
             "tls.crt": STANDARD.encode(&made.certificate),
             "tls.key": STANDARD.encode(&made.key),
-            AUTHORITY: STANDARD.encode(&made.authority),
+            names::AUTHORITY_KEY: STANDARD.encode(&made.authority),
         },
     })
 }

@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::sync::CancellationToken;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::TlsError;
 use crate::metrics::Certificates;
@@ -65,6 +65,28 @@ pub fn not_after(pem: &[u8]) -> Option<i64> {
     let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let (_, parsed) = X509Certificate::from_der(&certificate).ok()?;
     Some(parsed.validity().not_after.timestamp())
+}
+
+/// The DNS names that the first certificate of a PEM text is for; none if it cannot be read.
+#[must_use]
+pub fn dns_names(pem: &[u8]) -> Vec<String> {
+    let Some(Ok(certificate)) = CertificateDer::pem_slice_iter(pem).next() else {
+        return Vec::new();
+    };
+    let parsed = X509Certificate::from_der(&certificate);
+    let Ok(Some(names)) = parsed
+        .as_ref()
+        .map_or(Ok(None), |(_, parsed)| parsed.subject_alternative_name())
+    else {
+        return Vec::new();
+    };
+    let names = names.value.general_names.iter();
+    names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(host) => Some((*host).to_owned()),
+            _ => None,
+        })
+        .collect()
 }
 
 fn certified(certificate: &[u8], key: &[u8], origin: &str) -> Result<CertifiedKey, TlsError> {

@@ -250,6 +250,33 @@ impl Issued {
         (complete && usable(&issued.authority_key) && usable(&issued.key)).then_some(issued)
     }
 
+    /// A certificate of other authorities, whose keys are unknown, all PEM. [`issue`] with [`Renew::Authority`] gives it
+    /// an authority, and the certificate stays in use until it is due. `None` if it is due already or a part is unusable.
+    #[must_use]
+    pub fn of_others(
+        [authorities, certificate, key]: [&str; 3],
+        expires: Date,
+        names: &[String],
+        lifetimes: Lifetimes,
+        today: Date,
+    ) -> Option<Self> {
+        let issued = Self {
+            authorities: split_pem(authorities),
+            authority_key: String::new(),
+            authority_expires: expires,
+            retire: None,
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            expires,
+            names: names.to_vec(),
+        };
+        let is_usable = !issued.authorities.is_empty()
+            && !split_pem(certificate).is_empty()
+            && KeyPair::from_pem(key).is_ok()
+            && !due(expires, lifetimes.serving_renew, today);
+        is_usable.then_some(issued)
+    }
+
     /// The data for a Secret.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, ByteString> {

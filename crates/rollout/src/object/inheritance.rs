@@ -16,7 +16,20 @@ pub fn is_due(live: &Value) -> bool {
 /// A merge patch that makes all such fields of a live object fields of our apply; `None` if it has none. It contains
 /// the resourceVersion that it requires.
 pub fn patch(live: &Value) -> Option<Value> {
-    let fields = managed_fields(live)?;
+    moving(live, |entry| is_earlier(live, entry), field_manager::OBJECTS)
+}
+
+/// A merge patch that makes the fields of a Secret that a revision applied as content fields of its certificate; `None`
+/// if it has none. It contains the resourceVersion that it requires. Otherwise nothing would remove them, and the old
+/// revision would stay the controller.
+pub fn certified(live: &Value) -> Option<Value> {
+    let is_content =
+        |entry: &Value| is_earlier(live, entry) || is(live, entry, field_manager::OBJECTS, "Apply");
+    moving(live, is_content, field_manager::CERTIFICATES)
+}
+
+fn moving(live: &Value, is_moved: impl Fn(&Value) -> bool, to: &str) -> Option<Value> {
+    let fields = managed_fields(live, is_moved, to)?;
     Some(json!({"metadata": {
         "uid": live.pointer("/metadata/uid"),
         "resourceVersion": live.pointer("/metadata/resourceVersion"),
@@ -24,13 +37,14 @@ pub fn patch(live: &Value) -> Option<Value> {
     }}))
 }
 
-/// The `metadata.managedFields` of a live object with all such fields moved to our apply; `None` if it has none.
-fn managed_fields(live: &Value) -> Option<Vec<Value>> {
+/// The `metadata.managedFields` of a live object with these entries moved to the apply of a manager of ours; `None` if
+/// it has none.
+fn managed_fields(live: &Value, is_moved: impl Fn(&Value) -> bool, to: &str) -> Option<Vec<Value>> {
     let (earlier, mut kept): (Vec<&Value>, Vec<Value>) =
         entries(live)
             .iter()
             .fold((Vec::new(), Vec::new()), |(mut earlier, mut kept), entry| {
-                if is_earlier(live, entry) {
+                if is_moved(entry) {
                     earlier.push(entry);
                 } else {
                     kept.push(entry.clone());
@@ -43,9 +57,7 @@ fn managed_fields(live: &Value) -> Option<Vec<Value>> {
         unite(&mut fields, entry.get("fieldsV1").and_then(Value::as_object));
     }
     fields.remove("f:status");
-    let ours = kept
-        .iter_mut()
-        .find(|entry| is(live, entry, field_manager::OBJECTS, "Apply"));
+    let ours = kept.iter_mut().find(|entry| is(live, entry, to, "Apply"));
     match ours {
         Some(ours) => {
             unite(&mut fields, ours.get("fieldsV1").and_then(Value::as_object));
@@ -54,7 +66,7 @@ fn managed_fields(live: &Value) -> Option<Vec<Value>> {
             }
         }
         None => kept.push(json!({
-            "manager": field_manager::OBJECTS,
+            "manager": to,
             "operation": "Apply",
             "apiVersion": live.get("apiVersion"),
             "time": newest.get("time"),
@@ -114,6 +126,27 @@ mod tests {
         json!({"apiVersion": "v1", "metadata": {"managedFields": entries}})
     }
 
+    fn inherited(live: &Value) -> Option<Vec<Value>> {
+        managed_fields(live, |entry| is_earlier(live, entry), field_manager::OBJECTS)
+    }
+
+    #[test]
+    fn fields_of_a_secret_that_was_content_become_those_of_its_certificate() {
+        let none = json!({});
+        let content = entry(
+            "olm.operatorframework.io",
+            "Apply",
+            &none,
+            &json!({"f:data": {"f:tls.crt": {}, "f:olmCAKey": {}}}),
+        );
+        let foreign = entry("kubectl", "Update", &none, &json!({"f:x": {}}));
+        let patch = certified(&live(&[foreign.clone(), content.clone()])).unwrap();
+        let mut expected = content;
+        expected["manager"] = json!("olm.operatorframework.io/certificates");
+        assert_eq!(patch["metadata"]["managedFields"], json!([foreign, expected]));
+        assert_eq!(certified(&live(&[foreign, expected])), None);
+    }
+
     #[test]
     fn fields_written_by_the_reference_become_ours_and_others_keep_theirs() {
         let none = json!({});
@@ -134,7 +167,7 @@ mod tests {
             entry("operator-controller", "Apply", &none, &json!({"f:a": {}})),
         ];
         assert!(!is_due(&live(&others)));
-        assert_eq!(managed_fields(&live(&others)), None);
+        assert_eq!(inherited(&live(&others)), None);
         let helm = entry(
             "operator-controller",
             "Update",
@@ -151,7 +184,7 @@ mod tests {
             &json!({"f:metadata": {"f:labels": {"f:a": {}}}}),
         ));
         assert!(is_due(&live(&all)));
-        assert_eq!(managed_fields(&live(&all)), Some(expected));
+        assert_eq!(inherited(&live(&all)), Some(expected));
 
         let ours = entry(
             "olm.operatorframework.io",
@@ -166,7 +199,7 @@ mod tests {
             &json!({"f:data": {}}),
         );
         assert_eq!(
-            managed_fields(&live(&[ours, helm, created])),
+            inherited(&live(&[ours, helm, created])),
             Some(vec![entry(
                 "olm.operatorframework.io",
                 "Apply",

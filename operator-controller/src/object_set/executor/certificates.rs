@@ -104,7 +104,7 @@ impl Executor<'_> {
         names: &[String],
         write: &Write,
     ) -> Result<Value, RequestFailure> {
-        let live = target.read().await?;
+        let (live, write) = taken_from_content(target, write).await?;
         let mut older = String::new();
         if live.as_ref().and_then(secret::usable).is_none() {
             for caller in self.layout().callers(position) {
@@ -124,7 +124,7 @@ impl Executor<'_> {
             }
         }
         let owner = &self.outline.owner;
-        let body = secret::body(skeleton, owner, write, names, live.as_ref(), &older, today());
+        let body = secret::body(skeleton, owner, &write, names, live.as_ref(), &older, today());
         let body = body
             .map_err(|error| RequestFailure::new(FailureKind::Transient, olm_platform::log::chain(&error)))?;
         target
@@ -228,6 +228,27 @@ impl Executor<'_> {
         }
         Ok(found)
     }
+}
+
+/// Reads the Secret of a certificate, after the fields that an earlier revision applied as its content have become
+/// fields of the certificate. Returns it with the write, which requires the Secret as it is then.
+async fn taken_from_content(
+    target: &Target<'_>,
+    write: &Write,
+) -> Result<(Option<Value>, Write), RequestFailure> {
+    let Some(live) = target.read().await? else {
+        return Ok((None, write.clone()));
+    };
+    let Some(patch) = inheritance::certified(&live) else {
+        return Ok((Some(live), write.clone()));
+    };
+    Ownership::of(&live, "").check(&write.guard)?;
+    let live = target.merge(&patch).await?;
+    let write = Write {
+        guard: Ownership::of(&live, "").guard(),
+        demoted: write.demoted.clone(),
+    };
+    Ok((Some(live), write))
 }
 
 /// Makes fields ours that the reference implementation wrote by updates. Returns the object afterwards; `None` if there
