@@ -2,7 +2,8 @@
 //! goes.
 //!
 //! That is done under the account of the namespace, and never holds the deletion up: where the account is gone or lacks
-//! the rights, an event says what stays.
+//! the rights, an event says what stays. A ClusterServiceVersion with the annotation `uninstall: orphan` leaves all of
+//! it: the operator moves to OLM v1.
 
 use olm_classic::cluster::{Cluster, items, label, text};
 use olm_classic::csv::{ClusterServiceVersion, Metadata};
@@ -51,7 +52,11 @@ pub async fn remove(
         return Ok(Outcome::Done);
     }
     let cluster = context.snapshot();
-    let left = clean(context, &cluster, csv).await?;
+    let left = if is_orphaning(object) {
+        Vec::new()
+    } else {
+        clean(context, &cluster, csv).await?
+    };
     if !left.is_empty() {
         let note = format!("cannot delete its content: {}", left.join("; "));
         tracing::warn!(
@@ -75,6 +80,14 @@ pub async fn remove(
     }
     context.writer().write(&Actor::Own, &wanted).await?;
     Ok(Outcome::Done)
+}
+
+/// Whether the content stays. The annotation counts only on a paused ClusterServiceVersion: the author of a bundle can
+/// set annotations too.
+fn is_orphaning(object: &Value) -> bool {
+    let annotation = |key: &str| object.pointer("/metadata/annotations")?.get(key)?.as_str();
+    annotation(names::PAUSED_ANNOTATION) == Some("true")
+        && annotation(names::UNINSTALL_ANNOTATION) == Some("orphan")
 }
 
 /// Deletes the objects that its labels name. Returns those that could not be deleted, and why.
@@ -269,6 +282,22 @@ mod tests {
             "metadata": {"name": "d-service-auth-reader", "namespace": SYSTEM, "labels": {"olm.managed": "true"}},
             "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": namespace}],
         })
+    }
+
+    #[test]
+    fn content_stays_where_the_annotation_says_so() {
+        let annotated = |paused: &str, value: &str| {
+            let annotations = json!({names::PAUSED_ANNOTATION: paused, names::UNINSTALL_ANNOTATION: value});
+            json!({"metadata": {"annotations": annotations}})
+        };
+        assert!(is_orphaning(&annotated("true", "orphan")));
+        for object in [
+            annotated("false", "orphan"),
+            annotated("true", "delete"),
+            json!({"metadata": {}}),
+        ] {
+            assert!(!is_orphaning(&object), "{object}");
+        }
     }
 
     #[test]
