@@ -55,8 +55,10 @@ const MORE_WEBHOOKS: &str = "    - type: MutatingAdmissionWebhook
       webhookPath: /convert
       admissionReviewVersions: [v1]
       sideEffects: None
-      conversionCRDs: [greetings.samples.olm.example]
-  apiservicedefinitions:
+      conversionCRDs: [greetings.samples.olm.example]";
+
+/// The aggregated API that version 1.3.0 adds.
+const AGGREGATED: &str = "  apiservicedefinitions:
     owned:
       - name: salutations
         group: served.samples.olm.example
@@ -98,6 +100,14 @@ pub const WITH_WEBHOOK: &str = "1.2.0";
 /// The version with every kind of webhook and an aggregated API, in the same channel.
 pub const WITH_ALL_WEBHOOKS: &str = "1.3.0";
 
+/// The versions with every kind of webhook and no aggregated API, in the channel `converted`.
+pub const WITH_WEBHOOKS_ALONE: [&str; 2] = ["1.4.0", "1.4.1"];
+
+/// Whether a version has every kind of webhook.
+fn has_all_webhooks(version: &str) -> bool {
+    version == WITH_ALL_WEBHOOKS || WITH_WEBHOOKS_ALONE.contains(&version)
+}
+
 /// A bundle as files: path below the bundle's root → content. `operator_image` is the image of its Deployment.
 pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> {
     let block = |wanted: bool, text: &str| {
@@ -107,8 +117,10 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
             String::new()
         }
     };
-    let has_all = version == WITH_ALL_WEBHOOKS;
-    let webhooks = block(has_all || version == WITH_WEBHOOK, WEBHOOKS) + &block(has_all, MORE_WEBHOOKS);
+    let has_all = has_all_webhooks(version);
+    let webhooks = block(has_all || version == WITH_WEBHOOK, WEBHOOKS)
+        + &block(has_all, MORE_WEBHOOKS)
+        + &block(version == WITH_ALL_WEBHOOKS, AGGREGATED);
     let crd = CRD
         .replace("@SALUTATION@\n", &block(!version.starts_with("1.0."), SALUTATION))
         .replace("@OLDER@\n", &block(has_all, OLDER));
@@ -197,6 +209,21 @@ const CHANNELS: &[(&str, &[Entry])] = &[
             },
         ],
     ),
+    (
+        "converted",
+        &[
+            Entry {
+                version: WITH_WEBHOOKS_ALONE[0],
+                replaces: None,
+                skips: &[],
+            },
+            Entry {
+                version: WITH_WEBHOOKS_ALONE[1],
+                replaces: Some(WITH_WEBHOOKS_ALONE[0]),
+                skips: &[],
+            },
+        ],
+    ),
     // Only extensions with this channel get the next major version.
     (
         "candidate",
@@ -271,7 +298,7 @@ pub fn catalog(versions: &[&str], bundle_image: impl Fn(&str) -> String) -> Stri
 
 /// The operator in the words of its author, as `opm render` takes them from the ClusterServiceVersion.
 fn described(version: &str) -> Value {
-    let narrow = version != WITH_ALL_WEBHOOKS;
+    let narrow = !has_all_webhooks(version);
     json!({
         "displayName": "Greeter",
         "description": "Keeps a ConfigMap with a greeting for every Greeting.",
@@ -295,7 +322,10 @@ mod tests {
 
     #[test]
     fn every_placeholder_is_filled() {
-        for version in VERSIONS.iter().chain([&WITH_WEBHOOK, &WITH_ALL_WEBHOOKS]) {
+        let hooked = [&WITH_WEBHOOK, &WITH_ALL_WEBHOOKS]
+            .into_iter()
+            .chain(&WITH_WEBHOOKS_ALONE);
+        for version in VERSIONS.iter().chain(hooked) {
             for (path, content) in bundle(version, "registry.example/operator:1") {
                 let text = String::from_utf8(content).unwrap();
                 assert!(

@@ -3,7 +3,9 @@
 mod assess;
 mod back;
 mod backup;
+mod certificates;
 mod check;
+mod content;
 mod course;
 mod facts;
 mod inventory;
@@ -18,7 +20,7 @@ use std::collections::BTreeSet;
 use anyhow::{anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use olm_api::names::{migration, user};
+use olm_api::names::{SYSTEM_NAMESPACE, migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::Value;
 
@@ -74,6 +76,9 @@ pub(crate) struct Arguments {
     /// Output format; yaml prints the manifests
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
+    /// Namespace of the managers
+    #[arg(long, value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
+    system_namespace: String,
     #[command(flatten)]
     wait: WaitArguments,
     #[command(flatten)]
@@ -103,6 +108,7 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
+    let system_namespace = arguments.system_namespace.as_str();
     let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
     restore(&mut facts);
     if arguments.back {
@@ -111,9 +117,12 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !arguments.dry_run
         && let Some((extension, set)) = begun(arguments, &cluster, &facts)?
     {
-        cluster
-            .runtime
-            .block_on(course::finish(&cluster.client, &extension, &set))?;
+        cluster.runtime.block_on(course::finish(
+            &cluster.client,
+            &extension,
+            &set,
+            system_namespace,
+        ))?;
         return waited(arguments, &cluster, &extension);
     }
     let assessed = assessed(arguments, &facts)?;
@@ -142,12 +151,18 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         facts: &facts,
         subscription,
     };
-    let (extension, set) = cluster
-        .runtime
-        .block_on(course::begin(&cluster.client, case, &one.extension))?;
-    cluster
-        .runtime
-        .block_on(course::finish(&cluster.client, &extension, &set))?;
+    let (extension, set) = cluster.runtime.block_on(course::begin(
+        &cluster.client,
+        case,
+        &one.extension,
+        system_namespace,
+    ))?;
+    cluster.runtime.block_on(course::finish(
+        &cluster.client,
+        &extension,
+        &set,
+        system_namespace,
+    ))?;
     waited(arguments, &cluster, &extension)
 }
 

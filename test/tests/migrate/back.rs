@@ -12,11 +12,11 @@ use super::course::{is_ours, operator, pods, seen, settled, unchanged};
 use super::{CLUSTER, CUP, olm, versions};
 
 /// The bookkeeping of each object: labels, annotations, and names of owners.
-async fn marks(world: &World) -> Result<BTreeMap<String, Value>> {
+pub(crate) async fn marks(world: &World, objects: &[Value]) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
-    for object in operator(CUP) {
+    for object in objects {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let live = serde_json::to_value(api(&world.client, &object).get(name).await?)?;
+        let live = serde_json::to_value(api(&world.client, object).get(name).await?)?;
         let metadata = &live["metadata"];
         let owners: Vec<Value> = metadata["ownerReferences"]
             .as_array()
@@ -117,7 +117,11 @@ fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Resu
     CLUSTER.alone(async |stage| {
         let world = &stage.world;
         settled(world, CUP)?;
-        let (before, running, marked) = (seen(world, CUP).await?, pods(world, CUP)?, marks(world).await?);
+        let (before, running, marked) = (
+            seen(world, CUP).await?,
+            pods(world, CUP)?,
+            marks(world, &operator(CUP)).await?,
+        );
         ensure!(!running.is_empty(), "no Pod runs");
         let (version, subscription) = (
             classic(world, "csv", "cup.v1.0.0")?,
@@ -142,7 +146,7 @@ fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Resu
         olm(world, "migrate cup -n cup --back --yes")?.ended(0)?;
         unchanged(&before, &seen(world, CUP).await?)?;
         ensure!(pods(world, CUP)? == running, "Pods are made anew");
-        unchanged(&marked, &marks(world).await?)?;
+        unchanged(&marked, &marks(world, &operator(CUP)).await?)?;
         is_classic(world).await?;
         let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
         ensure!(!left.contains("/cup"), "{left}");

@@ -8,6 +8,8 @@ use olm_test::samples;
 use olm_test::world::{World, repository};
 use serde_json::{Value, json};
 
+use super::serving::{APPLIED, Serving};
+
 /// Namespace of catalogs of OLM classic.
 pub(crate) const CATALOGS: &str = "olm";
 /// Field manager of the controller of Subscriptions and InstallPlans.
@@ -21,6 +23,8 @@ pub(crate) struct Installed<'a> {
     pub(crate) world: &'a World,
     /// The package; the namespace and the Subscription are called so too.
     pub(crate) package: &'a str,
+    /// The installed version.
+    pub(crate) number: &'a str,
     /// The image of the bundle.
     pub(crate) bundle: &'a str,
     /// The image of the catalog.
@@ -46,6 +50,14 @@ pub(crate) fn definitions(world: &World) -> Result<()> {
 
 /// Makes an object as that field manager, with its status.
 async fn create(world: &World, object: &Value, manager: &str) -> Result<Value> {
+    if manager == APPLIED {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let params = PatchParams::apply(APPLIED).force();
+        let applied = api(&world.client, object)
+            .patch(name, &params, &Patch::Apply(object))
+            .await?;
+        return Ok(serde_json::to_value(applied)?);
+    }
     let params = PostParams {
         field_manager: Some(manager.to_owned()),
         ..PostParams::default()
@@ -75,7 +87,15 @@ async fn create(world: &World, object: &Value, manager: &str) -> Result<Value> {
 impl Installed<'_> {
     /// The name of the ClusterServiceVersion.
     pub(crate) fn version(&self) -> String {
-        format!("{}.v1.0.0", self.package)
+        format!("{}.v{}", self.package, self.number)
+    }
+
+    fn channel(&self) -> &str {
+        if samples::WITH_WEBHOOKS_ALONE.contains(&self.number) {
+            "converted"
+        } else {
+            "stable"
+        }
     }
 
     fn operator(&self) -> String {
@@ -150,7 +170,7 @@ impl Installed<'_> {
                 "labels": {format!("operators.coreos.com/{package}.{package}"): ""},
             },
             "spec": {
-                "name": package, "channel": "stable", "source": format!("{package}s"), "sourceNamespace": CATALOGS,
+                "name": package, "channel": self.channel(), "source": format!("{package}s"), "sourceNamespace": CATALOGS,
                 "installPlanApproval": "Automatic", "startingCSV": self.version(),
             },
             "status": {
@@ -165,7 +185,7 @@ impl Installed<'_> {
     /// The ClusterServiceVersion and its objects; returns the steps of the InstallPlan.
     async fn objects(&self) -> Result<Vec<Value>> {
         let (world, package, operator) = (self.world, self.package, self.operator());
-        let files = samples::renamed_bundle(package, "1.0.0", "sample-operator:v1");
+        let files = samples::renamed_bundle(package, self.number, "sample-operator:v1");
         let file = |part: &str| -> Result<Value> {
             let (_, text) = files
                 .iter()
@@ -198,7 +218,25 @@ impl Installed<'_> {
             "uid": version["metadata"]["uid"], "controller": false, "blockOwnerDeletion": false,
         }]);
         let mut made = vec![definition, version.clone()];
-        for (object, manager) in self.parts(&version, &owner, &operator) {
+        let mut parts = self.parts(&version, &owner, &operator);
+        if version["spec"]["webhookdefinitions"].is_array() {
+            let labels = self.owner_labels();
+            let serving = Serving::new(&operator, package, &labels, &owner)?;
+            let deployment = parts
+                .iter_mut()
+                .find(|(object, _)| object["kind"] == "Deployment");
+            serving.mount(&mut deployment.context("there is one")?.0);
+            parts.extend(serving.parts(&version)?);
+            let name = made[0]["metadata"]["name"].as_str().unwrap_or_default();
+            let params = PatchParams {
+                field_manager: Some(OLM.to_owned()),
+                ..PatchParams::default()
+            };
+            api(&world.client, &made[0])
+                .patch(name, &params, &Patch::Merge(&serving.conversion()))
+                .await?;
+        }
+        for (object, manager) in parts {
             create(world, &object, manager).await?;
             if manager == CATALOG {
                 made.push(object);

@@ -49,10 +49,19 @@ pub(crate) fn operator(package: &str) -> Vec<Value> {
 /// Parts of each object that must not change: identity, generation and all but metadata and status. Kubernetes counts a
 /// change of annotations as a generation of a Deployment: there the generation of its only ReplicaSet stands for it.
 pub(crate) async fn seen(world: &World, package: &str) -> Result<BTreeMap<String, Value>> {
+    seen_of(world, package, &operator(package)).await
+}
+
+/// The same of these objects.
+pub(crate) async fn seen_of(
+    world: &World,
+    package: &str,
+    objects: &[Value],
+) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
-    for object in operator(package) {
+    for object in objects {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let live = api(&world.client, &object).get(name).await;
+        let live = api(&world.client, object).get(name).await;
         let mut live = serde_json::to_value(live.with_context(|| format!("{} {name}", object["kind"]))?)?;
         let metadata = &live["metadata"];
         let generation = match object["kind"] == "Deployment" {
@@ -175,10 +184,15 @@ fn an_operator_moves_without_a_change_of_what_runs_and_is_upgraded_afterwards() 
 
 /// Every object has the revision as its controller, and nothing of OLM classic.
 pub(crate) async fn is_ours(world: &World, package: &str) -> Result<()> {
+    are_ours(world, package, &operator(package)).await
+}
+
+/// The same of these objects.
+pub(crate) async fn are_ours(world: &World, package: &str, objects: &[Value]) -> Result<()> {
     let revision = format!("{package}-1");
-    for object in operator(package) {
+    for object in objects {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let live = serde_json::to_value(api(&world.client, &object).get(name).await?)?;
+        let live = serde_json::to_value(api(&world.client, object).get(name).await?)?;
         let metadata = &live["metadata"];
         let owners = metadata["ownerReferences"]
             .as_array()
@@ -193,7 +207,9 @@ pub(crate) async fn is_ours(world: &World, package: &str) -> Result<()> {
             "olm.managed",
             "operators.coreos.com",
             "installed-alongside",
+            "webhook-description",
             "\"manager\":\"catalog\"",
+            "\"manager\":\"olm\"",
         ] {
             ensure!(!metadata.to_string().contains(part), "{part} is left: {metadata}");
         }

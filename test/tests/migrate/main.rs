@@ -5,7 +5,10 @@ mod classic;
 mod course;
 mod report;
 mod running;
+mod serving;
 mod stops;
+mod webhooks;
+mod webhooks_of_go;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,9 +33,19 @@ const LID: &str = "lid";
 const JAR: &str = "jar";
 /// The package that moves and goes back.
 const CUP: &str = "cup";
+/// The package with webhooks, which the Go implementation has installed.
+const HOB: &str = "hob";
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
-/// Both managers, the kinds of OLM classic, and five operators that it has installed.
+/// The published versions of a package, the installed one first, and those that stand beside them.
+fn versions_of(package: &str) -> Vec<&'static str> {
+    match package {
+        HOB => [&samples::WITH_WEBHOOKS_ALONE[..], &VERSIONS[..1]].concat(),
+        _ => VERSIONS.to_vec(),
+    }
+}
+
+/// Both managers, the kinds of OLM classic, and six operators that it has installed.
 struct Stage {
     world: World,
 }
@@ -41,16 +54,18 @@ impl Stage {
     async fn start() -> Result<Self> {
         let world = World::start(Options::default()).await?;
         classic::definitions(&world)?;
-        for package in [POT, PAN, LID, JAR, CUP] {
+        for package in [POT, PAN, LID, JAR, CUP, HOB] {
             let mut images = BTreeMap::new();
-            for version in VERSIONS {
+            let versions = versions_of(package);
+            let number = *versions.first().context("there is a version")?;
+            for version in &versions {
                 let files = samples::renamed_bundle(package, version, "sample-operator:v1");
                 let image = world
                     .push_bundle(&format!("{package}-bundle:v{version}"), &files)
                     .await?;
-                images.insert(version, image);
+                images.insert(*version, image);
             }
-            let blobs = samples::catalog(&VERSIONS, |version| {
+            let blobs = samples::catalog(&versions, |version| {
                 images.get(version).cloned().unwrap_or_default()
             });
             let reference = world
@@ -68,7 +83,8 @@ impl Stage {
             let installed = Installed {
                 world: &world,
                 package,
-                bundle: images.get("1.0.0").context("it is published")?,
+                number,
+                bundle: images.get(number).context("it is published")?,
                 catalog: &reference,
             };
             installed.install().await?;

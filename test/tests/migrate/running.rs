@@ -15,19 +15,39 @@ use serde_json::{Value, json};
 use super::course::pods;
 use super::olm;
 
-static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
+pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 const PACKAGE: &str = "greeter";
 /// The namespace with an OperatorGroup for all namespaces, which the manifests of OLM classic bring.
 const NAMESPACE: &str = "operators";
 /// Time limit for steps that take a second.
 const SOON: Duration = Duration::from_secs(180);
-/// The kinds of objects that the operator consists of.
-const KINDS: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,customresourcedefinitions";
+/// The kinds of objects that an operator consists of.
+pub(crate) const KINDS: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,services,secrets,\
+                                customresourcedefinitions,validatingwebhookconfigurations,mutatingwebhookconfigurations";
+
+/// An operator that OLM classic installs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operator {
+    pub(crate) package: &'static str,
+    pub(crate) namespace: &'static str,
+    /// The ClusterServiceVersion.
+    pub(crate) version: &'static str,
+    /// The CustomResourceDefinition.
+    pub(crate) definition: &'static str,
+}
+
+/// The operator of the page.
+const GREETER: Operator = Operator {
+    package: PACKAGE,
+    namespace: NAMESPACE,
+    version: "greeter.v1.0.0",
+    definition: "greetings.samples.olm.example",
+};
 
 /// The managers of OLM v1 and the programs of OLM classic on one cluster.
-struct Stage {
-    world: World,
+pub(crate) struct Stage {
+    pub(crate) world: World,
     programs: Vec<Manager>,
 }
 
@@ -55,14 +75,20 @@ impl Stage {
         Ok(Self { world, programs })
     }
 
-    /// Waits until kubectl prints this about an object of the namespace.
-    async fn shows(&self, object: &str, pointer: &str, expected: &str) -> Result<()> {
+    /// Waits until kubectl prints this about an object of the operator's namespace.
+    pub(crate) async fn shows(
+        &self,
+        operator: Operator,
+        object: &str,
+        pointer: &str,
+        expected: &str,
+    ) -> Result<()> {
         let form = format!("jsonpath={{{pointer}}}");
         let mut last = String::new();
         let shown = eventually(&format!("{object} shows {expected}"), SOON, async || {
             last = self
                 .world
-                .kubectl(&["get", object, "-n", NAMESPACE, "-o", &form])?;
+                .kubectl(&["get", object, "-n", operator.namespace, "-o", &form])?;
             Ok((last == expected).then_some(()))
         })
         .await;
@@ -72,7 +98,7 @@ impl Stage {
         })
     }
 
-    fn json(&self, arguments: &[&str]) -> Result<Value> {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Result<Value> {
         let printed = self
             .world
             .kubectl(&[&["get"], arguments, &["-o", "json"]].concat())?;
@@ -80,15 +106,17 @@ impl Stage {
     }
 
     /// The objects of the operator, as kind and name.
-    fn objects(&self) -> Result<Vec<[String; 2]>> {
+    pub(crate) fn objects(&self, operator: Operator) -> Result<Vec<[String; 2]>> {
         let listed = self.json(&[KINDS, "-A"])?;
         let items = listed["items"].as_array().context("no list")?;
         let is_of_operator = |object: &&Value| {
             let metadata = &object["metadata"];
             let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-            metadata["labels"]["olm.owner"] == "greeter.v1.0.0"
-                || owners.any(|owner| owner["kind"] == "ClusterServiceVersion")
-                || metadata["name"] == "greetings.samples.olm.example"
+            let is_version =
+                |owner: &Value| owner["kind"] == "ClusterServiceVersion" && owner["name"] == operator.version;
+            metadata["labels"]["olm.owner"] == operator.version
+                || owners.any(is_version)
+                || metadata["name"] == operator.definition
         };
         let found = items.iter().filter(is_of_operator).map(|object| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -98,26 +126,65 @@ impl Stage {
     }
 
     /// Parts of the objects that must not change: identity, generation and content.
-    fn seen(&self, objects: &[[String; 2]]) -> Result<BTreeMap<String, Value>> {
+    pub(crate) fn seen(
+        &self,
+        operator: Operator,
+        objects: &[[String; 2]],
+    ) -> Result<BTreeMap<String, Value>> {
         let mut seen = BTreeMap::new();
         for [kind, name] in objects {
-            let mut object = self.json(&[kind, name, "-n", NAMESPACE])?;
+            let mut object = self.json(&[kind, name, "-n", operator.namespace])?;
             let metadata = &object["metadata"];
             // Annotations count for the generation of a Deployment.
             let generation = match kind.as_str() {
                 "Deployment" => {
-                    let sets = self.json(&["replicasets", "-n", NAMESPACE])?;
+                    let sets = self.json(&["replicasets", "-n", operator.namespace])?;
                     let sets = sets["items"].as_array().context("no list")?;
                     sets.iter().map(|set| set["metadata"]["uid"].clone()).collect()
                 }
                 _ => metadata["generation"].clone(),
             };
-            let identity = json!([metadata["uid"], generation]);
+            // The hash of an authority counts as content.
+            let identity = json!([metadata["uid"], generation, metadata["annotations"]["olmcahash"]]);
             object["metadata"] = identity;
             object["status"] = Value::Null;
             seen.insert(format!("{kind} {name}"), object);
         }
         Ok(seen)
+    }
+
+    /// Approves the InstallPlan of the operator's Subscription and waits until it is at rest.
+    pub(crate) async fn installs(&self, operator: Operator) -> Result<()> {
+        let subscription = format!("subscription/{}", operator.package);
+        self.shows(operator, &subscription, ".status.state", "UpgradePending")
+            .await?;
+        let at = ["-n", operator.namespace];
+        let form = ["-o", "jsonpath={.status.installPlanRef.name}"];
+        let plan = self
+            .world
+            .kubectl(&[&["get", &subscription][..], &at, &form].concat())?;
+        let approve = ["--type=merge", r#"--patch={"spec":{"approved":true}}"#];
+        self.world
+            .kubectl(&[&["patch", "installplan", &plan][..], &at, &approve].concat())?;
+        self.rests(operator).await
+    }
+
+    /// The Subscriptions and ClusterServiceVersions in the operator's namespace, without copies of others, as kubectl
+    /// prints them in this form.
+    pub(crate) fn left(&self, operator: Operator, form: &str) -> Result<String> {
+        let kinds = ["get", "subscriptions,csv", "-n", operator.namespace];
+        let chosen = ["-l", "!olm.copiedFrom", "-o", form];
+        self.world.kubectl(&[kinds, chosen].concat())
+    }
+
+    /// Waits until OLM classic is done with the operator.
+    pub(crate) async fn rests(&self, operator: Operator) -> Result<()> {
+        let version = format!("csv/{}", operator.version);
+        self.shows(operator, &version, ".status.phase", "Succeeded")
+            .await?;
+        let subscription = format!("subscription/{}", operator.package);
+        self.shows(operator, &subscription, ".status.state", "AtLatestKnown")
+            .await
     }
 }
 
@@ -166,22 +233,10 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
             subscription,
         ])?;
         world.apply(&administrator(NAMESPACE, "greeter-installer"))?;
-        stage
-            .shows("subscription/greeter", ".status.state", "UpgradePending")
-            .await?;
-        let plan = ["get", "subscription/greeter", "-n", NAMESPACE, "-o"];
-        let plan = world.kubectl(&[&plan[..], &["jsonpath={.status.installPlanRef.name}"]].concat())?;
-        let approve = ["--type=merge", r#"--patch={"spec":{"approved":true}}"#];
-        world.kubectl(&[&["patch", "installplan", &plan, "-n", NAMESPACE][..], &approve].concat())?;
-        stage
-            .shows("csv/greeter.v1.0.0", ".status.phase", "Succeeded")
-            .await?;
-        stage
-            .shows("subscription/greeter", ".status.state", "AtLatestKnown")
-            .await?;
-        let objects = stage.objects()?;
+        stage.installs(GREETER).await?;
+        let objects = stage.objects(GREETER)?;
         ensure!(objects.len() >= 7, "{objects:?}");
-        let (before, running) = (stage.seen(&objects)?, pods(world, NAMESPACE)?);
+        let (before, running) = (stage.seen(GREETER, &objects)?, pods(world, NAMESPACE)?);
         ensure!(!running.is_empty(), "no Pod runs");
 
         // The report about the whole cluster ends with 1 where something cannot move as it is.
@@ -191,33 +246,28 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         await_version(world, PACKAGE, "1.0.0").await?;
         // Whatever OLM classic still wants to do, it does within that time.
         tokio::time::sleep(Duration::from_secs(5)).await;
-        ensure!(stage.seen(&objects)? == before, "the move has changed an object");
+        ensure!(stage.seen(GREETER, &objects)? == before, "the move has changed an object");
         ensure!(pods(world, NAMESPACE)? == running, "Pods are made anew");
-        let left = world.kubectl(&["get", "subscriptions,csv", "-n", NAMESPACE, "-o", "name"])?;
+        let left = stage.left(GREETER, "name")?;
         ensure!(left.is_empty(), "{left}");
         let labelled = world.kubectl(&["get", KINDS, "-A", "-l", "olm.owner=greeter.v1.0.0", "-o", "name"])?;
         ensure!(labelled.is_empty(), "labels of OLM classic are back: {labelled}");
 
         run(world, &back, Some(0))?;
-        stage
-            .shows("csv/greeter.v1.0.0", ".status.phase", "Succeeded")
-            .await?;
-        stage
-            .shows("subscription/greeter", ".status.state", "AtLatestKnown")
-            .await?;
+        stage.rests(GREETER).await?;
         tokio::time::sleep(Duration::from_secs(5)).await;
         ensure!(
-            stage.seen(&objects)? == before,
+            stage.seen(GREETER, &objects)? == before,
             "the way back has changed an object"
         );
         ensure!(pods(world, NAMESPACE)? == running, "Pods are made anew");
         ensure!(
-            stage.objects()? == objects,
+            stage.objects(GREETER)? == objects,
             "OLM classic does not have all objects again"
         );
         let plans = world.kubectl(&["get", "installplans", "-n", NAMESPACE, "-o", "name"])?;
         ensure!(plans.is_empty(), "{plans}");
-        let paused = world.kubectl(&["get", "subscriptions,csv", "-n", NAMESPACE, "-o", "yaml"])?;
+        let paused = stage.left(GREETER, "yaml")?;
         ensure!(
             !paused.contains("olm.operatorframework.io/paused"),
             "it is paused: {paused}"

@@ -19,7 +19,7 @@ const MOVER: &str = "mover";
 type Step = ([&'static str; 3], &'static str);
 
 /// The steps of the move, in their order.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
     (
         ["create", "olm.operatorframework.io", "clusterextensions"],
         "cannot create ClusterExtension",
@@ -33,9 +33,14 @@ const STEPS: [Step; 9] = [
         "cannot pause Subscription jar/jar",
     ),
     (
+        ["create", "", "secrets"],
+        "cannot create Secret olmv1-system/jar-1-",
+    ),
+    (
         ["create", "olm.operatorframework.io", "clusterobjectsets"],
         "cannot create ClusterObjectSet",
     ),
+    (["patch", "", "secrets"], "cannot give Secret olmv1-system/jar-1-"),
     (
         ["patch", "rbac.authorization.k8s.io", "clusterrolebindings"],
         "cannot hand over ClusterRoleBinding",
@@ -115,7 +120,7 @@ fn allow(world: &World, steps: &[Step], without: Option<[&str; 3]>) -> Result<()
         json!({
             "apiGroups": ["", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io"],
             "resources": [
-                "serviceaccounts", "deployments", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+                "serviceaccounts", "secrets", "deployments", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
                 "customresourcedefinitions",
             ],
             "verbs": ["delete"],
@@ -202,7 +207,7 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
 
 /// The steps that have stopped, by their place in [`STEPS`], from which the operator goes back: after the Subscription
 /// was paused, and with some of the objects handed over.
-const ABANDONED: [usize; 3] = [3, 5, 6];
+const ABANDONED: [usize; 3] = [4, 7, 8];
 
 /// The spec, the annotations and the installed version of the Subscription.
 fn subscription(world: &World) -> Result<Value> {

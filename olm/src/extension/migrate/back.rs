@@ -164,7 +164,7 @@ fn paused(object: &Value) -> Value {
 /// Lets OLM classic work on the ClusterServiceVersion again, once its Subscription is resumed, too.
 async fn resume_version(client: &Client, version: &Value) -> anyhow::Result<()> {
     let patch = json!({"metadata": {
-        "uid": version.pointer("/metadata/uid"), "annotations": {user::PAUSED: null},
+        "uid": version.pointer("/metadata/uid"), "annotations": {user::PAUSED: null, user::UNINSTALL: null},
     }});
     let (place, wanted) = (namespace(version), name(version));
     let patched = api_of(client, version)

@@ -54,6 +54,9 @@ pub(crate) struct Kept {
     pub(crate) is_owned: bool,
     /// The field manager of OLM classic.
     pub(crate) manager: String,
+    /// The entries of its other field managers in `managedFields`: conversions of custom resources have their own.
+    #[serde(default)]
+    pub(crate) others: Vec<Value>,
 }
 
 impl Record {
@@ -120,15 +123,17 @@ impl Kept {
         {
             metadata.insert("namespace".to_owned(), namespace(live).into());
         }
-        let mut entries = list(live, "/metadata/managedFields").iter();
+        let entries = list(live, "/metadata/managedFields").iter();
+        let mut entries = entries.filter(|entry| is_of_classic(entry));
         Self {
             object,
             labels: part("labels"),
             annotations: part("annotations"),
             is_owned: list(live, "/metadata/ownerReferences").iter().any(is_version),
             manager: entries
-                .find(|entry| is_of_classic(entry))
+                .next()
                 .map_or_else(String::new, |entry| text(entry, "/manager").to_owned()),
+            others: entries.cloned().collect(),
         }
     }
 }
@@ -303,7 +308,11 @@ mod tests {
                 "ownerReferences": [
                     {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "pots.v1.0.0"},
                 ],
-                "managedFields": [{"manager": "olm", "operation": "Update", "fieldsV1": {}}],
+                "managedFields": [
+                    {"manager": "olm", "operation": "Update", "fieldsV1": {}},
+                    {"manager": "kubectl", "operation": "Update", "fieldsV1": {}},
+                    {"manager": "catalog", "operation": "Update", "fieldsV1": {}},
+                ],
             },
         });
         let record = Record::of(case, &[live]).unwrap();
@@ -317,6 +326,7 @@ mod tests {
                 annotations: Map::new(),
                 is_owned: true,
                 manager: "olm".to_owned(),
+                others: vec![json!({"manager": "catalog", "operation": "Update", "fieldsV1": {}})],
             }]
         );
         assert_eq!(Record::unpack(&record.pack().unwrap()).unwrap(), record);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use olm_api::conditions::{self, SERVING};
 use olm_api::names::{GROUP, MAX_EXTENSION_NAME, migration, operator_condition};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::certificates;
 use super::facts::{Case, annotation, list, name, namespace, text, within};
 
 /// The label or annotation of Subscriptions that a dependency brought.
@@ -15,6 +17,8 @@ const GENERATED_BY: &str = "olm.generated-by";
 pub(crate) const PROPERTIES: &str = "operatorframework.io/properties";
 /// The group of PackageManifests.
 const PACKAGES: &str = "packages.operators.coreos.com";
+/// The time for which certificates of webhooks must be valid after the move.
+const RESERVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -197,13 +201,7 @@ fn version(findings: &mut Findings<'_>) {
             "leave it to OLM classic",
         );
     }
-    if !list(version, "/spec/webhookdefinitions").is_empty() {
-        findings.block(
-            "webhooks",
-            "the operator has webhooks, whose certificates OLM classic renews".to_owned(),
-            "leave it to OLM classic; a move of certificates is not supported",
-        );
-    }
+    webhooks(findings, version);
     if asks_for_classic(version) {
         findings.ask(
             "classic-apis",
@@ -229,6 +227,57 @@ fn version(findings: &mut Findings<'_>) {
                 "remove spec.overrides once they are no longer needed",
             );
         }
+    }
+}
+
+/// The webhooks. Nothing renews their certificates between the move and the first upgrade.
+fn webhooks(findings: &mut Findings<'_>, version: &Value) {
+    const CHECK: &str = "webhooks";
+    let case = findings.case;
+    let definitions = list(version, "/spec/webhookdefinitions");
+    if definitions.is_empty() {
+        return;
+    }
+    let secrets = certificates::secrets(version).join(" ");
+    let Some(end) = certificates::valid_until(case) else {
+        findings.block(
+            CHECK,
+            format!("the certificate of the webhooks cannot be read (Secret {secrets})"),
+            "wait until OLM classic has created it, and run the command with the right to read it",
+        );
+        return;
+    };
+    let day = end.strftime("%Y-%m-%d");
+    if end.duration_since(case.facts.now) < RESERVE {
+        findings.block(
+            CHECK,
+            format!(
+                "the certificate of the webhooks is valid until {day}, and only an upgrade after the move renews it"
+            ),
+            format!(
+                "let OLM classic renew it first, which restarts the operator: `kubectl delete secret -n {} {secrets}`",
+                case.namespace()
+            ),
+        );
+        return;
+    }
+    findings.ask(
+        CHECK,
+        format!(
+            "the certificate of the webhooks is valid until {day}, and only an upgrade after the move renews it"
+        ),
+        format!("upgrade the operator before {day}"),
+    );
+    let is_converting = definitions
+        .iter()
+        .any(|webhook| text(webhook, "/type") == "ConversionWebhook");
+    if is_converting && certificates::are_of_go(case) {
+        findings.ask(
+            "conversion",
+            "the olm-operator of the Go implementation ends the conversion of custom resources when it sees the move"
+                .to_owned(),
+            "stop it if it runs",
+        );
     }
 }
 

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::Client;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{annotation, field_manager, label, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
@@ -17,10 +15,12 @@ use olm_rollout::ownership::{Guard, fields_of};
 use serde_json::{Value, json};
 
 use super::backup::{Record, keep};
-use super::facts::{Case, list, name, text};
+use super::content;
+use super::facts::{Case, annotation as annotation_of, list, name, text};
 use super::inventory::{api, api_of, get, inventory};
-use super::record::{content, release, revision};
+use super::record::{content_of, release, revision};
 use crate::extension::change::MANAGER;
+use crate::extension::rollback::objects as objects_of;
 use crate::hint::Hint;
 use crate::output::note;
 
@@ -38,10 +38,11 @@ pub(crate) async fn begin(
     client: &Client,
     case: Case<'_>,
     wanted: &ClusterExtension,
+    system_namespace: &str,
 ) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
     let objects = inventory(client, case).await?;
     // Objects that cannot be taken over are found before any write.
-    revision(case, wanted, &objects)?;
+    revision(case, wanted, &objects, system_namespace)?;
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
@@ -49,9 +50,10 @@ pub(crate) async fn begin(
     };
     keep(client, &record, &extension).await?;
     freeze(client, case).await?;
-    let set = revision(case, &extension, &objects)?;
+    let (set, secrets) = revision(case, &extension, &objects, system_namespace)?;
+    content::store(client, system_namespace, &set, &secrets).await?;
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    let created = sets.create(&parameters(), &set).await;
+    let created = sets.create(&content::creating(), &set).await;
     let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
     note(&format!(
         "clusterobjectset/{} created with {} objects",
@@ -59,13 +61,6 @@ pub(crate) async fn begin(
         objects.len()
     ));
     Ok((extension, created))
-}
-
-fn parameters() -> PostParams {
-    PostParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PostParams::default()
-    }
 }
 
 async fn create_extension(
@@ -78,7 +73,7 @@ async fn create_extension(
     annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
     annotations.insert(migration::RECORD_DIGEST.to_owned(), record.digest()?);
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
-    let created = extensions.create(&parameters(), &extension).await;
+    let created = extensions.create(&content::creating(), &extension).await;
     let created =
         created.with_context(|| format!("cannot create ClusterExtension {:?}", extension.name()))?;
     note(&format!("clusterextension/{} created, paused", created.name()));
@@ -149,14 +144,10 @@ pub(crate) async fn finish(
     client: &Client,
     extension: &ClusterExtension,
     set: &ClusterObjectSet,
+    system_namespace: &str,
 ) -> anyhow::Result<()> {
-    let objects: Vec<Value> = set
-        .spec
-        .phases
-        .iter()
-        .flat_map(|phase| &phase.objects)
-        .filter_map(|object| object.object.clone().map(Value::Object))
-        .collect();
+    content::own(client, system_namespace, set).await?;
+    let objects = objects_of(client, set, system_namespace).await?;
     let owner = Owner {
         name: set.name().to_owned(),
         uid: set.metadata.uid.clone().unwrap_or_default(),
@@ -171,7 +162,13 @@ pub(crate) async fn finish(
     // A controller that still runs may have taken some back by now.
     hand_over(client, &objects, &owner).await?;
     remove_version(client, extension, set, &objects).await?;
-    hand_over(client, &objects, &owner).await?;
+    let taken = hand_over(client, &objects, &owner).await;
+    taken.map_err(|error| {
+        error.context(Hint(format!(
+            "run the command again; if it fails once more, `olm resume {}` applies the content that the move has recorded",
+            extension.name()
+        )))
+    })?;
     let patch = json!({"metadata": {
         "uid": extension.metadata.uid, "annotations": {user::PAUSED: null},
     }});
@@ -284,7 +281,8 @@ fn marks(object: &Value) -> [Option<&Value>; 4] {
 /// Deployment it also counts changes of annotations.
 pub(crate) fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
     ensure!(
-        text(before, "/metadata/uid") == text(after, "/metadata/uid") && content(before) == content(after),
+        text(before, "/metadata/uid") == text(after, "/metadata/uid")
+            && content_of(before) == content_of(after),
         "its content would change: something writes it at the same time"
     );
     Ok(())
@@ -314,6 +312,25 @@ fn preconditions(found: &Value) -> Preconditions {
     }
 }
 
+/// Marks a ClusterServiceVersion so that the programs of this project delete nothing with it: conversions of custom
+/// resources and bindings in other namespaces have no labels that could be removed.
+async fn spare(versions: &Api<DynamicObject>, found: &Value) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {
+        "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+        "annotations": {user::UNINSTALL: "orphan"},
+    }});
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let marked = versions
+        .patch(name(found), &parameters, &Patch::Merge(&patch))
+        .await;
+    marked
+        .map(drop)
+        .with_context(|| format!("cannot mark ClusterServiceVersion {:?}", name(found)))
+}
+
 /// Deletes the ClusterServiceVersion, and none of the objects that it owned. Its finalizer removes objects by the
 /// labels of OLM classic, so none may have them.
 async fn remove_version(
@@ -330,6 +347,11 @@ async fn remove_version(
             note(&format!("clusterserviceversion/{wanted} deleted"));
             return Ok(());
         };
+        let is_orphaning = annotation_of(&found, user::UNINSTALL) == Some("orphan");
+        if found.pointer("/metadata/deletionTimestamp").is_none() && !is_orphaning {
+            spare(&versions, &found).await?;
+            continue;
+        }
         if found.pointer("/metadata/deletionTimestamp").is_none() {
             for object in objects {
                 let live = get(&api_of(client, object), text(object, "/kind"), name(object)).await?;

@@ -1,6 +1,7 @@
 //! The facts of a cluster that decide whether its Subscriptions can move. Pure: the objects stay as the server returned
 //! them.
 
+use jiff::Timestamp;
 use olm_api::{ClusterCatalog, ClusterExtension, names};
 use serde_json::Value;
 
@@ -23,6 +24,10 @@ pub(crate) struct ClassicObjects {
     pub(crate) catalogs: Vec<ClusterCatalog>,
     /// ClusterExtensions.
     pub(crate) extensions: Vec<ClusterExtension>,
+    /// The certificates of webhooks: Secrets without their keys.
+    pub(crate) certificates: Vec<Value>,
+    /// The time at which all of it was read.
+    pub(crate) now: Timestamp,
 }
 
 /// The text at a JSON pointer; empty if there is none.
@@ -250,6 +255,8 @@ pub(crate) mod tests {
             conditions: vec![json!({"metadata": at("pots.v1.0.0"), "spec": {}})],
             catalogs: vec![serde_json::from_value(catalog).unwrap()],
             extensions: Vec::new(),
+            certificates: Vec::new(),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
         }
     }
 

@@ -9,6 +9,7 @@ use kube::core::GroupVersionKind;
 use olm_api::names::operator_condition;
 use serde_json::Value;
 
+use super::certificates;
 use super::facts::{Case, list, name, text, within};
 
 /// A kind in bundles of OLM classic: group, version, kind, and whether it is namespaced.
@@ -28,6 +29,18 @@ const LOOKED_FOR: &[Kind] = &[
     Kind("networking.k8s.io", "v1", "NetworkPolicy", true),
     Kind("policy", "v1", "PodDisruptionBudget", true),
     Kind("scheduling.k8s.io", "v1", "PriorityClass", false),
+    Kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        false,
+    ),
+    Kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        false,
+    ),
 ];
 /// Further kinds, whose objects the InstallPlan names.
 const NAMED: &[Kind] = &[
@@ -150,6 +163,13 @@ pub(crate) async fn inventory(client: &Client, case: Case<'_>) -> anyhow::Result
             String::new(),
             text(owned, "/name").to_owned(),
         ));
+    }
+    for [group, kind, namespace, wanted_name] in version.into_iter().flat_map(certificates::parts) {
+        let found = get(&api(client, &group, "v1", &kind, &namespace), &kind, &wanted_name).await?;
+        let is_part = |found: &Value| version.is_some_and(|version| certificates::is_part(found, version));
+        if found.as_ref().is_some_and(is_part) {
+            wanted.insert((group, "v1".to_owned(), kind, namespace, wanted_name));
+        }
     }
     let mut objects = Vec::new();
     for (group, version, kind, namespace, name) in wanted {

@@ -1,13 +1,16 @@
 //! Reads the facts of a cluster that decide on a move.
 
 use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, Error};
 use olm_api::names::operator_condition;
 use serde_json::Value;
 
-use super::facts::ClassicObjects;
+use super::certificates;
+use super::facts::{ClassicObjects, namespace};
 use crate::extension::access::unlisted;
 use crate::hint::Hint;
 
@@ -39,9 +42,11 @@ pub(crate) async fn facts(client: &Client) -> anyhow::Result<ClassicObjects> {
     let catalogs = catalogs.list(&params).await;
     let extensions: Api<olm_api::ClusterExtension> = Api::all(client.clone());
     let extensions = extensions.list(&params).await;
+    let versions = some(list(client, "v1alpha1", "ClusterServiceVersion", &own).await?);
     Ok(ClassicObjects {
         subscriptions,
-        versions: some(list(client, "v1alpha1", "ClusterServiceVersion", &own).await?),
+        certificates: read_certificates(client, &versions).await?,
+        versions,
         groups: some(list(client, "v1", "OperatorGroup", "").await?),
         plans: some(list(client, "v1alpha1", "InstallPlan", "").await?),
         sources: some(list(client, "v1alpha1", "CatalogSource", "").await?),
@@ -52,7 +57,29 @@ pub(crate) async fn facts(client: &Client) -> anyhow::Result<ClassicObjects> {
         extensions: extensions
             .map_err(|error| unlisted(error, "the ClusterExtensions"))?
             .items,
+        now: Timestamp::now(),
     })
+}
+
+/// The certificates of webhooks, without their keys. Who may not read a Secret learns what the ClusterServiceVersion
+/// says about it.
+async fn read_certificates(client: &Client, versions: &[Value]) -> anyhow::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for version in versions {
+        let place = namespace(version);
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), place);
+        for name in certificates::secrets(version) {
+            match secrets.get_opt(&name).await {
+                Err(Error::Api(status)) if status.code == 403 => {}
+                secret => {
+                    let secret = secret.with_context(|| format!("cannot read Secret {place}/{name}"))?;
+                    let secret = secret.map(serde_json::to_value).transpose()?;
+                    found.extend(secret.as_ref().map(certificates::public));
+                }
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// All objects of a kind of OLM classic with these labels; empty if the cluster does not serve it.

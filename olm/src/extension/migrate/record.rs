@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, bail, ensure};
-use olm_api::cluster_object_set::{ClusterObjectSetSpec, LifecycleState, Phase, PhaseObject};
+use anyhow::{Context as _, bail};
+use olm_api::cluster_object_set::{ClusterObjectSetSpec, LifecycleState};
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_bundle::CertificateProvider;
+use olm_plan::pack::{ContentSecret, pack};
 use olm_plan::phases::{Marks, phases, probes};
 use serde_json::{Value, json};
 
@@ -13,10 +15,8 @@ use super::check::PROPERTIES;
 use super::facts::{self, Case, list, name, text};
 use super::reduce::reduced;
 
-/// The maximum size of inline objects in a ClusterObjectSet, in bytes, because the API server limits objects.
-const MAX_BYTES: usize = 900_000;
-
-/// The revision that holds the live objects of the operator as OLM classic rendered them.
+/// The revision that holds the live objects of the operator as OLM classic rendered them, and the Secrets in the
+/// namespace of the managers that it refers to.
 ///
 /// # Errors
 /// An object cannot be taken over.
@@ -24,7 +24,8 @@ pub(crate) fn revision(
     case: Case<'_>,
     extension: &ClusterExtension,
     objects: &[Value],
-) -> anyhow::Result<ClusterObjectSet> {
+    system_namespace: &str,
+) -> anyhow::Result<(ClusterObjectSet, Vec<ContentSecret>)> {
     let mut rendered = Vec::new();
     for live in objects {
         let named = || format!("cannot take over {} {:?}", text(live, "/kind"), name(live));
@@ -40,11 +41,6 @@ pub(crate) fn revision(
                 text(owner, "/name")
             );
         }
-        ensure!(
-            text(live, "/kind") != "Secret",
-            "{}: Secrets are not moved",
-            named()
-        );
         rendered.push(
             reduced(live)
                 .with_context(|| format!("{}: OLM classic has written none of its fields", named()))?,
@@ -56,42 +52,24 @@ pub(crate) fn revision(
         version: case.number(),
     };
     let groups = phases(rendered, marks)?;
-    let size: usize = groups
-        .iter()
-        .flat_map(|group| &group.objects)
-        .map(|object| object.to_string().len())
-        .sum();
-    ensure!(
-        size <= MAX_BYTES,
-        "the objects of the operator take {size} bytes, more than the {MAX_BYTES} that can be moved"
-    );
     let number = 1;
-    let held = |object: &Value| PhaseObject {
-        object: object.as_object().cloned(),
-        ..PhaseObject::default()
-    };
+    let name = format!("{}-{number}", extension.name());
+    let packed = pack(&name, system_namespace, &groups)?;
     let spec = ClusterObjectSetSpec {
         lifecycle_state: LifecycleState::Active,
         revision: number,
-        phases: groups
-            .iter()
-            .map(|group| Phase {
-                name: group.name.clone(),
-                objects: group.objects.iter().map(held).collect(),
-                collision_protection: None,
-            })
-            .collect(),
+        phases: packed.phases,
         progression_probes: probes(&groups),
         ..ClusterObjectSetSpec::default()
     };
-    let mut set = ClusterObjectSet::new(&format!("{}-{number}", extension.name()), spec);
+    let mut set = ClusterObjectSet::new(&name, spec);
     set.metadata.labels = Some(BTreeMap::from([
         (label::OWNER_KIND.to_owned(), CLUSTER_EXTENSION.to_owned()),
         (label::OWNER_NAME.to_owned(), extension.name().to_owned()),
     ]));
     set.metadata.annotations = Some(annotations(case, extension));
     set.metadata.owner_references = Some(vec![extension.controller_reference()]);
-    Ok(set)
+    Ok((set, packed.secrets))
 }
 
 /// The annotations of a revision about its bundle.
@@ -110,6 +88,15 @@ fn annotations(case: Case<'_>, extension: &ClusterExtension) -> BTreeMap<String,
         .and_then(|noted| serde_json::from_str(noted).ok())
         .unwrap_or_default();
     let properties = noted.get("properties").map(Value::to_string);
+    let mut webhooks = case
+        .version()
+        .into_iter()
+        .flat_map(|version| list(version, "/spec/webhookdefinitions"));
+    // The certificates of OLM classic are self-signed. An extension keeps its provider: another one would replace the
+    // certificate before the webhooks that trust it.
+    let certificates = webhooks
+        .next()
+        .map(|_| CertificateProvider::SelfSigned.to_string());
     let known = [
         (annotation::PACKAGE_NAME, Some(case.package().to_owned())),
         (annotation::BUNDLE_NAME, Some(case.installed().to_owned())),
@@ -125,6 +112,7 @@ fn annotations(case: Case<'_>, extension: &ClusterExtension) -> BTreeMap<String,
         (annotation::SERVICE_ACCOUNT, account),
         (annotation::CONFIG_DIGEST, config.map(olm_plan::digest)),
         (annotation::PROPERTIES, properties),
+        (annotation::CERTIFICATE_PROVIDER, certificates),
         (migration::SUBSCRIPTION, Some(case.key())),
         (user::PAUSED, Some("true".to_owned())),
     ];
@@ -180,7 +168,7 @@ pub(crate) fn is_version(owner: &Value) -> bool {
 }
 
 /// An object without metadata and status: the content of the operator.
-pub(crate) fn content(object: &Value) -> Value {
+pub(crate) fn content_of(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(object) = object.as_object_mut() {
         object.remove("metadata");

@@ -1,27 +1,26 @@
 //! The object that OLM classic rendered, computed from the fields that its managers own. Pure.
 
 use olm_api::names::{GROUP, annotation, field_manager, label};
+use olm_classic::names;
 use olm_rollout::object::inheritance::unite;
 use serde_json::{Map, Value};
 
 use super::facts::{list, text};
 
-/// The field managers of the controllers of OLM classic: of the Go implementation, and of the programs of this project.
-const MANAGERS: [&str; 5] = [
-    "olm",
-    "catalog",
-    "olm.install",
-    field_manager::CLASSIC,
-    field_manager::CLASSIC_CONVERSIONS,
-];
+/// The field managers of the Go implementation of OLM classic.
+const OF_GO: [&str; 3] = ["olm", "catalog", "olm.install"];
+/// The field managers of content of the programs of this project.
+const OF_THIS_PROJECT: [&str; 2] = [field_manager::CLASSIC, field_manager::CLASSIC_CONVERSIONS];
 /// Labels by which they find their objects.
-const LABELS: [&str; 6] = [
-    "olm.owner",
-    "olm.owner.namespace",
-    "olm.owner.kind",
-    "olm.managed",
-    "olm.deployment-spec-hash",
-    "olm.permissions.hash",
+const LABELS: [&str; 8] = [
+    names::OWNER_LABEL,
+    names::OWNER_NAMESPACE_LABEL,
+    names::OWNER_KIND_LABEL,
+    names::MANAGED_LABEL,
+    names::SPEC_HASH_LABEL,
+    names::PERMISSIONS_HASH_LABEL,
+    names::WEBHOOK_NAME_LABEL,
+    names::WEBHOOK_HASH_LABEL,
 ];
 /// The prefix of the label of an operator's components.
 const COMPONENT: &str = "operators.coreos.com/";
@@ -40,7 +39,14 @@ pub(crate) fn is_ours(key: &str) -> bool {
 
 /// Whether an entry of `managedFields` is one of OLM classic, apart from those of the status.
 pub(crate) fn is_of_classic(entry: &Value) -> bool {
-    MANAGERS.contains(&text(entry, "/manager")) && text(entry, "/subresource").is_empty()
+    let manager = text(entry, "/manager");
+    (OF_GO.contains(&manager) || OF_THIS_PROJECT.contains(&manager)) && text(entry, "/subresource").is_empty()
+}
+
+/// Whether the Go implementation has written an object.
+pub(crate) fn is_written_by_go(live: &Value) -> bool {
+    let mut entries = list(live, "/metadata/managedFields").iter();
+    entries.any(|entry| OF_GO.contains(&text(entry, "/manager")))
 }
 
 /// The object with only the fields that OLM classic wrote, without its own labels and annotations; `None` if it wrote

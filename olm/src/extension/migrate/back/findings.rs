@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::backup::Record;
 use super::super::facts::{Case, ClassicObjects, annotation, find, list, name, namespace, text, within};
-use super::super::record::content;
+use super::super::record::content_of;
 
 /// The version that a Subscription has installed.
 pub(crate) const INSTALLED: &str = "/status/installedCSV";
@@ -108,7 +108,8 @@ fn subscribed(case: Case<'_>) -> Option<String> {
     let other = others.find(|other| {
         text(other, "/spec/name") == case.package() || name(other) == name(case.subscription)
     })?;
-    let is_restored = name(other) == name(case.subscription) && content(other) == content(case.subscription);
+    let is_restored =
+        name(other) == name(case.subscription) && content_of(other) == content_of(case.subscription);
     (!is_restored).then(|| {
         format!(
             "Subscription {}/{} subscribes to package {:?} in another way: delete it",
@@ -121,7 +122,7 @@ fn subscribed(case: Case<'_>) -> Option<String> {
 
 fn other_version(case: Case<'_>, record: &Record) -> Option<String> {
     let found = find(&case.facts.versions, case.namespace(), name(&record.version))?;
-    (content(found) != content(&record.version)).then(|| {
+    (content_of(found) != content_of(&record.version)).then(|| {
         format!(
             "ClusterServiceVersion {}/{} has other content than before the move: compare the two, and delete it with \
              --cascade=orphan",

@@ -85,6 +85,15 @@ fn after(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
     (owners != present).then(|| json!(owners))
 }
 
+/// What tells an entry of `managedFields` from the others.
+fn manager(entry: &Value) -> Value {
+    let parts = ["manager", "operation", "subresource", "apiVersion"];
+    parts
+        .map(|part| entry.get(part).cloned().unwrap_or_default())
+        .into_iter()
+        .collect()
+}
+
 /// The fields that we applied, as if OLM classic had written them; `None` if there are none.
 fn fields(live: &Value, kept: &Kept) -> Option<Value> {
     let is_applied = |entry: &Value| {
@@ -115,6 +124,12 @@ fn fields(live: &Value, kept: &Kept) -> Option<Value> {
             entry.insert("operation".to_owned(), operation.into());
         }
     }
+    let managers: Vec<Value> = entries.iter().map(manager).collect();
+    let missing = kept
+        .others
+        .iter()
+        .filter(|other| !managers.contains(&manager(other)));
+    entries.extend(missing.cloned());
     Some(json!(entries))
 }
 
@@ -129,6 +144,7 @@ mod tests {
             annotations: Map::new(),
             is_owned: true,
             manager: "olm".to_owned(),
+            others: Vec::new(),
         }
     }
 
@@ -167,6 +183,19 @@ mod tests {
                 ],
             }})
         );
+    }
+
+    #[test]
+    fn every_manager_of_classic_has_its_fields_again() {
+        let other = json!({"manager": "catalog", "operation": "Update", "fieldsV1": {"f:spec": {}}});
+        let kept = Kept {
+            others: vec![other.clone()],
+            ..kept()
+        };
+        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let patch = patch(&live(), &kept, owners(&version, Some("set"))).unwrap();
+        let fields = patch["metadata"]["managedFields"].as_array().unwrap();
+        assert_eq!((fields.len(), &fields[2]), (3, &other));
     }
 
     fn owners<'a>(version: &'a Value, revision: Option<&'a str>) -> Owners<'a> {

@@ -83,12 +83,64 @@ fn a_version_that_is_not_well_is_blocked() {
     blocks("api-services", |facts| {
         facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [{"name": "pots"}]});
     });
-    blocks("webhooks", |facts| {
-        facts.versions[0]["spec"]["webhookdefinitions"] = json!([{}]);
-    });
     blocks("operator-condition", |facts| {
         facts.conditions[0]["spec"]["overrides"] = json!([{"type": "Upgradeable"}]);
     });
+}
+
+/// An operator with a webhook whose certificate is valid until that time.
+fn webhook(facts: &mut ClassicObjects, kind: &str, until: &str) {
+    let end: jiff::Timestamp = until.parse().unwrap();
+    let rotation = end - jiff::SignedDuration::from_hours(24);
+    let version = &mut facts.versions[0];
+    version["spec"]["install"]["spec"]["deployments"] = json!([{"name": "pots", "spec": {}}]);
+    version["spec"]["webhookdefinitions"] = json!([{"type": kind, "deploymentName": "pots"}]);
+    version["status"]["certsRotateAt"] = json!(rotation.to_string());
+}
+
+#[test]
+fn webhooks_are_acknowledged_as_long_as_their_certificate_is_valid() {
+    const VALIDATING: &str = "ValidatingAdmissionWebhook";
+    asks("webhooks", |facts| {
+        webhook(facts, VALIDATING, "2026-01-31T00:00:00Z");
+    });
+    blocks("webhooks", |facts| {
+        webhook(facts, VALIDATING, "2026-01-30T23:59:59Z");
+    });
+    blocks("webhooks", |facts| {
+        webhook(facts, VALIDATING, "2027-01-01T00:00:00Z");
+        facts.versions[0]["status"]["certsRotateAt"] = json!("");
+    });
+    let mut facts = facts();
+    webhook(&mut facts, VALIDATING, "2027-01-01T00:00:00Z");
+    let case = Case {
+        facts: &facts,
+        subscription: &facts.subscriptions[0],
+    };
+    let found = check(case, "pots", &Choices::default());
+    assert!(found[0].message.contains("valid until 2027-01-01"), "{found:?}");
+    assert!(found[0].fix.ends_with("--acknowledge webhooks"), "{found:?}");
+}
+
+#[test]
+fn a_conversion_is_at_risk_where_the_go_implementation_has_written() {
+    let written_by = |facts: &mut ClassicObjects, manager: &str| {
+        webhook(facts, "ConversionWebhook", "2027-01-01T00:00:00Z");
+        facts.certificates.push(json!({"metadata": {
+            "name": "pots-service-cert", "namespace": "kitchen", "managedFields": [{"manager": manager}],
+        }}));
+    };
+    asks("webhooks", |facts| {
+        written_by(facts, "olm.operatorframework.io/classic");
+    });
+    let by_go = found(&Choices::default(), |facts| written_by(facts, "olm"));
+    assert_eq!(
+        by_go,
+        [
+            ("webhooks", Severity::Acknowledge),
+            ("conversion", Severity::Acknowledge)
+        ]
+    );
 }
 
 #[test]
