@@ -83,7 +83,7 @@ async fn answer(mut stream: tokio::net::TcpStream, seen: Arc<Mutex<RequestCounts
     // `GET /v2/NAME/manifests/DIGEST HTTP/1.1`
     let name = request.split('/').nth(2).unwrap_or_default().to_owned();
     let note = |change: &dyn Fn(&mut RequestCounts)| {
-        change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
     };
     note(&|seen| {
         *seen.asked.entry(name.clone()).or_default() += 1;
