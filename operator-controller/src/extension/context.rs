@@ -1,5 +1,6 @@
 //! The shared parts of all runs over ClusterExtensions: clients, stores that watches fill, and caches.
 
+pub mod account;
 pub mod claims;
 pub mod cluster_info;
 pub mod helm;
@@ -21,7 +22,6 @@ use self::cluster_info::ClusterInfo;
 use self::helm::Releases;
 use self::joint_updates::JointUpdates;
 use self::providers::CertificateProviders;
-use super::observe::account;
 use super::revisions::{BundleIdentity, Others, Revisions, is_left_behind};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;

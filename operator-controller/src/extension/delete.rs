@@ -23,9 +23,10 @@ use self::plan::{
 };
 use super::act::{self, ActError, act};
 use super::context::Context;
+use super::context::account;
 use super::events::{self, EventKind};
 use super::failure::StageError as _;
-use super::observe::{account, newest_release, releases};
+use super::observe::{newest_release, releases};
 use super::preflight::Checked;
 use super::report::{self, readiness::ExtensionReadiness};
 use super::resolve::inventory;

@@ -1,7 +1,6 @@
 //! Reads the state of an extension: its account, options, revisions, Helm release, and other claims to its package.
 //! Writes nothing.
 
-pub mod account;
 pub mod claim;
 pub mod options;
 
@@ -11,10 +10,10 @@ use olm_api::ClusterExtension;
 
 use self::claim::{Claim, ClaimError, ClaimPrecedence};
 use self::options::Options;
-use super::context::Context;
 use super::context::claims::Stage;
 use super::context::helm::HelmError;
 use super::context::release::{Entry, Release, Successor};
+use super::context::{Context, account};
 use super::failure::StageFailure;
 use super::revisions::Revisions;
 use olm_cluster::identity::AccountName;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::timeout_at;
 
 use crate::extension::context::Context;
-use crate::extension::observe::account;
+use crate::extension::context::account;
 use crate::extension::revisions::Revisions;
 use crate::object_set::gather;
 use olm_cluster::list::{Budget, Collection, Detail};
