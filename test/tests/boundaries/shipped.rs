@@ -56,6 +56,13 @@ fn pods_have_bounds_and_the_labels_that_others_select_them_by() -> Result<()> {
                         "{overlay}: {kind} {name} selects {selector}"
                     );
                 }
+                let spread = template["spec"]["topologySpreadConstraints"].as_array();
+                ensure!(
+                    spread.is_some_and(|spread| spread
+                        .iter()
+                        .any(|one| selects(&one["labelSelector"]["matchLabels"], labels))),
+                    "{overlay}: the replicas of {name} are not spread over nodes: {spread:?}"
+                );
                 let policy = find("NetworkPolicy").context("no policy")?["spec"]["ingress"].to_string();
                 ensure!(
                     !policy.contains("8081"),

@@ -61,13 +61,13 @@ pub struct Requirement {
 /// State of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum RequirementStatus {
-    /// It is there and good.
+    /// The object exists and meets the requirement.
     Present,
-    /// It is not there.
+    /// The object does not exist.
     NotPresent,
-    /// It is there, and does not do.
+    /// The object exists and does not meet the requirement.
     PresentNotSatisfied,
-    /// It is there, and cannot be used yet.
+    /// The object exists and is not usable yet.
     PresentNotAvailable,
     /// The deployment of an owned APIService is in the install strategy.
     DeploymentFound,

@@ -250,8 +250,9 @@ impl Issued {
         (complete && usable(&issued.authority_key) && usable(&issued.key)).then_some(issued)
     }
 
-    /// A certificate of other authorities, whose keys are unknown, all PEM. [`issue`] with [`Renew::Authority`] gives it
-    /// an authority, and the certificate stays in use until it is due. `None` if it is due already or a part is unusable.
+    /// A certificate of other authorities, whose keys are unknown, all PEM. [`issue`] with [`Renew::Authority`] gives
+    /// it an authority, and the certificate stays in use until it is due. `None` if it is due already or a part is
+    /// unusable.
     #[must_use]
     pub fn of_others(
         [authorities, certificate, key]: [&str; 3],
