@@ -484,7 +484,9 @@ impl Validator<'_> {
             && not.is_object()
             && self.fits(value, not, &inner)?
         {
-            self.report(position, "not", || "is what is excluded".to_owned())?;
+            self.report(position, "not", || {
+                "matches the schema that `not` excludes".to_owned()
+            })?;
         }
         Ok(())
     }

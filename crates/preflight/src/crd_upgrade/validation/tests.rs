@@ -112,7 +112,7 @@ fn every_constraint_of_a_structural_schema_counts() {
     check(
         &json!({"not": {"required": ["a"]}}),
         &json!({"a": 1}),
-        &["^.f is what is excluded"],
+        &["^.f matches the schema that `not` excludes"],
     );
 }
 
