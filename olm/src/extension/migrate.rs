@@ -108,7 +108,6 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let system_namespace = arguments.system_namespace.as_str();
     let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
     restore(&mut facts);
     if arguments.back {
@@ -117,13 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !arguments.dry_run
         && let Some((extension, set)) = begun(arguments, &cluster, &facts)?
     {
-        cluster.runtime.block_on(course::finish(
-            &cluster.client,
-            &extension,
-            &set,
-            system_namespace,
-        ))?;
-        return waited(arguments, &cluster, &extension);
+        return finish(arguments, &cluster, &extension, &set);
     }
     let assessed = assessed(arguments, &facts)?;
     if assessed.is_empty() {
@@ -155,15 +148,21 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         &cluster.client,
         case,
         &one.extension,
-        system_namespace,
+        &arguments.system_namespace,
     ))?;
-    cluster.runtime.block_on(course::finish(
-        &cluster.client,
-        &extension,
-        &set,
-        system_namespace,
-    ))?;
-    waited(arguments, &cluster, &extension)
+    finish(arguments, &cluster, &extension, &set)
+}
+
+/// Hands the objects of a recorded Subscription over, and waits if asked to.
+fn finish(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+) -> CommandResult {
+    let finished = course::finish(&cluster.client, extension, set, &arguments.system_namespace);
+    cluster.runtime.block_on(finished)?;
+    waited(arguments, cluster, extension)
 }
 
 /// Gives a moved operator back to OLM classic.
