@@ -118,7 +118,7 @@ impl<'signature> Read<'signature> {
         }
     }
 
-    /// The content that the verifier compares with what was signed.
+    /// The content that the verifier compares with the signed content.
     fn content(&self, attached: &'signature Attached) -> Result<SignedContent<'signature>, SignatureError> {
         match self.envelope() {
             Some(_) => self.digest().map(SignedContent::Digest),

@@ -119,7 +119,7 @@ async fn all(
     Ok(refused.into_iter().flatten().collect())
 }
 
-/// The reason why an image is refused, if it is. A registry that does not answer refuses nothing.
+/// The reason why an image is refused, if it is. A registry that does not answer is an error, not a refusal.
 async fn one(registries: &Registries, access: &Access, image: &str) -> Result<Option<String>, FetchError> {
     let Ok(reference) = Reference::parse_familiar(image) else {
         return Ok(Some(invalid(image)));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Field manager of webhooks, roles, Secrets and conversions, which are written by updates.
 const OLM: &str = "olm";
-/// Field manager of what is applied.
+/// Field manager of applied objects.
 pub(crate) const APPLIED: &str = "olm.install";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The suffix that the API server chose for the names of webhook configurations.

@@ -80,7 +80,7 @@ async fn signatures_and_attestations_are_found_where_a_registry_lists_referrers(
     let listed = format!("GET /v2/listed/referrers/{}", pushed.digest());
     ensure!(
         asked.iter().any(|seen| seen.request.starts_with(&listed)),
-        "nobody asked for the referrers: {asked:?}"
+        "no request for the referrers: {asked:?}"
     );
     let tag = pushed.digest().to_string().replace(':', "-");
     let written = format!("PUT /v2/listed/manifests/{tag}");

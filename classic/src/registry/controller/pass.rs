@@ -1,4 +1,4 @@
-//! One pass over a CatalogSource: what it asks for is fetched, served and reported.
+//! One pass over a CatalogSource: fetches and serves its catalog, and reports the result.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -124,7 +124,7 @@ pub enum PolicyRejection {
     Signature {
         /// The rule.
         rule: Rule,
-        /// What it asks for: a signature or an attestation.
+        /// The kind that it requires: a signature or an attestation.
         what: &'static str,
         /// The fault of each.
         reasons: Vec<String>,

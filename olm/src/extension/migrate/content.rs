@@ -1,4 +1,4 @@
-//! The Secrets with the objects of the first revision: what is confidential does not stand in a ClusterObjectSet.
+//! The Secrets with the objects of the first revision. They keep confidential content out of the ClusterObjectSet.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
