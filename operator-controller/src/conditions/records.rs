@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
-use kube::{Client, Error, Resource};
+use kube::{Client, Error};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde::Serialize;
@@ -274,7 +274,7 @@ pub async fn tidy(
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
         if !needed.contains(&name) {
-            unless_gone(conditions.delete(&name, &as_seen(&object.metadata)).await)?;
+            remove_ours(&conditions, &name, extension).await?;
         }
     }
     Ok(())
@@ -290,7 +290,7 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
     let conditions = conditions(client, namespace);
     for object in listed(&conditions, extension).await? {
         let name = object.metadata.name.clone().unwrap_or_default();
-        unless_gone(conditions.delete(&name, &as_seen(&object.metadata)).await)?;
+        remove_ours(&conditions, &name, extension).await?;
     }
     let name = role_name(extension);
     remove_ours(
@@ -307,18 +307,32 @@ pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(),
     .await
 }
 
-/// Deletes the object with this name if it belongs to the extension.
+/// Deletes the object with this name if it belongs to the extension. Operators write their OperatorCondition at any
+/// time: an object that changes meanwhile is looked at again, once.
 async fn remove_ours<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) -> Result<(), Error>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Clone + DeserializeOwned + Debug,
+{
+    match remove_once(api, name, extension).await {
+        Err(Error::Api(status)) if status.code == 409 => remove_once(api, name, extension).await,
+        result => result,
+    }
+}
+
+async fn remove_once<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) -> Result<(), Error>
+where
+    K: Clone + DeserializeOwned + Debug,
 {
     let found = match api.get_metadata_opt(name).await {
         Err(Error::Api(status)) if status.code == 403 => None,
         found => found?,
     };
-    match found.filter(|found| is_of(&found.metadata, extension)) {
-        Some(found) => unless_gone(api.delete(name, &as_seen(&found.metadata)).await),
-        None => Ok(()),
+    let Some(found) = found.filter(|found| is_of(&found.metadata, extension)) else {
+        return Ok(());
+    };
+    match api.delete(name, &as_seen(&found.metadata)).await {
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(()),
+        deleted => deleted.map(|_| ()),
     }
 }
 
