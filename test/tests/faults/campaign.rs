@@ -20,10 +20,18 @@ pub(crate) struct Share {
     every: usize,
     /// The call that comes first.
     first: usize,
-    /// The number of single faults that the manager survives.
-    survived: usize,
+    survived: Survived,
     /// The number of seeds with several faults.
     seeds: u64,
+}
+
+/// The single faults that the manager survives.
+#[derive(Debug, Clone, Copy)]
+enum Survived {
+    /// Each of them at the calls that have crashes.
+    AtEachCall,
+    /// So many, at calls by chance.
+    Chosen(usize),
 }
 
 /// The selection without `FAULTS=all`: workload, the interval of calls, single faults, seeds.
@@ -47,7 +55,7 @@ impl Share {
                         workload: named(name)?,
                         every: *every,
                         first: 1,
-                        survived: *survived,
+                        survived: Survived::Chosen(*survived),
                         seeds: *seeds,
                     })
                 })
@@ -87,7 +95,7 @@ impl Share {
             workload,
             every: 1,
             first: 1,
-            survived: 2 * Fault::SURVIVED.len(),
+            survived: Survived::AtEachCall,
             seeds: 10,
         }
     }
@@ -99,13 +107,18 @@ impl Share {
             for call in (self.first..=calls).step_by(self.every) {
                 points.push(Point::At(call, Fault::CrashBefore));
                 points.push(Point::At(call, Fault::CrashAfter));
+                if let Survived::AtEachCall = self.survived {
+                    points.extend(Fault::SURVIVED.iter().map(|fault| Point::At(call, *fault)));
+                }
             }
         }
-        let mut numbers = Numbers::from_seed(self.workload.name.bytes().map(u64::from).sum());
-        for (_, fault) in (0..self.survived).zip(Fault::SURVIVED.iter().cycle()) {
-            let below = numbers.below(u64::try_from(calls).unwrap_or_default());
-            let call = usize::try_from(below).unwrap_or_default() + 1;
-            points.push(Point::At(call, *fault));
+        if let Survived::Chosen(count) = self.survived {
+            let mut numbers = Numbers::from_seed(self.workload.name.bytes().map(u64::from).sum());
+            for (_, fault) in (0..count).zip(Fault::SURVIVED.iter().cycle()) {
+                let below = numbers.below(u64::try_from(calls).unwrap_or_default());
+                let call = usize::try_from(below).unwrap_or_default() + 1;
+                points.push(Point::At(call, *fault));
+            }
         }
         points.extend((1..=self.seeds).map(Point::Seed));
         points

@@ -4,7 +4,7 @@
 //! Each workload runs without faults first, for the number of mutating calls and the end state. Then it runs once for
 //! each point: one fault at one call, or several from a seed. `FAULTS=all` (`make faults`) tries every call of every
 //! workload; without it the tests try a selection. `FAULTS_ONLY` names workloads, `FAULTS_FROM=WORKLOAD:CALL` continues
-//! an ended run, and `FAULTS_EVERY=N` has crashes only at every Nth call.
+//! an ended run, and `FAULTS_EVERY=N` has faults only at every Nth call.
 
 mod campaign;
 mod identity;
