@@ -43,6 +43,8 @@ pub struct Cache {
     migrated: Vec<String>,
     /// The OperatorConditions that were needed at the last cleanup.
     operator_conditions: Option<BTreeSet<String>>,
+    /// Whether a content Secret may lack its owner, because the creation of a revision ended half-way.
+    secrets_without_owner: bool,
 }
 
 impl Cache {
@@ -167,6 +169,10 @@ pub(crate) async fn act(
     cache: &mut Cache,
 ) -> Result<Applied, ActError> {
     let (actions, announcement) = checked.into_parts();
+    if cache.secrets_without_owner {
+        orphaned_secrets::own_all(context, extension).await?;
+        cache.secrets_without_owner = false;
+    }
     for action in actions {
         if let Some(refused) = execute(context, extension, action, cache).await? {
             return Ok(Applied::ConditionRefused(refused));
@@ -193,7 +199,12 @@ async fn execute(
     let client = &context.client;
     match action {
         Action::SetFinalizers(list) => set_finalizers(context, extension, &list).await?,
-        Action::AdoptRelease(creation) => adopt(context, extension, &creation).await?,
+        Action::AdoptRelease(creation) => {
+            cache.secrets_without_owner = true;
+            let made = adopt(context, extension, &creation).await?;
+            cache.secrets_without_owner = false;
+            complete(context, made).await?;
+        }
         Action::CompleteAdopted(set) => complete(context, (*set).clone()).await?,
         Action::NameAccount { account, set } => write::name_account(client, &account, &set).await?,
         Action::PatchRevision { name, patch } => write::patch(client, &name, &patch).await?,
@@ -208,10 +219,14 @@ async fn execute(
             return keep_condition(context, extension, condition).await;
         }
         Action::CreateRevision(creation) => {
+            cache.secrets_without_owner = true;
             write::create(client, &context.system_namespace, &creation).await?;
+            cache.secrets_without_owner = false;
         }
         Action::RestoreSecrets { set, secrets } => {
+            cache.secrets_without_owner = true;
             write::restore(client, &context.system_namespace, &set, &secrets).await?;
+            cache.secrets_without_owner = false;
         }
         Action::RemoveReleases(secrets) => {
             for secret in &secrets {
@@ -251,7 +266,11 @@ async fn set_finalizers(
 }
 
 /// Creates the first revision from a Helm release.
-async fn adopt(context: &Context, extension: &ClusterExtension, creation: &Creation) -> Result<(), ActError> {
+async fn adopt(
+    context: &Context,
+    extension: &ClusterExtension,
+    creation: &Creation,
+) -> Result<ClusterObjectSet, ActError> {
     let made = write::create(&context.client, &context.system_namespace, creation).await;
     let made = made.map_err(ActError::Adopt)?;
     tracing::info!(
@@ -259,7 +278,7 @@ async fn adopt(context: &Context, extension: &ClusterExtension, creation: &Creat
         revision = made.name(),
         "created a revision from a Helm release"
     );
-    complete(context, made).await
+    Ok(made)
 }
 
 /// Marks a revision as complete, because its objects exist.

@@ -39,6 +39,8 @@ const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits 
 /// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
 /// behind.
 const DECIDE_ANEW: Duration = Duration::from_secs(1);
+/// The pause before a failed write is repeated on which nothing else depends.
+const REPEAT: Duration = Duration::from_secs(5);
 /// The most characters about a blocked extension that others show.
 const SHOWN: usize = 200;
 
@@ -56,6 +58,8 @@ struct Memory {
     uid: Option<String>,
     bundle: bundle::Cache,
     act: act::Cache,
+    /// Whether a write of the last run failed on which nothing else depends. It is repeated soon.
+    repeats: bool,
     retry: retry::Cache,
     delete: delete::Cache,
 }
@@ -167,6 +171,11 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         let left = opens.duration_since(Timestamp::now());
         retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
     });
+    let outcome = if std::mem::take(&mut memory.repeats) {
+        retry::at_the_latest(outcome, REPEAT)
+    } else {
+        outcome
+    };
     let written = report(context, &observed, &run).await;
     // After the status, which requires the extension as it was seen.
     memory.act.record(context, &extension).await;
@@ -253,12 +262,13 @@ async fn resolve_and_count(context: &Context, observed: &Observed) -> Resolution
     resolution
 }
 
-/// Removes OperatorConditions of former bundles. The next run retries.
+/// Removes OperatorConditions of former bundles. The next run retries a failed removal.
 async fn tidy(context: &Context, observed: &Observed, memory: &mut Memory) {
     let action = prepare::tidy(&observed.revisions, memory.act.operator_conditions());
     let Some(action) = action else { return };
     let checked = Checked::own_records(vec![action]);
     if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {
+        memory.repeats = true;
         let error = &error as &dyn std::error::Error;
         tracing::debug!(
             extension = observed.extension.name(),
@@ -351,7 +361,7 @@ fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
     }
 }
 
-/// Resumes revisions. If one has changed meanwhile, its event starts another run.
+/// Resumes revisions. The next run retries what failed; if one has changed meanwhile, its event starts another run.
 async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut Memory) {
     let actions = prepare::resumed(extension, &context.revisions(extension.name()));
     if actions.is_empty() {
@@ -359,6 +369,7 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
     }
     let checked = Checked::own_records(actions);
     if let Err(error) = act(context, extension, checked, &mut memory.act).await {
+        memory.repeats = true;
         let error = &error as &dyn std::error::Error;
         tracing::debug!(
             extension = extension.name(),
@@ -464,6 +475,7 @@ fn ends_changes(failure: &StageFailure) -> bool {
 async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut Memory) {
     let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
     if let Err(error) = recorded {
+        memory.repeats = true;
         tracing::debug!(
             extension = observed.extension.name(),
             error = &error as &dyn std::error::Error,

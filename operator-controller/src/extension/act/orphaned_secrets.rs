@@ -7,9 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ListParams};
+use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{CLUSTER_OBJECT_SET, annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, ObjectMeta};
 
+use super::ActError;
 use super::write::own;
 use crate::conditions::records::as_seen;
 use crate::extension::context::Context;
@@ -59,6 +61,31 @@ pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => return Err(error),
             },
+        }
+    }
+    Ok(())
+}
+
+/// Makes the revisions of an extension the owners of their Secrets, after a run that ended between both writes.
+///
+/// # Errors
+/// The server did not answer.
+pub(super) async fn own_all(context: &Context, extension: &ClusterExtension) -> Result<(), ActError> {
+    let selector = label::selector(label::OWNER_NAME, extension.name());
+    let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
+        return Ok(());
+    };
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
+    let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
+    for secret in secrets.list_metadata(&labelled).await?.items {
+        let revision = revision_of(&secret.metadata, uid).filter(|revision| revision.uid.is_none());
+        let (Some(revision), Some(name)) = (revision, &secret.metadata.name) else {
+            continue;
+        };
+        let set = sets.get_opt(&revision.name).await?;
+        if let Some(set) = set.filter(|set| controlling_extension(&set.metadata) == Some(uid)) {
+            own(&secrets, &set, name).await?;
         }
     }
     Ok(())
