@@ -1,22 +1,28 @@
 //! The commands of the docs, run unchanged on a cluster: the blocks marked `sh cluster`.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use olm_api::conditions::reason;
-use olm_test::docs::{self, page};
-use olm_test::extensions::{await_gone, await_progressing, await_version, catalog, grant};
+use olm_test::docs::{self, Page, page};
+use olm_test::extensions::{await_gone, await_progressing, await_version, catalog};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World, binary, repository};
 
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 
-/// The pages for cluster administrators, in an order in which each finds its initial state.
+/// The pages about the cluster of `make run`.
+const TOUR: &[&str] = &["README.md", "getting-started.md"];
+/// The pages for cluster administrators, in an order in which each finds its initial state. The runbooks come after
+/// [`RUNBOOKS_AFTER`].
 const ADMINISTRATION: &[&str] = &[
     "how-to/install.md",
     "how-to/gitops.md",
     "how-to/fleet.md",
+    "reference/conditions.md",
+    "reference/registries.md",
     "how-to/monitor.md",
     "how-to/add-a-catalog.md",
     "troubleshooting.md",
@@ -29,6 +35,7 @@ const ADMINISTRATION: &[&str] = &[
     "how-to/move-over.md",
     "how-to/remove.md",
 ];
+const RUNBOOKS_AFTER: &str = "troubleshooting.md";
 /// The pages for authors, whose blocks alternate.
 const PUBLISHING: &[&str] = &[
     "how-to/publish-a-bundle.md",
@@ -39,9 +46,12 @@ const PUBLISHING: &[&str] = &[
 /// The cluster of `make run`, without the extension.
 async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
-    let reference = world
-        .publish_greeter(samples::VERSIONS, samples::OPERATOR_IMAGE)
+    let blobs = world
+        .push_bundles("greeter", samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
+    let reference = world.push_catalog("greeter-catalog:latest", &blobs).await?;
+    // The name that pages use for a catalog of one's own.
+    world.push_catalog("catalogs/mine:latest", &blobs).await?;
     world.apply(&[catalog("samples", &reference)])?;
     world.kubectl(&[
         "wait",
@@ -54,13 +64,38 @@ async fn start() -> Result<World> {
     Ok(world)
 }
 
-/// Runs a block in a folder and returns its output.
+/// A page by its path in the repository or in `docs`.
+fn read(path: &str) -> Result<Page> {
+    let below = Path::new("docs").join(path);
+    let found = docs::pages()?
+        .into_iter()
+        .find(|page| page.path == Path::new(path) || page.path == below);
+    found.with_context(|| format!("there is no page {path}"))
+}
+
+/// The pages of the alerts.
+fn runbooks() -> Result<Vec<Page>> {
+    let mut pages = docs::pages()?;
+    pages.retain(|page| page.path.starts_with("docs/runbooks") && !page.marked("sh cluster").is_empty());
+    Ok(pages)
+}
+
+/// A block of a runbook about the samples on the cluster.
+fn named(block: &str) -> String {
+    block
+        .replace("clustercatalog NAME", "clustercatalog samples")
+        .replace("NAMESPACE", "greeter")
+        .replace("NAME", "greeter")
+}
+
+/// Runs a block in a folder, with the registry of the cluster in place of `registry.example`, and returns its output.
 fn run(world: &World, folder: &Path, commands: &str) -> Result<String> {
     let olm = binary("olm")?;
     let programs = olm.parent().context("it is in a directory")?;
     let script = format!(
-        "set -euo pipefail\nexport PATH={}:$PATH\n{commands}",
-        programs.display()
+        "set -euo pipefail\nexport PATH={}:$PATH\n{}",
+        programs.display(),
+        commands.replace("registry.example", &world.registry()?)
     );
     let run = world
         .cluster
@@ -78,16 +113,24 @@ fn run(world: &World, folder: &Path, commands: &str) -> Result<String> {
     Ok(printed)
 }
 
+/// Runs the blocks of a page.
+fn follow(world: &World, folder: &Path, page: &Page) -> Result<()> {
+    for block in page.marked("sh cluster") {
+        run(world, folder, &block).with_context(|| page.path.display().to_string())?;
+    }
+    Ok(())
+}
+
 #[test]
 fn every_page_with_commands_for_a_cluster_is_followed() -> Result<()> {
-    for page in docs::pages()? {
-        let path = page.path.strip_prefix("docs").unwrap_or(&page.path);
-        let path = path.to_str().context("a path is text")?;
-        ensure!(
-            page.marked("sh cluster").is_empty() != [ADMINISTRATION, PUBLISHING].concat().contains(&path),
-            "{path}"
-        );
+    let mut followed: BTreeSet<PathBuf> = runbooks()?.into_iter().map(|page| page.path).collect();
+    for path in [TOUR, ADMINISTRATION, PUBLISHING].concat() {
+        followed.insert(read(path)?.path);
     }
+    let mut marked = docs::pages()?;
+    marked.retain(|page| !page.marked("sh cluster").is_empty());
+    let marked: BTreeSet<PathBuf> = marked.into_iter().map(|page| page.path).collect();
+    assert_eq!(marked, followed);
     Ok(())
 }
 
@@ -100,9 +143,22 @@ fn an_extension_is_installed_upgraded_rolled_back_pinned_paused_and_removed_as_t
         for file in ["policy.json", "key.pub"] {
             std::fs::write(folder.join(file), "")?;
         }
+        // What `make run` installs.
+        world.apply_file("manifests/samples/greeter.yaml")?;
+        await_version(world, "greeter", "1.0.1").await?;
+        for path in TOUR {
+            follow(world, &folder, &read(path)?)?;
+        }
+        run(world, &folder, "olm uninstall greeter --yes --wait")?;
         for path in ADMINISTRATION {
-            for block in page(path)?.marked("sh cluster") {
-                run(world, &folder, &block).with_context(|| (*path).to_owned())?;
+            follow(world, &folder, &read(path)?)?;
+            if *path == RUNBOOKS_AFTER {
+                for runbook in runbooks()? {
+                    for block in runbook.marked("sh cluster") {
+                        run(world, &folder, &named(&block))
+                            .with_context(|| runbook.path.display().to_string())?;
+                    }
+                }
             }
         }
         let left = world.kubectl(&["get", "clusterextensions,crds", "-o", "name"])?;
@@ -125,7 +181,9 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         let catalog = blocks(PUBLISHING[1])?;
         let (next_catalog, catalog) = catalog.split_last().context("the next version")?;
         let account = blocks(PUBLISHING[2])?;
-        let (empty, rest) = account.split_first().context("the account")?;
+        let [empty, missing, grant, rest @ ..] = account.as_slice() else {
+            bail!("the account and its permissions are missing");
+        };
 
         let printed = follow(bundle)?;
         ensure!(printed.contains("no problems found"), "{printed}");
@@ -133,7 +191,9 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         follow(std::slice::from_ref(empty))?;
         let lacking = "lacks permissions";
         await_progressing(world, "my-extension", reason::RETRYING, lacking).await?;
-        grant(world, "my-extension")?;
+        let printed = follow(std::slice::from_ref(missing))?;
+        ensure!(printed.contains("kind: ClusterRole"), "{printed}");
+        follow(std::slice::from_ref(grant))?;
         await_version(world, "my-extension", "0.1.0").await?;
         follow(rest)?;
 
@@ -145,7 +205,7 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
             installed = await_version(world, "my-extension", "0.2.0") => installed.map(drop)?,
             message = await_progressing(world, "my-extension", reason::RETRYING, lacking) => {
                 message?;
-                grant(world, "my-extension")?;
+                follow(std::slice::from_ref(grant))?;
                 await_version(world, "my-extension", "0.2.0").await?;
             }
         }
