@@ -95,7 +95,7 @@ fn run(world: &World, folder: &Path, commands: &str) -> Result<String> {
     let script = format!(
         "set -euo pipefail\nexport PATH={}:$PATH\n{}",
         programs.display(),
-        commands.replace("registry.example", &world.registry()?)
+        commands.replace("registry.example", world.registry()?)
     );
     let run = world
         .cluster
