@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::content::Contents;
 use crate::metrics::{CatalogMetrics, Ready};
-use observe::Memory;
+use observe::CatalogState;
 use plan::ContentAction;
 
 pub(crate) use observe::StartupReadiness;
@@ -56,7 +56,7 @@ pub(crate) struct Context {
     pub(crate) startup: StartupReadiness,
     pub(crate) counts: CatalogMetrics,
     pub(crate) stop: CancellationToken,
-    pub(crate) memories: Memories,
+    pub(crate) memories: CatalogStates,
     pub(crate) versions: Versions,
     pub(crate) events: Events,
     /// Objects from the watch that do not parse: their served content stays.
@@ -157,18 +157,18 @@ impl UnreadableCatalogs {
 
 /// The memory of each catalog between two passes.
 #[derive(Debug, Default)]
-pub(crate) struct Memories(Mutex<HashMap<String, Memory>>);
+pub(crate) struct CatalogStates(Mutex<HashMap<String, CatalogState>>);
 
-impl Memories {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+impl CatalogStates {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CatalogState>> {
         self.0.lock()
     }
 
-    fn of(&self, name: &str) -> Memory {
+    fn of(&self, name: &str) -> CatalogState {
         self.lock().get(name).cloned().unwrap_or_default()
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut Memory)) {
+    fn change(&self, name: &str, change: impl FnOnce(&mut CatalogState)) {
         change(self.lock().entry(name.to_owned()).or_default());
     }
 

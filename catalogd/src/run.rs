@@ -28,8 +28,8 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    CONTROLLER, Context, Memories, StartupReadiness, UnreadableCatalogs, Versions, check, collect_garbage,
-    follow_leadership, reconcile, verify, watch,
+    CONTROLLER, CatalogStates, Context, StartupReadiness, UnreadableCatalogs, Versions, check,
+    collect_garbage, follow_leadership, reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
 use crate::{disk, guard};
@@ -134,7 +134,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         startup,
         counts,
         stop: shutdown.token(),
-        memories: Memories::default(),
+        memories: CatalogStates::default(),
         versions: Versions::new(client.clone()),
         events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
         unreadable: UnreadableCatalogs::default(),

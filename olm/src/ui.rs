@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::net::TcpListener;
 
-use self::read::Reach;
+use self::read::Backend;
 use self::serve::Site;
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             .await
             .with_context(|| format!("cannot listen on {}", arguments.addr))?;
         let address = listener.local_addr()?;
-        let reach = Reach {
+        let reach = Backend {
             server,
             cluster: arguments.cluster.clone(),
             registry: arguments.registry.clone(),

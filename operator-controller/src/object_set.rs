@@ -14,12 +14,12 @@ pub mod controller;
 #[cfg(test)]
 mod default_probes;
 pub mod executor;
-pub mod memory;
 mod observe;
 pub mod reconcile;
 pub mod records;
 pub mod removal;
 pub mod rights;
+pub mod state;
 
 pub use observe::{gather, store};
 pub use olm_rollout::{canonical, content, policy, status};

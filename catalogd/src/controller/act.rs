@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::observe::{
-    BlockedGeneration, Memory, Observed, RefusedContent, RunningFetch, ServedContent, WrittenObject,
+    BlockedGeneration, CatalogState, Observed, RefusedContent, RunningFetch, ServedContent, WrittenObject,
 };
 use super::plan::{ContentAction, Plan, ReportedContent, rules};
 use super::report::{self, ContentFailure, ContentOutcome};
@@ -194,7 +194,7 @@ pub(super) async fn content(
     let (done, error) = match planned {
         ContentAction::Keep => return ContentOutcome::Nothing,
         ContentAction::Remove(why) => {
-            context.memories.change(name, Memory::forget_content);
+            context.memories.change(name, CatalogState::forget_content);
             context.counts.forget(name);
             remove(context, name).await;
             return ContentOutcome::Removed(*why);

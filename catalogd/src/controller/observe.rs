@@ -23,7 +23,7 @@ pub(super) struct Observed {
     pub(super) stored: Option<ServedContent>,
     /// Whether requests for it return another status than 404.
     pub(super) known: bool,
-    pub(super) memory: Memory,
+    pub(super) memory: CatalogState,
     pub(super) role: Role,
     /// The cluster's version, when the catalog's image depends on it.
     pub(super) kubernetes: Option<KubernetesVersion>,
@@ -63,7 +63,7 @@ impl From<&Record> for ServedContent {
 
 /// The memory of earlier passes. Its loss costs one request to the registry.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Memory {
+pub(super) struct CatalogState {
     /// Another reference that last resolved to the stored content.
     pub(super) confirmed: Option<String>,
     /// The time of the last successful resolution of the reference.
@@ -82,7 +82,7 @@ pub(super) struct Memory {
     pub(super) running: Option<RunningFetch>,
 }
 
-impl Memory {
+impl CatalogState {
     /// Drops all state about content.
     pub(super) fn forget_content(&mut self) {
         *self = Self {
@@ -177,22 +177,22 @@ const MAX_STARTUP: Duration = Duration::from_secs(45);
 
 /// The catalogs that this process must have fetched, or tried to fetch, before it is ready.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StartupReadiness(Arc<Mutex<Option<Awaited>>>);
+pub(crate) struct StartupReadiness(Arc<Mutex<Option<AwaitedCatalogs>>>);
 
 #[derive(Debug)]
-struct Awaited {
+struct AwaitedCatalogs {
     names: BTreeSet<String>,
     since: Instant,
 }
 
 impl StartupReadiness {
-    fn lock(&self) -> MutexGuard<'_, Option<Awaited>> {
+    fn lock(&self) -> MutexGuard<'_, Option<AwaitedCatalogs>> {
         self.0.lock()
     }
 
     /// Sets the catalogs to wait for; called once, when the catalogs are known.
     pub(crate) fn begin(&self, names: impl IntoIterator<Item = String>) {
-        *self.lock() = Some(Awaited {
+        *self.lock() = Some(AwaitedCatalogs {
             names: names.into_iter().collect(),
             since: Instant::now(),
         });

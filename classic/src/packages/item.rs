@@ -92,7 +92,7 @@ impl PackedBytes {
 
 /// The picture of a package, as it is kept.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct KeptPicture {
+pub(super) struct StoredIcon {
     /// Its media type.
     pub(super) media_type: String,
     /// Its entity tag.
@@ -100,7 +100,7 @@ pub(super) struct KeptPicture {
     body: PackedBytes,
 }
 
-impl KeptPicture {
+impl StoredIcon {
     fn new(picture: Icon) -> Self {
         Self {
             media_type: picture.media_type,
@@ -129,7 +129,7 @@ pub(super) struct Item {
     /// Its resourceVersion when it was new.
     pub(super) since: u64,
     /// The picture of the package.
-    pub(super) picture: Option<Arc<KeptPicture>>,
+    pub(super) picture: Option<Arc<StoredIcon>>,
     /// JSON.
     labels: Box<[u8]>,
     /// JSON.
@@ -152,9 +152,7 @@ impl Item {
             since: 0,
             labels: field("/metadata/labels").into_boxed_slice(),
             status: PackedBytes::new(field("/status")),
-            picture: manifest
-                .picture
-                .map(|picture| Arc::new(KeptPicture::new(picture))),
+            picture: manifest.picture.map(|picture| Arc::new(StoredIcon::new(picture))),
         }
     }
 

@@ -15,7 +15,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
-use olm_platform::delegated::{Ask, Delegated, Denied};
+use olm_platform::delegated::{AccessRequest, Delegated, Denied};
 use olm_platform::tls::client::ClientCertificates;
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +91,7 @@ impl Server {
         response
     }
 
-    async fn admit(&self, parts: &http::request::Parts, asked: &Ask) -> Result<(), Denied> {
+    async fn admit(&self, parts: &http::request::Parts, asked: &AccessRequest) -> Result<(), Denied> {
         let certificates = parts.extensions.get::<ClientCertificates>();
         let user = self.clients.user(&parts.headers, certificates).await?;
         self.clients.admit(&user, asked).await

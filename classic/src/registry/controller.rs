@@ -11,13 +11,13 @@
 mod config_map;
 mod context;
 mod image;
-mod memory;
 mod metrics;
 mod pass;
 mod pod;
 mod remote;
 mod report;
+mod state;
 
 pub(super) use context::Context;
-pub(super) use memory::Content;
 pub(super) use pass::pass;
+pub(super) use state::Content;

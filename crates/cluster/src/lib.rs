@@ -20,6 +20,6 @@ pub mod followed;
 pub mod identity;
 pub mod list;
 pub mod permissions;
+pub mod rate_limit;
 pub mod rights;
-pub mod turns;
 pub mod watch;

@@ -16,7 +16,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::{Api, Client, api::PostParams};
 use olm_preflight::{
-    permissions::{AccountRights, Completeness, Missing, Needs, Right, RightStatus},
+    permissions::{AccountRights, Completeness, Missing, RequiredRights, Right, RightStatus},
     rules::{Access, Object, PolicyRule},
 };
 use parking_lot::Mutex;
@@ -95,7 +95,7 @@ impl Reviews {
         &self,
         client: &Client,
         viewer: &Viewer,
-        needs: &Needs,
+        needs: &RequiredRights,
     ) -> Result<Missing, kube::Error> {
         let mut missing = Missing::default();
         for oldest in [GRANTED, REFUSED] {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures::future;
 use kube::Client;
-use olm_preflight::permissions::{self, Environment, Missing, Needs, Planned, Presence, needed};
+use olm_preflight::permissions::{self, Environment, Missing, Planned, Presence, RequiredRights, needed};
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
@@ -57,13 +57,13 @@ pub async fn needed_here(
     discovery: &Discovery,
     client: &Client,
     objects: &[&Value],
-) -> Result<Needs, kube::Error> {
+) -> Result<RequiredRights, kube::Error> {
     let discovered = discovered(discovery, objects).await?;
     let roles = bound_roles(discovery, client, objects).await;
     Ok(needs(&discovered, &roles, objects))
 }
 
-fn needs(discovered: &permissions::Discovery, roles: &[Value], objects: &[&Value]) -> Needs {
+fn needs(discovered: &permissions::Discovery, roles: &[Value], objects: &[&Value]) -> RequiredRights {
     let facts = Environment {
         discovery: discovered,
         watched: &BTreeSet::new(),

@@ -2,7 +2,7 @@
 //!
 //! Where the controller may watch a kind, one watch serves every extension; it never covers Secrets. Otherwise the
 //! extension's account watches the namespaces of its objects, or lists them periodically if it may not watch. If
-//! neither is allowed, [`WatchedState::Unwatched`] is returned, and the object is read within the limit of [`Turns`].
+//! neither is allowed, [`WatchedState::Unwatched`] is returned, and the object is read within the limit of [`RateLimit`].
 
 pub mod poll;
 
@@ -27,7 +27,7 @@ use crate::{
     discover::{Discovery, Resource, Scope},
     identity::AccountName,
     permissions::{Reviews, Viewer, right},
-    turns::Turns,
+    rate_limit::RateLimit,
 };
 
 /// The time for which a kind counts as unwatched after a refused watch.
@@ -139,7 +139,7 @@ pub struct Watches {
     reviews: Arc<Reviews>,
     wake: Arc<dyn Fn(&str) + Send + Sync>,
     state: Mutex<State>,
-    turns: Arc<Turns>,
+    turns: Arc<RateLimit>,
 }
 
 /// The scope of a watch: a kind in a namespace, or in all namespaces.
@@ -150,7 +150,7 @@ type WatchScope = (Arc<Resource>, Option<String>);
 pub struct Coverage {
     views: HashMap<WatchScope, Arc<RwLock<View>>>,
     /// The account and rate limit for objects that no watch covers.
-    reader: Option<(AccountName, Arc<Turns>)>,
+    reader: Option<(AccountName, Arc<RateLimit>)>,
 }
 
 impl Coverage {

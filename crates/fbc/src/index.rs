@@ -202,8 +202,8 @@ impl Index {
         Ranges {
             entries: &self.entries,
             places: match package {
-                Selection::Is(package) => Places::Some(self.of_package(package).iter()),
-                _ => Places::All(0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)),
+                Selection::Is(package) => SelectedEntries::Some(self.of_package(package).iter()),
+                _ => SelectedEntries::All(0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)),
             },
             pending: None,
             schema: match wanted(filter.schema) {
@@ -350,12 +350,12 @@ fn at(entries: &[Entry], place: u32) -> Option<&Entry> {
 
 /// The entries that a query reads.
 #[derive(Debug, Clone)]
-enum Places<'a> {
+enum SelectedEntries<'a> {
     All(Range<u32>),
     Some(std::slice::Iter<'a, u32>),
 }
 
-impl Iterator for Places<'_> {
+impl Iterator for SelectedEntries<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
@@ -370,7 +370,7 @@ impl Iterator for Places<'_> {
 #[derive(Debug, Clone)]
 pub struct Ranges<'a> {
     entries: &'a [Entry],
-    places: Places<'a>,
+    places: SelectedEntries<'a>,
     /// The beginning of the next stretch.
     pending: Option<Range<u64>>,
     schema: Selection,

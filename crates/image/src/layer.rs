@@ -16,7 +16,7 @@ use tar::EntryType;
 pub use error::LayerError;
 use error::{escape, shorten};
 use extensions::Extensions;
-use stream::{Compression, Meter, Trip};
+use stream::{Compression, ExceededLimit, Meter};
 
 use crate::layer::tree::{
     ALL_LINK_STEPS, Node, Resolved, Sink, Storage, Tree, clean, is_within, join, path_of, split_last,
@@ -158,8 +158,8 @@ impl Unpacker {
         let result = self.apply_entries(&mut archive);
         self.unpacked += archive.into_inner().read;
         match tripped.get() {
-            Some(Trip::Ratio) => Err(LayerError::Ratio { limit: ratio }),
-            Some(Trip::Size) => Err(LayerError::UnpackedBytes {
+            Some(ExceededLimit::Ratio) => Err(LayerError::Ratio { limit: ratio }),
+            Some(ExceededLimit::Size) => Err(LayerError::UnpackedBytes {
                 limit: self.limits.unpacked_bytes,
             }),
             None => result,

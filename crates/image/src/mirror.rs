@@ -27,7 +27,7 @@ use crate::reference::{LATEST, Reference};
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
-use crate::registry::session::{Patience, Session};
+use crate::registry::session::{RetryPolicy, Session};
 use crate::registry::transfer::{pipe, transfer};
 
 /// Manifests of one image, attached ones included, beyond which it is refused.
@@ -299,7 +299,7 @@ impl Images {
             reference: reference.to_string(),
             source,
         })?;
-        let session = self.session_for(endpoint, access, Action::Push, Patience::Some);
+        let session = self.session_for(endpoint, access, Action::Push, RetryPolicy::Some);
         session.await.map_err(|source| MirrorError::Transfer {
             what: "the image".to_owned(),
             reference: reference.to_string(),

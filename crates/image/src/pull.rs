@@ -34,7 +34,7 @@ use crate::registry::auth::{Action, Tokens};
 use crate::registry::clients::Clients;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
-use crate::registry::session::{Patience, Session, Shared};
+use crate::registry::session::{RetryPolicy, Session, Shared};
 use crate::registry::transfer::{pipe, transfer};
 
 /// Time limit for a registry to resolve a tag and to return its signatures.
@@ -118,7 +118,7 @@ impl Image {
 
 /// An image that the signature policy lets through.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct AcceptedImage {
     /// The image.
     pub pinned: Pinned,
     /// One approval per requirement.
@@ -345,10 +345,10 @@ impl Images {
 
     /// Checks an image against the signature policy and nothing more: the manifest of the platform, and the index when
     /// there is one. Returns one approval per requirement; none where the policy asks for no signature.
-    pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<Verdict, PullError> {
+    pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<AcceptedImage, PullError> {
         let pinned = self.resolve(reference, access).await?;
         let approvals = self.approvals(&pinned, access).await?;
-        Ok(Verdict { pinned, approvals })
+        Ok(AcceptedImage { pinned, approvals })
     }
 
     /// The signature for each requirement of the signature policy on an image with a known digest.
@@ -601,7 +601,7 @@ impl Images {
         &self,
         endpoint: Endpoint,
         access: &Access,
-        patience: Patience,
+        patience: RetryPolicy,
     ) -> Result<Session<'_>, RegistryError> {
         self.session_for(endpoint, access, Action::Pull, patience).await
     }
@@ -611,7 +611,7 @@ impl Images {
         endpoint: Endpoint,
         access: &Access,
         action: Action,
-        patience: Patience,
+        patience: RetryPolicy,
     ) -> Result<Session<'_>, RegistryError> {
         let credential = access.credentials.lookup(&endpoint.reference).cloned();
         Session::open(&self.inner.shared, endpoint, credential, action, patience).await
@@ -635,7 +635,7 @@ impl Images {
             match attempt {
                 Ok(found) => return Ok(found),
                 Err(error) => {
-                    if patience == Patience::Once {
+                    if patience == RetryPolicy::Once {
                         tracing::info!(%reference, error = %error, "a mirror does not give {what}; asking the next place");
                     }
                     last = error;
@@ -678,14 +678,14 @@ fn no_place(reference: &Reference, source: PlaceError) -> PullError {
 }
 
 /// The places to ask, in order. Only with the last of them patience helps: before it, another one may do.
-fn places(access: &Access, reference: &Reference) -> Result<Vec<(Endpoint, Patience)>, PlaceError> {
+fn places(access: &Access, reference: &Reference) -> Result<Vec<(Endpoint, RetryPolicy)>, PlaceError> {
     let endpoints = access.registries.endpoints(reference)?;
     let last = endpoints.len().saturating_sub(1);
     let patience = |index| {
         if index == last {
-            Patience::Some
+            RetryPolicy::Some
         } else {
-            Patience::Once
+            RetryPolicy::Once
         }
     };
     let numbered = endpoints.into_iter().enumerate();

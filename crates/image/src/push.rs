@@ -17,7 +17,7 @@ use crate::pull::Images;
 use crate::reference::{Pinned, Reference};
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
-use crate::registry::session::{Patience, Session};
+use crate::registry::session::{RetryPolicy, Session};
 
 /// Blobs larger than this go up in pieces of this size, so that a large layer is never held whole.
 const PIECE_BYTES: usize = 8 << 20;
@@ -90,7 +90,7 @@ impl Images {
                 source,
             })?;
         let session = self
-            .session_for(endpoint, access, Action::Push, Patience::Some)
+            .session_for(endpoint, access, Action::Push, RetryPolicy::Some)
             .await
             .map_err(|source| failed("the image", source))?;
         for (blob, source) in &image.blobs {

@@ -121,7 +121,7 @@ const API_SERVICE: (&str, &str) = ("apiregistration.k8s.io", "APIService");
 
 /// The labels and annotations of a bundle's objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Marks<'a> {
+pub struct CommonMetadata<'a> {
     /// The ClusterExtension's name.
     pub extension: &'a str,
     /// The package.
@@ -132,7 +132,7 @@ pub struct Marks<'a> {
 
 /// Cleans the objects, marks them and sorts them into phases. A phase of more than 50 objects is split (`deploy`,
 /// `deploy-2`). If that makes too many phases, the objects fill the phases one after the other, in the same order.
-pub fn phases(objects: Vec<Value>, marks: Marks<'_>) -> Result<Vec<Group>, PhasesError> {
+pub fn phases(objects: Vec<Value>, marks: CommonMetadata<'_>) -> Result<Vec<Group>, PhasesError> {
     let total = objects.len();
     let mut sorted: BTreeMap<usize, BTreeMap<ObjectId, Vec<Value>>> = BTreeMap::new();
     for object in objects {
@@ -197,7 +197,7 @@ fn position(id: &ObjectId) -> usize {
 }
 
 /// The object without fields that the API server or kubectl adds, and with our labels and annotations.
-fn clean(object: Value, marks: Marks<'_>) -> Result<Value, PhasesError> {
+fn clean(object: Value, marks: CommonMetadata<'_>) -> Result<Value, PhasesError> {
     let Value::Object(mut object) = object else {
         return Err(not_an_object(&object));
     };
@@ -321,7 +321,7 @@ pub fn probes(groups: &[Group]) -> Vec<ProgressionProbe> {
 mod tests {
     use super::*;
 
-    const MARKS: Marks<'_> = Marks {
+    const MARKS: CommonMetadata<'_> = CommonMetadata {
         extension: "ext",
         package: "pkg",
         version: "1.0.0",

@@ -41,7 +41,7 @@ pub struct RightsChange {
 
 /// Compares the rights that the roles and bindings of two revisions grant.
 pub fn rights_change(before: &[&Value], after: &[&Value]) -> RightsChange {
-    let (before, after) = (Holdings::of(before), Holdings::of(after));
+    let (before, after) = (RightsBySubject::of(before), RightsBySubject::of(after));
     RightsChange {
         gained: after.not_covered_by(&before),
         lost: before.not_covered_by(&after),
@@ -51,8 +51,8 @@ pub fn rights_change(before: &[&Value], after: &[&Value]) -> RightsChange {
 /// Compares the rights that an account needs to apply the objects of two revisions.
 pub fn needed(account: &str, before: &Missing, after: &Missing) -> RightsChange {
     let (before, after) = (
-        Holdings::needed(account, before),
-        Holdings::needed(account, after),
+        RightsBySubject::needed(account, before),
+        RightsBySubject::needed(account, after),
     );
     RightsChange {
         gained: after.not_covered_by(&before),
@@ -62,7 +62,7 @@ pub fn needed(account: &str, before: &Missing, after: &Missing) -> RightsChange 
 
 /// The rights that an account lacks, as grants.
 pub fn lacking(account: &str, missing: &Missing) -> Vec<Grant> {
-    Holdings::needed(account, missing).not_covered_by(&Holdings::default())
+    RightsBySubject::needed(account, missing).not_covered_by(&RightsBySubject::default())
 }
 
 /// A subject, and the namespace in which it has rights; `None` for the whole cluster.
@@ -76,7 +76,7 @@ struct HeldRights {
 
 /// The rights of all subjects.
 #[derive(Debug, Default)]
-struct Holdings(BTreeMap<SubjectScope, HeldRights>);
+struct RightsBySubject(BTreeMap<SubjectScope, HeldRights>);
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
@@ -85,7 +85,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-impl Holdings {
+impl RightsBySubject {
     fn of(objects: &[&Value]) -> Self {
         let roles: BTreeMap<(&str, &str, &str), &Value> = objects
             .iter()

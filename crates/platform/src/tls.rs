@@ -4,10 +4,10 @@ pub mod certificate;
 pub mod client;
 mod ephemeral;
 pub mod issue;
-mod kept;
 pub mod profile;
 pub mod self_signed;
 mod serving;
+mod stored_certificate;
 
 use std::sync::Arc;
 

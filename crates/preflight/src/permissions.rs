@@ -1,10 +1,10 @@
 //! The rights that an account needs, and the missing ones.
 //!
-//! 1. [`needed`] computes the [`Needs`] from the objects to apply and from the discovery of their kinds.
+//! 1. [`needed`] computes the [`RequiredRights`] from the objects to apply and from the discovery of their kinds.
 //! 2. [`AccountRights`] are the rights of the account: the rules of SelfSubjectRulesReviews and single answers.
-//! 3. [`Needs::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer them one by
+//! 3. [`RequiredRights::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer them one by
 //!    one.
-//! 4. [`Needs::missing`] are all missing rights at once: as text and as a role to apply.
+//! 4. [`RequiredRights::missing`] are all missing rights at once: as text and as a role to apply.
 //!
 //! An account that writes a role must hold the rules of the role or the verb `escalate`. An account that writes a
 //! binding must hold the rules of the bound role or the verb `bind`.
@@ -106,7 +106,7 @@ struct Either {
 
 /// The rights that an account needs to apply, watch and remove some objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredRights {
     rights: BTreeSet<Right>,
     alternatives: Vec<Either>,
     unknown_kinds: BTreeSet<(String, String)>,
@@ -116,10 +116,10 @@ pub struct Needs {
 ///
 /// The kinds of custom resource definitions among the objects count as served.
 #[must_use]
-pub fn needed(planned: &[Planned<'_>], facts: &Environment<'_>) -> Needs {
+pub fn needed(planned: &[Planned<'_>], facts: &Environment<'_>) -> RequiredRights {
     let brought = brought_kinds(planned);
     let roles = Roles::new(planned, facts);
-    let mut needs = Needs::default();
+    let mut needs = RequiredRights::default();
     let mut budget = MAX_ACCESSES;
     for plan in planned {
         let (group, kind) = group_kind(plan.object);
@@ -316,7 +316,7 @@ fn brought_kinds(planned: &[Planned<'_>]) -> Discovery {
     planned.iter().filter(is_definition).filter_map(kind).collect()
 }
 
-impl Needs {
+impl RequiredRights {
     /// Kinds, by API group, that neither discovery nor an object defines. Their needs are unknown.
     pub fn unknown_kinds(&self) -> impl Iterator<Item = (&str, &str)> {
         self.unknown_kinds

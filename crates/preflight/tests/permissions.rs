@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use olm_preflight::permissions::{
-    Account, AccountRights, Completeness, Discovery, Environment, Needs, Planned, Presence, Resource, Scope,
-    needed,
+    Account, AccountRights, Completeness, Discovery, Environment, Planned, Presence, RequiredRights,
+    Resource, Scope, needed,
 };
 use olm_preflight::rules::PolicyRule;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn discovery() -> Discovery {
     known.into_iter().map(entry).collect()
 }
 
-fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) -> Needs {
+fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) -> RequiredRights {
     let discovery = discovery();
     let watched: BTreeSet<(String, String)> = watched
         .iter()
@@ -61,7 +61,7 @@ fn needs_watching(objects: &[Value], watched: &[(&str, &str)], roles: &[Value]) 
     needed(&objects.iter().map(plan).collect::<Vec<_>>(), &facts)
 }
 
-fn needs(objects: &[Value]) -> Needs {
+fn needs(objects: &[Value]) -> RequiredRights {
     needs_watching(objects, &[], &[])
 }
 
@@ -79,7 +79,7 @@ fn account_rights(cluster: Value, namespaced: Value) -> AccountRights {
     account_rights
 }
 
-fn check(needs: &Needs, account_rights: &AccountRights, expected: &[&str]) {
+fn check(needs: &RequiredRights, account_rights: &AccountRights, expected: &[&str]) {
     let missing = needs.missing(account_rights);
     let text = missing.text(ACCOUNT);
     let text = text

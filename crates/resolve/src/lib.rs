@@ -43,7 +43,7 @@ pub use blocker::Blocker;
 pub use catalog::{Availability, Catalog, PackageAnswer};
 pub use choose::BlockedBundle;
 pub use cluster::compatibility::{
-    ClusterState, Dependents, Neighbour, broken_by_removal, recorded_version, unmet,
+    ClusterState, Dependents, InstalledExtension, broken_by_removal, recorded_version, unmet,
 };
 pub use cluster::platform::{ClusterPlatform, Platform};
 pub use explain::refuse;

@@ -69,13 +69,13 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
 
 /// The turn of one query. Only a query of more than [`LIGHT_BYTES`] needs it.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct QueryPermit {
     heavy: Arc<Semaphore>,
     runtime: Handle,
     taken: RefCell<Option<OwnedSemaphorePermit>>,
 }
 
-impl Turn {
+impl QueryPermit {
     /// A turn that is not taken yet. `heavy` has one permit; the query runs on a blocking thread of this runtime.
     pub(crate) fn of(heavy: Arc<Semaphore>, runtime: Handle) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl GraphqlRequest {
     }
 
     /// The answer as JSON. Reads the disk. Keep `turn` until the answer is no longer in memory twice.
-    pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot, turn: &Turn) -> Vec<u8> {
+    pub(crate) fn answer(&self, graph: &Graph, snapshot: &Snapshot, turn: &QueryPermit) -> Vec<u8> {
         let answer = self
             .execute(graph, snapshot, turn)
             .unwrap_or_else(|errors| GraphqlResponse { data: None, errors });
@@ -140,7 +140,7 @@ impl GraphqlRequest {
         &self,
         graph: &Graph,
         snapshot: &Snapshot,
-        turn: &Turn,
+        turn: &QueryPermit,
     ) -> Result<GraphqlResponse, Vec<ErrorEntry>> {
         let end = Instant::now() + TIMEOUT;
         let document = parse(&self.query)?;
@@ -256,7 +256,7 @@ mod tests {
     async fn of_queries_that_take_much_one_is_in_work_at_a_time() {
         let (heavy, runtime) = (Arc::new(Semaphore::new(1)), Handle::current());
         let work = move || {
-            let turns = [(); 2].map(|()| Turn::of(Arc::clone(&heavy), runtime.clone()));
+            let turns = [(); 2].map(|()| QueryPermit::of(Arc::clone(&heavy), runtime.clone()));
             let [first, second] = turns;
             let soon = || Instant::now() + Duration::from_millis(50);
             assert!(first.take(soon()));

@@ -143,7 +143,7 @@ struct Entry {
     #[serde(rename = "integratedTime")]
     _integrated_time: Option<IgnoredAny>,
     #[serde(rename = "inclusionPromise")]
-    _inclusion_promise: Option<Promise>,
+    _inclusion_promise: Option<InclusionPromise>,
     inclusion_proof: Option<Inclusion>,
     #[serde(rename = "canonicalizedBody")]
     _canonicalized_body: IgnoredAny,
@@ -167,7 +167,7 @@ struct Kind {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Promise {
+struct InclusionPromise {
     #[serde(rename = "signedEntryTimestamp")]
     _signed_entry_timestamp: IgnoredAny,
 }

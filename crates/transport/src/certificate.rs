@@ -87,8 +87,8 @@ impl<'der> Certificate<'der> {
     }
 
     /// The same certificate with the CA flag of its basic constraints set to false, in place; `None` if it is not a CA
-    /// certificate. Its signature only matches [`Unflagged::issued`].
-    pub(crate) fn without_ca_flag(&self) -> Option<Unflagged<'der>> {
+    /// certificate. Its signature only matches [`NonCaCertificate::issued`].
+    pub(crate) fn without_ca_flag(&self) -> Option<NonCaCertificate<'der>> {
         let constraints = self.parsed.extensions().iter().find(|extension| {
             matches!(extension.parsed_extension(), ParsedExtension::BasicConstraints(value) if value.ca)
         })?;
@@ -102,7 +102,7 @@ impl<'der> Certificate<'der> {
         let signed = position(self.der, self.parsed.tbs_certificate.as_ref())?;
         let mut der = self.der.to_vec();
         *der.get_mut(place)? = 0;
-        Some(Unflagged {
+        Some(NonCaCertificate {
             altered: der.get(signed.clone())?.to_vec(),
             der: der.into(),
             issued: self.der.get(signed)?,
@@ -111,7 +111,7 @@ impl<'der> Certificate<'der> {
 }
 
 /// A CA's certificate with its CA flag set to false.
-pub(crate) struct Unflagged<'der> {
+pub(crate) struct NonCaCertificate<'der> {
     pub(crate) der: CertificateDer<'static>,
     /// The bytes of `der` that a signature covers.
     pub(crate) altered: Vec<u8>,

@@ -27,7 +27,7 @@ pub struct Proxies {
 struct Rules {
     http: Option<Url>,
     https: Option<Url>,
-    exempt: Vec<Exempt>,
+    exempt: Vec<NoProxyEntry>,
 }
 
 impl std::fmt::Debug for Rules {
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Rules {
 
 /// One entry of `NO_PROXY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Exempt {
+enum NoProxyEntry {
     /// `*`
     Everything,
     /// `10.0.0.0/8`, or one address.
@@ -156,7 +156,7 @@ fn name(proxy: &Url) -> String {
     format!("{}://{host}:{port}", proxy.scheme())
 }
 
-fn exempt(text: &str) -> Vec<Exempt> {
+fn exempt(text: &str) -> Vec<NoProxyEntry> {
     let entries = text.split([',', ' ', '\t', '\n']).map(str::trim);
     entries
         .filter(|entry| !entry.is_empty())
@@ -164,20 +164,20 @@ fn exempt(text: &str) -> Vec<Exempt> {
         .collect()
 }
 
-fn exempt_one(entry: &str) -> Option<Exempt> {
+fn exempt_one(entry: &str) -> Option<NoProxyEntry> {
     if entry == "*" {
-        return Some(Exempt::Everything);
+        return Some(NoProxyEntry::Everything);
     }
     if let Ok(network) = entry.parse::<IpNet>() {
-        return Some(Exempt::Network(network, None));
+        return Some(NoProxyEntry::Network(network, None));
     }
     let (host, port) = split_port(entry);
     if let Ok(address) = host.parse::<IpAddr>() {
-        return Some(Exempt::Network(address.into(), port));
+        return Some(NoProxyEntry::Network(address.into(), port));
     }
     let below = host.strip_prefix("*.").or_else(|| host.strip_prefix('.'));
     let name = below.unwrap_or(host).trim_end_matches('.');
-    (!name.is_empty()).then(|| Exempt::Domain {
+    (!name.is_empty()).then(|| NoProxyEntry::Domain {
         name: name.to_owned(),
         itself: below.is_none(),
         port,
@@ -198,7 +198,7 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
     }
 }
 
-impl Exempt {
+impl NoProxyEntry {
     fn covers(&self, host: &str, port: Option<u16>) -> bool {
         let fits = |wanted: &Option<u16>| wanted.is_none() || *wanted == port;
         match self {

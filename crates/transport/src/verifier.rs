@@ -38,7 +38,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 
 use crate::authorities::Authorities;
-use crate::certificate::{Certificate, Unflagged};
+use crate::certificate::{Certificate, NonCaCertificate};
 
 /// The reason why a server's certificate is not trusted. The [`rustls::Error`] of the connection contains it. Its text
 /// is one sentence: the fault, the presented certificate, and a hint.
@@ -181,7 +181,7 @@ impl Trust {
 
     fn chain_unflagged(
         &self,
-        leaf: &Unflagged<'_>,
+        leaf: &NonCaCertificate<'_>,
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {

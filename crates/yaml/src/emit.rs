@@ -20,7 +20,7 @@ const SIMPLE_KEY: usize = 128;
 pub fn to_yaml(value: &Value) -> String {
     let mut writer = Writer::default();
     let mut frames = Vec::new();
-    writer.node(value, Lead::Root, &mut frames);
+    writer.node(value, Prefix::Root, &mut frames);
     while let Some(frame) = frames.last_mut() {
         let indent = frame.indent;
         let first = std::mem::take(&mut frame.inline);
@@ -36,7 +36,7 @@ pub fn to_yaml(value: &Value) -> String {
                 Some(value) => {
                     writer.begin_line(indent, first);
                     writer.put("-");
-                    writer.node(value, Lead::AfterIndicator(indent), &mut frames);
+                    writer.node(value, Prefix::AfterIndicator(indent), &mut frames);
                 }
                 None => drop(frames.pop()),
             },
@@ -61,7 +61,7 @@ struct Frame<'a> {
 
 /// The text before a value.
 #[derive(Clone, Copy)]
-enum Lead {
+enum Prefix {
     Root,
     /// `key:`, in a mapping at the column.
     AfterKey(usize),
@@ -69,7 +69,7 @@ enum Lead {
     AfterIndicator(usize),
 }
 
-impl Lead {
+impl Prefix {
     /// The column of continuation lines of a scalar.
     fn text_indent(self) -> usize {
         match self {
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    fn node<'a>(&mut self, value: &'a Value, place: Lead, frames: &mut Vec<Frame<'a>>) {
+    fn node<'a>(&mut self, value: &'a Value, place: Prefix, frames: &mut Vec<Frame<'a>>) {
         match value {
             Value::Null => self.word("null"),
             Value::Bool(true) => self.word("true"),
@@ -172,13 +172,13 @@ impl Writer {
         let place = if key.len() <= SIMPLE_KEY && !key.chars().any(is_break) {
             self.text(key, indent, Context::Key);
             self.put(":");
-            Lead::AfterKey(indent)
+            Prefix::AfterKey(indent)
         } else {
             self.put("?");
             self.text(key, indent + INDENT, Context::Value);
             self.begin_line(indent, false);
             self.put(":");
-            Lead::AfterIndicator(indent)
+            Prefix::AfterIndicator(indent)
         };
         self.node(value, place, frames);
     }

@@ -7,7 +7,7 @@ use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_plan::BundleIdentity;
 use olm_resolve::cluster::inventory::Inventory;
-use olm_resolve::cluster::updates::{Considered, considered};
+use olm_resolve::cluster::updates::{EvaluatedBundle, considered};
 use olm_resolve::{
     Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, passed_over, resolve_in,
 };
@@ -129,7 +129,7 @@ impl ResolutionInput {
     }
 
     /// Passes all bundles of the package, newest first and with their obstacles, to `look`.
-    pub(crate) fn consider<T>(&self, look: impl FnOnce(Vec<Considered<'_>>) -> T) -> anyhow::Result<T> {
+    pub(crate) fn consider<T>(&self, look: impl FnOnce(Vec<EvaluatedBundle<'_>>) -> T) -> anyhow::Result<T> {
         let catalogs = self.views();
         let chosen = self.resolution(&catalogs).ok();
         let (request, installed) = (self.request(), self.installed());

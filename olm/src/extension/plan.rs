@@ -12,7 +12,7 @@ use olm_api::names::{self, annotation};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, prepare};
 use olm_plan::bundle::{operator_condition, roles_named_after};
-use olm_plan::phases::{Marks, phases};
+use olm_plan::phases::{CommonMetadata, phases};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
 use olm_rollout::policy::{Policy, adopt};
 use serde_json::Value;
@@ -258,7 +258,7 @@ fn render(
     };
     let prepared = prepare(&bundle.files, &bundle.labels, &request)
         .with_context(|| format!("cannot render {source:?}"))?;
-    let marks = Marks {
+    let marks = CommonMetadata {
         extension: extension.name(),
         package: &chosen.bundle.package,
         version: &chosen.bundle.metadata.version,

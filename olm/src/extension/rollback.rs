@@ -23,7 +23,7 @@ use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
-use self::account::Asker;
+use self::account::RequestIdentity;
 use self::plan::{RollbackPlan, bundle_version, plan_rollback};
 use super::access::{ClusterArguments, NO_OLM};
 use crate::hint::Hint;
@@ -107,7 +107,7 @@ async fn roll_back(arguments: &Arguments) -> CommandResult {
             text.push_str("(no object of this kind exists)\n");
         }
     }
-    let asker = Asker::of(&config, &client, &extension, present).await;
+    let asker = RequestIdentity::of(&config, &client, &extension, present).await;
     let rehearsal = rehearse::rehearse(&client, asker, &now, &older).await;
     let _ = write!(text, "{rehearsal}");
     print_text(&text)?;

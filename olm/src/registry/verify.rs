@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use olm_image::{Approval, Policy, Reference, Verdict};
+use olm_image::{AcceptedImage, Approval, Policy, Reference};
 use serde_json::{Value, json};
 
 use super::RegistryArguments;
@@ -169,7 +169,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     Ok(Status::Success)
 }
 
-fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
+fn text(verdict: &AcceptedImage, rule: impl Fn(&Approval) -> String) -> String {
     let mut text = format!("{}\n", verdict.pinned);
     for approval in &verdict.approvals {
         let verified = &approval.verified;
@@ -201,7 +201,7 @@ fn text(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> String {
     text
 }
 
-fn document(verdict: &Verdict, rule: impl Fn(&Approval) -> String) -> Value {
+fn document(verdict: &AcceptedImage, rule: impl Fn(&Approval) -> String) -> Value {
     let approvals = verdict.approvals.iter().map(|approval| {
         let verified = &approval.verified;
         json!({

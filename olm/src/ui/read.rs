@@ -20,7 +20,7 @@ use crate::extension::plan;
 use crate::registry::RegistryArguments;
 
 /// The access of the pages to the cluster and the registries of bundles.
-pub(super) struct Reach {
+pub(super) struct Backend {
     /// The address of the API server.
     pub(super) server: String,
     pub(super) cluster: ClusterArguments,
@@ -164,7 +164,7 @@ pub(super) enum Plan {
 }
 
 /// All extensions, by name.
-pub(super) fn overview(reach: &Reach) -> anyhow::Result<Vec<ClusterExtension>> {
+pub(super) fn overview(reach: &Backend) -> anyhow::Result<Vec<ClusterExtension>> {
     let cluster = Cluster::reach(&reach.cluster)?;
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
@@ -176,7 +176,7 @@ pub(super) fn overview(reach: &Reach) -> anyhow::Result<Vec<ClusterExtension>> {
 }
 
 /// All catalogs, by name.
-pub(super) fn catalogs(reach: &Reach) -> anyhow::Result<Vec<ClusterCatalog>> {
+pub(super) fn catalogs(reach: &Backend) -> anyhow::Result<Vec<ClusterCatalog>> {
     let cluster = Cluster::reach(&reach.cluster)?;
     let api: Api<ClusterCatalog> = Api::all(cluster.client.clone());
     let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
@@ -188,7 +188,7 @@ pub(super) fn catalogs(reach: &Reach) -> anyhow::Result<Vec<ClusterCatalog>> {
 }
 
 /// One extension; `None` if there is none with this name.
-pub(super) fn extension(reach: &Reach, name: &str) -> anyhow::Result<Option<Details>> {
+pub(super) fn extension(reach: &Backend, name: &str) -> anyhow::Result<Option<Details>> {
     let cluster = Cluster::reach(&reach.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);
@@ -217,7 +217,7 @@ pub(super) fn extension(reach: &Reach, name: &str) -> anyhow::Result<Option<Deta
 }
 
 /// The next change of an extension, if there is one of the name.
-pub(super) fn plan(reach: &Reach, name: &str) -> anyhow::Result<Option<Plan>> {
+pub(super) fn plan(reach: &Backend, name: &str) -> anyhow::Result<Option<Plan>> {
     let cluster = Cluster::reach(&reach.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);

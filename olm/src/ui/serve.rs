@@ -18,7 +18,7 @@ use olm_platform::shutdown::Shutdown;
 use olm_serve::design::{FAVICON, HTML, STYLE, protect};
 use tokio::net::TcpListener;
 
-use super::read::Reach;
+use super::read::Backend;
 use super::{pages, read};
 
 /// The bytes of the key.
@@ -30,7 +30,7 @@ const ENTRANCE: &str = "/enter";
 pub(super) struct Site {
     address: SocketAddr,
     key: String,
-    reach: Reach,
+    reach: Backend,
 }
 
 /// A page, by its address.
@@ -45,7 +45,7 @@ enum Page {
 type PageResponse = Response<Full<Bytes>>;
 
 impl Site {
-    pub(super) fn new(address: SocketAddr, reach: Reach) -> anyhow::Result<Self> {
+    pub(super) fn new(address: SocketAddr, reach: Backend) -> anyhow::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
         random
@@ -262,7 +262,7 @@ mod tests {
 
     fn site() -> Arc<Site> {
         let address = "127.0.0.1:4711".parse().unwrap();
-        let reach = Reach {
+        let reach = Backend {
             server: "https://api.example:6443".to_owned(),
             cluster: ClusterArguments::default(),
             registry: RegistryArguments::default(),

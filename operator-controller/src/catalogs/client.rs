@@ -59,7 +59,7 @@ pub enum CatalogsError {
         /// The status.
         status: u16,
         /// The server that got no token, if that may be the cause.
-        without_token: Option<Foreign>,
+        without_token: Option<ForeignServer>,
     },
     /// The replica still serves an earlier image.
     #[error("the replica that answered does not serve the current content yet")]
@@ -90,15 +90,15 @@ fn at_host(error: &reqwest::Error) -> String {
 
 /// A server that is not catalogd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ForeignServer {
     /// `status.urls.base`, which names the server.
     base: String,
     /// The address of catalogd, `HOST:PORT`.
     catalogd: String,
 }
 
-fn withheld(foreign: Option<&Foreign>) -> String {
-    foreign.map_or_else(String::new, |Foreign { base, catalogd }| {
+fn withheld(foreign: Option<&ForeignServer>) -> String {
+    foreign.map_or_else(String::new, |ForeignServer { base, catalogd }| {
         format!(
             "; the request had no token, because status.urls.base of the ClusterCatalog is {base:?} and catalogd is at {catalogd}: check who wrote that status, or set --catalogd-address"
         )
@@ -305,7 +305,7 @@ impl Catalogs {
             .filter(|token| is_about_token && !token.is_for(address.base));
         CatalogsError::Status {
             status: status.as_u16(),
-            without_token: token.map(|token| Foreign {
+            without_token: token.map(|token| ForeignServer {
                 base: address.base.to_owned(),
                 catalogd: token.address.clone(),
             }),

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use self::policies::PoliciesError;
 use super::context::Context;
-use super::context::joint_updates::Companion;
+use super::context::joint_updates::JointChange;
 use super::failure::{Severity, StageError, StageFailure};
 use super::observe::Observed;
 use super::plan::Plan;
@@ -231,9 +231,9 @@ pub(crate) async fn confirm(
 /// The answer is unknown.
 pub(crate) async fn confirm_companions(
     context: &Context,
-    companions: &[Companion],
+    companions: &[JointChange],
 ) -> Result<bool, ApprovalError> {
-    for Companion { extension, bundle } in companions {
+    for JointChange { extension, bundle } in companions {
         if context.newest_bundle(extension).as_ref() == Some(bundle) {
             continue;
         }

@@ -24,7 +24,7 @@ use super::revisions::{is_of_classic, roles_named_after};
 use crate::conditions::records;
 use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
-use olm_plan::phases::{Group, Marks, PhasesError, phases};
+use olm_plan::phases::{CommonMetadata, Group, PhasesError, phases};
 
 /// The time for which a refused OperatorCondition is left out. The cause, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
@@ -158,7 +158,7 @@ pub(crate) async fn render<'a>(
         account: resolved.settings.account.clone(),
         operators: records::accounts(&objects),
     });
-    let marks = Marks {
+    let marks = CommonMetadata {
         extension: extension.name(),
         package: &target.bundle.package,
         version: &target.bundle.metadata.version,

@@ -22,7 +22,7 @@ use self::cluster_info::ClusterInfo;
 use self::helm::Releases;
 use self::joint_updates::JointUpdates;
 use self::providers::CertificateProviders;
-use super::revisions::{BundleIdentity, Others, Revisions, is_left_behind};
+use super::revisions::{BundleIdentity, ConflictingSets, Revisions, is_left_behind};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
 use crate::certificates::choose::Providers;
@@ -167,10 +167,10 @@ impl Context {
 
     /// Sets that already have a possible name or number of an extension's next revision. Any user can write the label
     /// of an owner, so only sets under the extension's account count.
-    pub fn others(&self, extension: &ClusterExtension) -> Others {
+    pub fn others(&self, extension: &ClusterExtension) -> ConflictingSets {
         let uid = extension.metadata.uid.as_deref();
         let account = account::choose(extension, self.default_account.as_ref()).ok();
-        let mut others = Others::default();
+        let mut others = ConflictingSets::default();
         for set in self.sets.state() {
             let extension_of = controlling_extension(&set.metadata);
             if extension_of.is_some() && extension_of == uid {

@@ -19,7 +19,8 @@ use olm_platform::queue::Outcome;
 
 use self::data_loss::CLEANUP;
 use self::plan::{
-    Left, Observed, Outlook, STALE, availability, has_begun, has_never_run, other_finalizers, plan,
+    DeletionReport, Observed, Remaining, STALE, availability, has_begun, has_never_run, other_finalizers,
+    plan,
 };
 use super::act::{self, ActError, act};
 use super::context::Context;
@@ -85,7 +86,7 @@ async fn step(
     let plan = plan(&observed, rest);
     let checked = Checked::own_records(plan.actions);
     let report = match act(context, extension, checked, &mut act::Cache::default()).await {
-        Err(ActError::Release(error)) => Outlook::Progressing {
+        Err(ActError::Release(error)) => DeletionReport::Progressing {
             reason: reason::RETRYING,
             message: bounded_message(&chain(&error)),
             kind: EventKind::Warning,
@@ -106,7 +107,7 @@ async fn observe<'a>(
     let mut finalizers = extension.metadata.finalizers.iter().flatten();
     let revisions = context.revisions(extension.name());
     let left = if finalizers.any(|name| name == ORPHAN) {
-        Left::Orphans
+        Remaining::Orphans
     } else if revisions.all().is_empty() {
         nothing(context, extension, uninstall, cache).await?
     } else {
@@ -125,7 +126,7 @@ async fn nothing(
     extension: &ClusterExtension,
     uninstall: Option<Uninstall>,
     cache: &mut Cache,
-) -> Result<Left, ActError> {
+) -> Result<Remaining, ActError> {
     let uid = extension.metadata.uid.as_deref();
     cache
         .records
@@ -153,7 +154,7 @@ async fn nothing(
             .map(|newest| newest.is_some())
             .map_err(|error| bounded_message(&chain(&error)))
     };
-    Ok(Left::Nothing {
+    Ok(Remaining::Nothing {
         is_listed,
         release,
         records: cache.records.clone(),
@@ -166,7 +167,7 @@ async fn observe_revisions(
     revisions: Revisions,
     uninstall: Option<Uninstall>,
     cache: &mut Cache,
-) -> Left {
+) -> Remaining {
     let mut dependents = None;
     if let Some(uninstall) = uninstall
         && !has_begun(extension, &revisions)
@@ -200,7 +201,7 @@ async fn observe_revisions(
     } else {
         None
     };
-    Left::Revisions {
+    Remaining::Revisions {
         dependents,
         account: account::choose(extension, context.default_account.as_ref()).ok(),
         releases,
@@ -214,13 +215,13 @@ async fn observe_revisions(
 async fn conclude(
     context: &Context,
     observed: &Observed<'_>,
-    report: Outlook,
+    report: DeletionReport,
     cache: &mut Cache,
 ) -> Result<Outcome, ActError> {
     let extension = observed.extension;
     match report {
-        Outlook::Later(pause) => Ok(Outcome::After(pause)),
-        Outlook::Progressing {
+        DeletionReport::Later(pause) => Ok(Outcome::After(pause)),
+        DeletionReport::Progressing {
             reason,
             message,
             kind,
@@ -228,7 +229,7 @@ async fn conclude(
             progressing(context, observed, reason, &message, kind).await?;
             Ok(Outcome::After(AGAIN))
         }
-        Outlook::Announce(uninstall) => {
+        DeletionReport::Announce(uninstall) => {
             if uninstall != Uninstall::Delete {
                 cache.data_loss = None;
             }
@@ -246,7 +247,7 @@ async fn conclude(
             cache.announced = Some(uninstall);
             Ok(Outcome::After(STALE))
         }
-        Outlook::Gone(note) => {
+        DeletionReport::Gone(note) => {
             publish(context, extension, events::UNINSTALLED, &note);
             context.forget(extension.name());
             Ok(Outcome::Done)
@@ -269,7 +270,7 @@ async fn progressing(
 ) -> Result<(), kube::Error> {
     let extension = observed.extension;
     let mut status = extension.status.clone().unwrap_or_default();
-    if let Left::Revisions { revisions, .. } = &observed.left {
+    if let Remaining::Revisions { revisions, .. } = &observed.left {
         availability(
             &mut status.conditions,
             revisions,

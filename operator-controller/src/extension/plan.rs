@@ -6,7 +6,7 @@ pub mod revision;
 
 use self::revision::{DesiredRevision, PlanError, RevisionPlan};
 use super::bundle::Rendered;
-use super::revisions::{Others, config_digest};
+use super::revisions::{ConflictingSets, config_digest};
 
 /// The plan from the newest revision to the wanted one.
 pub struct Plan<'a> {
@@ -22,7 +22,7 @@ pub struct Plan<'a> {
 /// The bundle does not fit into a revision.
 pub(crate) fn plan<'a>(
     rendered: Rendered<'a>,
-    others: &Others,
+    others: &ConflictingSets,
     system_namespace: &str,
 ) -> Result<Plan<'a>, PlanError> {
     let resolved = &rendered.resolved;

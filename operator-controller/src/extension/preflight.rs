@@ -1,7 +1,7 @@
 //! Checks a plan before anything is written, under the account that will write it. Uses reviews, reads and dry runs
 //! only.
 
-pub mod asking;
+pub mod access;
 pub mod checked;
 pub mod definitions;
 pub mod existing;
@@ -23,8 +23,8 @@ use olm_preflight::dry_run::BundleContent;
 use olm_preflight::installer;
 use serde_json::Value;
 
-pub use self::asking::PreflightError;
-use self::asking::{Asking, MAX_FINDINGS};
+pub use self::access::PreflightError;
+use self::access::{MAX_FINDINGS, PreflightAccess};
 pub use self::checked::{Announcement, Checked, Started};
 use self::rehearse::Rehearsal;
 use super::approval::Proposal;
@@ -71,8 +71,8 @@ pub(crate) async fn check(
                 return Ok(Checked::own_records(Vec::new()));
             }
             let found = match examined {
-                Examined::Passed(found) => found,
-                Examined::Migrates(action) => return Ok(Checked::preparation(action)),
+                PreflightResult::Passed(found) => found,
+                PreflightResult::Migrates(action) => return Ok(Checked::preparation(action)),
             };
             companions(context, &rendered, proposal)?;
             if let Some(warnings) = &found.warnings {
@@ -139,7 +139,7 @@ struct Findings {
     difference: Option<String>,
 }
 
-enum Examined {
+enum PreflightResult {
     /// The revision may be created.
     Passed(Findings),
     /// Stored versions must be migrated first.
@@ -182,7 +182,7 @@ async fn examine(
     context: &Context,
     rendered: &Rendered<'_>,
     migrated: &[String],
-) -> Result<Examined, PreflightError> {
+) -> Result<PreflightResult, PreflightError> {
     let (observed, settings) = (rendered.resolved.observed, rendered.resolved.settings);
     let (extension, account) = (&*observed.extension, &settings.account);
     let objects: Vec<&Value> = rendered.groups.iter().flat_map(|group| &group.objects).collect();
@@ -207,7 +207,7 @@ async fn examine(
     ownership::kinds(&live, extension.name(), |owner| {
         context.extension(owner).is_some()
     })?;
-    let asking = Asking {
+    let asking = PreflightAccess {
         account,
         client: &client,
         discovery: &context.discovery,
@@ -254,7 +254,7 @@ async fn examine(
             live: live.clone(),
             rewrite,
         });
-        return Ok(Examined::Migrates(Action::MigrateStoredVersions {
+        return Ok(PreflightResult::Migrates(Action::MigrateStoredVersions {
             account: account.clone(),
             definitions: definitions.collect(),
         }));
@@ -264,7 +264,7 @@ async fn examine(
     let found = (!notes.is_empty()).then(|| within(&notes.join("\n"), MAX_FINDINGS));
     let warnings: Vec<String> = ignored(&rendered.ignored).into_iter().chain(found).collect();
     let version = &rendered.resolved.target.bundle.metadata.version;
-    Ok(Examined::Passed(Findings {
+    Ok(PreflightResult::Passed(Findings {
         warnings: (!warnings.is_empty()).then(|| warnings.join("\n")),
         difference: changes.map(|changes| format!("the revision of {version} {changes}")),
     }))

@@ -48,12 +48,12 @@ const SHOWN: usize = 200;
 pub struct Controller {
     /// The shared parts of all runs.
     pub context: Arc<Context>,
-    memories: Mutex<HashMap<String, Memory>>,
+    memories: Mutex<HashMap<String, StageStates>>,
 }
 
 /// State of the stages between runs. A run takes each stage's own part at its beginning and returns it at its end.
 #[derive(Debug, Clone, Default)]
-struct Memory {
+struct StageStates {
     /// The extension's UID. Another extension of the same name starts with empty state.
     uid: Option<String>,
     bundle: bundle::Cache,
@@ -73,7 +73,7 @@ impl Controller {
         }
     }
 
-    fn memory<T>(&self, change: impl FnOnce(&mut HashMap<String, Memory>) -> T) -> T {
+    fn memory<T>(&self, change: impl FnOnce(&mut HashMap<String, StageStates>) -> T) -> T {
         change(&mut self.memories.lock())
     }
 }
@@ -120,7 +120,7 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
 }
 
 /// Installs the extension's bundle and reports the progress.
-async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &mut Memory) -> Outcome {
+async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &mut StageStates) -> Outcome {
     let begun = Instant::now();
     // Teardown records of earlier revisions do not belong to a later deletion.
     if let Some(uid) = &extension.metadata.uid {
@@ -186,7 +186,7 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
 async fn prepared(
     context: &Context,
     extension: &Arc<ClusterExtension>,
-    memory: &mut Memory,
+    memory: &mut StageStates,
 ) -> Result<Option<Observed>, StageFailure> {
     let observed = observe(context, Arc::clone(extension)).await?;
     let release = observed.release.as_ref();
@@ -200,7 +200,7 @@ async fn prepared(
 }
 
 /// All stages after the observation. The error is the pause before the next run, with nothing to report yet.
-async fn run(context: &Context, observed: &Observed, memory: &mut Memory) -> Result<Run, Duration> {
+async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -> Result<Run, Duration> {
     let Resolution {
         target,
         deprecations,
@@ -263,7 +263,7 @@ async fn resolve_and_count(context: &Context, observed: &Observed) -> Resolution
 }
 
 /// Removes OperatorConditions of former bundles. The next run retries a failed removal.
-async fn tidy(context: &Context, observed: &Observed, memory: &mut Memory) {
+async fn tidy(context: &Context, observed: &Observed, memory: &mut StageStates) {
     let action = prepare::tidy(&observed.revisions, memory.act.operator_conditions());
     let Some(action) = action else { return };
     let checked = Checked::own_records(vec![action]);
@@ -283,7 +283,7 @@ async fn apply_unless_paused(
     context: &Context,
     observed: &Observed,
     target: Result<Target, StageFailure>,
-    memory: &mut Memory,
+    memory: &mut StageStates,
 ) -> Result<Applied, StageFailure> {
     let settings = match &observed.settings {
         Err(failure) => return Err(failure.clone().and(target.err())),
@@ -362,7 +362,7 @@ fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
 }
 
 /// Resumes revisions. The next run retries what failed; if one has changed meanwhile, its event starts another run.
-async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut Memory) {
+async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut StageStates) {
     let actions = prepare::resumed(extension, &context.revisions(extension.name()));
     if actions.is_empty() {
         return;
@@ -383,7 +383,7 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
 async fn apply(
     context: &Context,
     resolved: Resolved<'_>,
-    memory: &mut Memory,
+    memory: &mut StageStates,
 ) -> Result<Applied, StageFailure> {
     let observed = resolved.observed;
     let extension = &observed.extension;
@@ -447,7 +447,7 @@ async fn record_changes(
     context: &Context,
     observed: &Observed,
     wanted: &DesiredChange<'_>,
-    memory: &mut Memory,
+    memory: &mut StageStates,
 ) -> Result<(), ActError> {
     let (extension, all) = (
         &observed.extension,
@@ -472,7 +472,7 @@ fn ends_changes(failure: &StageFailure) -> bool {
 }
 
 /// Marks PendingChanges as void. The next run retries failed writes.
-async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut Memory) {
+async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut StageStates) {
     let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
     if let Err(error) = recorded {
         memory.repeats = true;

@@ -3,9 +3,9 @@
 pub(crate) mod admission;
 pub mod catalogs;
 pub mod inventory;
+pub mod joint_search;
 pub mod proposals;
 pub mod target;
-pub mod together;
 pub mod updates;
 pub mod upgrade_gate;
 
@@ -24,9 +24,9 @@ use serde_json::Value;
 use self::admission::admitted;
 use self::catalogs::{AskedCatalog, address};
 use self::inventory::OWN;
+use self::joint_search::JointSearchResult;
 use self::target::identity;
 pub use self::target::{Origin, Resolution, Resolved, Target};
-use self::together::Together;
 use self::updates::{HeldBack, Updates};
 use super::context::Context;
 use super::failure::{Severity, StageError, StageFailure};
@@ -136,14 +136,14 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let mut outcome = olm_resolve::resolve_in(&catalogs, &request, current.as_ref(), &facts);
     let (mut companions, mut kept) = (Vec::new(), None);
     if is_held(&outcome) {
-        match together::together(context, extension, revisions, &asked, &request, current.as_ref()).await {
-            Together::Goes(moving, along) => {
+        match joint_search::search(context, extension, revisions, &asked, &request, current.as_ref()).await {
+            JointSearchResult::Goes(moving, along) => {
                 outcome = Ok(*moving);
                 companions = along;
             }
-            Together::Kept(who) => kept = Some(who),
-            Together::Unknown(why) => kept = Some(why.to_string()),
-            Together::No => {}
+            JointSearchResult::Kept(who) => kept = Some(who),
+            JointSearchResult::Unknown(why) => kept = Some(why.to_string()),
+            JointSearchResult::No => {}
         }
     }
     let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));

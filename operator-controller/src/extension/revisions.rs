@@ -120,7 +120,7 @@ pub(crate) fn is_of_classic(
 
 /// Sets that are not revisions of an extension but have a possible name or number of its next one.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Others {
+pub struct ConflictingSets {
     /// Names with the prefix of the extension.
     pub names: BTreeSet<String>,
     /// The highest number of sets that an earlier extension of the same name left under the same account. A new
@@ -130,7 +130,7 @@ pub struct Others {
     pub left: Vec<Arc<ClusterObjectSet>>,
 }
 
-impl Others {
+impl ConflictingSets {
     /// The newest set that an earlier extension of this name left under this account, or that was restored.
     pub fn left_behind(&self, extension: &str, account: &AccountName) -> Option<&ClusterObjectSet> {
         let ours = self

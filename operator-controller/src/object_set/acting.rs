@@ -23,7 +23,7 @@ pub(super) struct Actor {
 
 /// The reason why the account cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoActor {
+pub(super) enum AccountFailure {
     /// The set has no account, and there is no default.
     #[error(
         "no service account is named: the annotation {} is absent and no default account is configured",
@@ -38,7 +38,7 @@ pub(super) enum NoActor {
     Unidentified(IdentityError),
 }
 
-impl NoActor {
+impl AccountFailure {
     /// Whether the account does not exist.
     pub(super) fn is_gone(&self) -> bool {
         matches!(
@@ -68,18 +68,22 @@ impl NoActor {
 }
 
 /// The account of a set.
-pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, NoActor> {
+pub(super) fn account(context: &Context, set: &ClusterObjectSet) -> Result<AccountName, AccountFailure> {
     match set.annotation(names::annotation::SERVICE_ACCOUNT) {
-        Some(text) => text.parse().map_err(NoActor::Misnamed),
-        None => context.options.default_account.clone().ok_or(NoActor::Unnamed),
+        Some(text) => text.parse().map_err(AccountFailure::Misnamed),
+        None => context
+            .options
+            .default_account
+            .clone()
+            .ok_or(AccountFailure::Unnamed),
     }
 }
 
 /// The account of a set, with a client.
-pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, NoActor> {
+pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Result<Actor, AccountFailure> {
     let account = account(context, set)?;
     let client = context.accounts.client(&account).await;
-    let client = client.map_err(NoActor::Unidentified)?;
+    let client = client.map_err(AccountFailure::Unidentified)?;
     Ok(Actor { account, client })
 }
 
@@ -88,7 +92,7 @@ pub(super) async fn identify(context: &Context, set: &ClusterObjectSet) -> Resul
 pub(super) async fn identify_for_removal(
     context: &Context,
     set: &ClusterObjectSet,
-) -> Result<Actor, NoActor> {
+) -> Result<Actor, AccountFailure> {
     let no_actor = match identify(context, set).await {
         Err(no_actor) if no_actor.is_gone() => no_actor,
         other => return other,

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::metrics::counters::Counters;
 
 use super::{
-    memory::Memory,
+    state::SetState,
     store::{Change, Sets},
     teardown_records::TeardownRecords,
 };
@@ -64,7 +64,7 @@ pub struct Context {
     pub(super) changes: Mutex<Option<UnboundedReceiver<Change>>>,
     pub(super) options: Options,
     pub(super) queue: Queue<String>,
-    pub(super) memories: Mutex<HashMap<String, Memory>>,
+    pub(super) memories: Mutex<HashMap<String, SetState>>,
     /// A counter that changes when kinds are added or removed.
     pub(super) kinds: AtomicU64,
 }

@@ -34,7 +34,7 @@ use olm_rollout::{
         release::released,
         request::{Observation, Request, RequestOutcome, Step},
         rollout::{Report, Rollout, Settings},
-        teardown::{Lasting, Teardown, TeardownEnd},
+        teardown::{RetainedObjects, Teardown, TeardownEnd},
     },
     failure::{FailureKind, RequestFailure},
     object::ObjectId,
@@ -44,7 +44,7 @@ use olm_rollout::{
 };
 use serde_json::Value;
 
-use super::memory::{Memory, SeenObject};
+use super::state::{SeenObject, SetState};
 use goal::Goal;
 
 /// The most concurrent requests of one set.
@@ -67,7 +67,7 @@ pub struct Executor<'a> {
     /// The greatest age of the known state of objects.
     pub freshness: Freshness,
     /// The state from earlier runs.
-    pub memory: &'a mut Memory,
+    pub memory: &'a mut SetState,
     /// Set if a body was needed and not loaded.
     pub starved: AtomicBool,
     /// Set if no watch covers one of the objects.
@@ -91,7 +91,7 @@ impl Executor<'_> {
     }
 
     /// Tears the revision down as far as possible now.
-    pub async fn take_down(&mut self, lasting: Lasting) -> TeardownEnd {
+    pub async fn take_down(&mut self, lasting: RetainedObjects) -> TeardownEnd {
         let mut doubted = HashSet::new();
         let kept = lasting.kept.clone();
         let mut step = Teardown::start(self.outline, lasting);

@@ -36,16 +36,16 @@ use super::{
     conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
     executor::Executor,
-    memory::Memory,
     observe::load::{bodies, check_observed, doubt, load, outline},
     records, removal, rights,
+    state::SetState,
 };
 
 /// The pause if no watch covers some of its objects: while it rolls out, and later.
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
 /// Runs once with the set in the cache.
-pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Outcome {
+pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Outcome {
     let mut set = set.clone();
     memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
     if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.cache.written {
@@ -103,7 +103,7 @@ fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
 async fn write_status(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &Memory,
+    memory: &SetState,
     state: &RevisionState,
     outcome: Outcome,
 ) -> Result<Outcome, kube::Error> {
@@ -152,7 +152,7 @@ async fn write_status(
 async fn keep(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
 ) -> Result<RunConclusion, kube::Error> {
     let archived = set.spec.lifecycle_state == LifecycleState::Archived;
     if archived && status::is_archived(set.conditions()) {
@@ -252,7 +252,7 @@ async fn keep(
 async fn roll_out(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     policy: Policy,
     client: &Client,
     outline: &Outline,
@@ -363,7 +363,7 @@ fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
 async fn conclude(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     actor: &Actor,
     outline: &Outline,
     report: Report,

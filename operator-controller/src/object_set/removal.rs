@@ -16,7 +16,7 @@ use olm_cluster::watch::Freshness;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::{
-    engine::teardown::{Lasting, TeardownEnd},
+    engine::teardown::{RetainedObjects, TeardownEnd},
     failure::{FailureKind, RequestFailure},
     object::ObjectId,
     outline::{Outline, Owner},
@@ -27,13 +27,13 @@ use olm_rollout::{
 };
 
 use super::{
-    acting::{Actor, NoActor, account, identify_for_removal},
+    acting::{AccountFailure, Actor, account, identify_for_removal},
     conclusion::{RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
     executor::Executor,
-    memory::Memory,
     observe::load::{check_observed, load, outline},
     records, rights,
+    state::SetState,
 };
 use abandon::{Abandoned, abandoned};
 use remaining::{left, needed};
@@ -52,14 +52,14 @@ struct Work<'a> {
     actor: &'a Actor,
     outline: &'a Outline,
     /// The objects that are not deleted.
-    lasting: Lasting,
+    lasting: RetainedObjects,
 }
 
 /// A run over an archived set that still has objects.
 pub(super) async fn archive(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     policy: Policy,
 ) -> RunConclusion {
     let (actor, outline) = match prepare(context, set, memory).await {
@@ -85,7 +85,7 @@ pub(super) async fn archive(
         set,
         actor: &actor,
         outline: &outline,
-        lasting: Lasting {
+        lasting: RetainedObjects {
             kept: kept(policy.uninstall, &outline),
             held: BTreeSet::new(),
         },
@@ -107,8 +107,8 @@ pub(super) async fn archive(
 async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
-) -> Result<(Result<Actor, NoActor>, Outline), RunConclusion> {
+    memory: &mut SetState,
+) -> Result<(Result<Actor, AccountFailure>, Outline), RunConclusion> {
     let actor = identify_for_removal(context, set).await;
     let client = actor.as_ref().ok().map(|actor| &actor.client);
     match load(context, set, memory, client).await {
@@ -120,7 +120,7 @@ async fn prepare(
     }
 }
 
-async fn take_down(work: Work<'_>, memory: &mut Memory) -> TeardownEnd {
+async fn take_down(work: Work<'_>, memory: &mut SetState) -> TeardownEnd {
     let Work {
         context,
         set,
@@ -163,7 +163,7 @@ enum Removal {
 pub(super) async fn delete(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
 ) -> Result<RunConclusion, kube::Error> {
     if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
         context.watches.forget(set.name());
@@ -211,7 +211,7 @@ pub(super) async fn delete(
 }
 
 /// Records the teardown of an extension's revision.
-fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, collected: Vec<ObjectId>) {
+fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &SetState, collected: Vec<ObjectId>) {
     let policy = if records::has_finalizer(set, records::ORPHAN) {
         Uninstall::Orphan
     } else {
@@ -230,7 +230,7 @@ fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &Memory, c
     }
 }
 
-async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) -> Removal {
+async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Removal {
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
@@ -321,9 +321,9 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut Memory) 
 async fn without_account(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     outline: &Outline,
-    no_actor: &NoActor,
+    no_actor: &AccountFailure,
     goes_on: bool,
 ) -> Removal {
     let left = left(context, set, memory, outline).await;
@@ -355,7 +355,7 @@ async fn without_account(
 fn abandon(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     outline: &Outline,
     mut left: Vec<ObjectId>,
     uninstall: Uninstall,
@@ -375,16 +375,16 @@ fn abandon(
 }
 
 /// The objects of a revision that are not deleted with it.
-fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> Lasting {
+fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> RetainedObjects {
     if has_successor && uninstall != Uninstall::Orphan {
-        return Lasting {
+        return RetainedObjects {
             held: outline.custom_resources(),
-            ..Lasting::default()
+            ..RetainedObjects::default()
         };
     }
-    Lasting {
+    RetainedObjects {
         kept: kept(uninstall, outline),
-        ..Lasting::default()
+        ..RetainedObjects::default()
     }
 }
 

@@ -9,7 +9,7 @@ use olm_api::cluster_extension::BundleMetadata;
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_bundle::{CertificateProvider, InstallMode, Prepared};
 use olm_plan::change::all_comparable;
-use olm_plan::phases::{Marks, phases};
+use olm_plan::phases::{CommonMetadata, phases};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
 use olm_rollout::canonical;
 use olm_rollout::policy::Uninstall;
@@ -76,7 +76,7 @@ fn examine(package: &str, from: &Version, to: &Version) -> Result<usize> {
 
 fn plan(package: &str, from: (&Version, &Prepared), to: (&Version, &Prepared)) -> Result<()> {
     let objects = |prepared: &Prepared| -> Result<Vec<Value>> {
-        let marks = Marks {
+        let marks = CommonMetadata {
             extension: "extension",
             package,
             version: &prepared.bundle.csv().spec.version,

@@ -12,7 +12,7 @@ use olm_api::names::{SYSTEM_NAMESPACE, field_manager};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 use olm_bundle::{CertificateProvider, InstallMode, Prepared};
 use olm_cluster::identity::AccountName;
-use olm_plan::phases::{Group, Marks, phases};
+use olm_plan::phases::{CommonMetadata, Group, phases};
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
 use olm_preflight::crd_upgrade::{Policy, compare, existing};
 use olm_preflight::permissions::{
@@ -23,17 +23,17 @@ use olm_rollout::engine::desired::{body, wanted};
 use olm_rollout::engine::differences::differences;
 use olm_rollout::engine::request::{Observation, Request, RequestOutcome, Step};
 use olm_rollout::engine::rollout::{Report, Rollout, RolloutEnd, Settings};
-use olm_rollout::engine::teardown::{Lasting, Teardown, TeardownEnd};
+use olm_rollout::engine::teardown::{RetainedObjects, Teardown, TeardownEnd};
 use olm_rollout::object::ObjectId;
 use olm_rollout::outline::{ObjectPosition, Outline, Owner};
 use olm_rollout::ownership::Ownership;
 use olm_rollout::phases::Phases;
 use olm_rollout::policy::{Policy as UninstallPolicy, Uninstall};
 use olm_rollout::probe;
-use operator_controller::extension::delete::plan::{self as deletion, Left, Outlook};
+use operator_controller::extension::delete::plan::{self as deletion, DeletionReport, Remaining};
 use operator_controller::extension::plan::action::Action;
 use operator_controller::extension::plan::revision::{Creation, DesiredRevision, RevisionPlan, plan};
-use operator_controller::extension::revisions::{BundleIdentity, Others, Revisions};
+use operator_controller::extension::revisions::{BundleIdentity, ConflictingSets, Revisions};
 use serde_json::{Map, Value, json};
 
 use super::bundles::{NAMESPACE, attempt, directories, read, supported_modes};
@@ -82,7 +82,7 @@ fn examine(path: &Path) -> Result<usize> {
 fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
     let objects = prepared.rendered.objects();
     let (package, version) = (prepared.bundle.package(), &prepared.bundle.csv().spec.version);
-    let marks = Marks {
+    let marks = CommonMetadata {
         extension: EXTENSION,
         package,
         version,
@@ -119,13 +119,13 @@ fn plan_again(prepared: &Prepared, mode: InstallMode) -> Result<()> {
         adopt: CollisionProtection::Prevent,
         system_namespace: SYSTEM_NAMESPACE,
     };
-    let planned = plan(&wanted, &Revisions::default(), &Others::default())?;
+    let planned = plan(&wanted, &Revisions::default(), &ConflictingSets::default())?;
     let RevisionPlan::Create(creation) = planned else {
         bail!("the first plan makes no revision: {planned:?}");
     };
     let set = Arc::new(stored(&creation)?);
     let revisions = Revisions::new(vec![Arc::clone(&set)]);
-    match plan(&wanted, &revisions, &Others::default())? {
+    match plan(&wanted, &revisions, &ConflictingSets::default())? {
         RevisionPlan::Keep { secrets } => ensure!(secrets == creation.secrets, "other Secrets are planned"),
         other => bail!("planned again, the revision is not kept: {other:?}"),
     }
@@ -252,7 +252,7 @@ impl Cluster<'_> {
     }
 
     fn take_down(&mut self) -> Result<TeardownEnd> {
-        let mut step = Teardown::start(&self.outline, Lasting::default());
+        let mut step = Teardown::start(&self.outline, RetainedObjects::default());
         loop {
             match step {
                 Step::End(end) => return Ok(end),
@@ -404,7 +404,7 @@ fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<
         announced: Some(Uninstall::Delete),
         left,
     };
-    let revisions = |set: &ClusterObjectSet| Left::Revisions {
+    let revisions = |set: &ClusterObjectSet| Remaining::Revisions {
         revisions: Revisions::new(vec![Arc::new(set.clone())]),
         dependents: None,
         account: None,
@@ -430,7 +430,7 @@ fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<
     let again = deletion::plan(&observed(revisions(&going)), Vec::new());
     ensure!(again.actions.is_empty(), "planned again: {:?}", again.actions);
     let last = deletion::plan(
-        &observed(Left::Nothing {
+        &observed(Remaining::Nothing {
             is_listed: false,
             release: Ok(false),
             records: Vec::new(),
@@ -438,7 +438,7 @@ fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<
         Vec::new(),
     );
     ensure!(
-        matches!(last.report, Outlook::Gone(_)) && !last.actions.is_empty(),
+        matches!(last.report, DeletionReport::Gone(_)) && !last.actions.is_empty(),
         "the extension is not let go: {:?}",
         last.actions
     );

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::discovery::{ApiGroup, Discovery, Scope};
 use olm_bundle::{CertificateProvider, Dependencies, InstallMode, Request, prepare};
 use olm_preflight::permissions::{
-    self, AccountRights, Completeness, Environment, Needs, Planned, Presence, granted_rules, needed,
+    self, AccountRights, Completeness, Environment, Planned, Presence, RequiredRights, granted_rules, needed,
 };
 use olm_preflight::rules::PolicyRule;
 use olm_rollout::certificates::layout;
@@ -277,7 +277,7 @@ fn rules(applied: &Value) -> Rules {
 }
 
 /// The rights of an account with these rules.
-fn rights(needs: &Needs, rules: &Rules) -> AccountRights {
+fn rights(needs: &RequiredRights, rules: &Rules) -> AccountRights {
     let mut rights = AccountRights::new();
     for scope in needs.scopes() {
         rights.add_rules(scope, Vec::new(), Completeness::Complete);

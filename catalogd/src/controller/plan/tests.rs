@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::controller::message::UNPACKED;
-use crate::controller::observe::{BlockedGeneration, Memory, RefusedContent, ServedContent};
+use crate::controller::observe::{BlockedGeneration, CatalogState, RefusedContent, ServedContent};
 use crate::controller::template::KubernetesVersion;
 
 const TAG: &str = "registry.example/catalog:latest";
@@ -64,9 +64,9 @@ fn settled() -> Observed {
         catalog: Arc::new(catalog),
         stored: Some(stored),
         known: true,
-        memory: Memory {
+        memory: CatalogState {
             polled: Some(at(1000)),
-            ..Memory::default()
+            ..CatalogState::default()
         },
         role: Role::Leader,
         kubernetes: None,

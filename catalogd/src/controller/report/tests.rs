@@ -9,7 +9,7 @@ use olm_serve::Findings;
 
 use super::*;
 use crate::controller::message::UNPACKED;
-use crate::controller::observe::Memory;
+use crate::controller::observe::CatalogState;
 use crate::controller::plan::{ContentAction, plan};
 use crate::controller::template::KubernetesVersion;
 
@@ -51,9 +51,9 @@ fn observed(second: i64) -> Observed {
     catalog.metadata.generation = Some(1);
     catalog.metadata.labels = Some([(label::METADATA_NAME.to_owned(), "cat".to_owned())].into());
     catalog.metadata.finalizers = Some(vec![finalizer::DELETE_SERVER_CACHE.to_owned()]);
-    let memory = Memory {
+    let memory = CatalogState {
         polled: Some(at(second)),
-        ..Memory::default()
+        ..CatalogState::default()
     };
     Observed {
         catalog: Arc::new(catalog),

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use olm_classic::names;
-use olm_platform::delegated::{Ask, AskTarget, Denied};
+use olm_platform::delegated::{AccessRequest, AccessTarget, Denied};
 use serde_json::{Value, json};
 
 use super::accept::TYPES;
@@ -96,7 +96,7 @@ pub(super) fn not_acceptable() -> Response {
 }
 
 /// A client that is refused.
-pub(super) fn denied(denied: &Denied, ask: &Ask) -> Response {
+pub(super) fn denied(denied: &Denied, ask: &AccessRequest) -> Response {
     match denied {
         Denied::Unauthenticated => {
             let mut response = failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", None);
@@ -121,13 +121,13 @@ pub(super) fn denied(denied: &Denied, ask: &Ask) -> Response {
     }
 }
 
-fn forbidden(user: &str, ask: &Ask) -> Response {
+fn forbidden(user: &str, ask: &AccessRequest) -> Response {
     let (message, details) = match &ask.target {
-        AskTarget::Path(path) => (
+        AccessTarget::Path(path) => (
             format!("forbidden: User {user:?} cannot {} path {path:?}", ask.verb),
             json!({}),
         ),
-        AskTarget::Resource {
+        AccessTarget::Resource {
             group,
             resource,
             subresource,

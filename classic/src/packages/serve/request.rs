@@ -3,7 +3,7 @@
 use axum::extract::Query;
 use http::{Method, Uri};
 use olm_classic::names;
-use olm_platform::delegated::{Ask, AskTarget};
+use olm_platform::delegated::{AccessRequest, AccessTarget};
 
 /// Prefix of the paths of the API.
 const GROUPS: &str = "apis";
@@ -141,7 +141,13 @@ impl Options {
 }
 
 /// Access review of this request by the API server. `named` is the name that a list selects.
-pub(super) fn ask(method: &Method, path: &Path, uri: &Uri, options: &Options, named: Option<&str>) -> Ask {
+pub(super) fn ask(
+    method: &Method,
+    path: &Path,
+    uri: &Uri,
+    options: &Options,
+    named: Option<&str>,
+) -> AccessRequest {
     let Some((namespace, name, subresource)) = path.resource() else {
         let verb = match *method {
             Method::POST => "post",
@@ -150,9 +156,9 @@ pub(super) fn ask(method: &Method, path: &Path, uri: &Uri, options: &Options, na
             Method::DELETE => "delete",
             _ => "get",
         };
-        return Ask {
+        return AccessRequest {
             verb,
-            target: AskTarget::Path(uri.path().to_owned()),
+            target: AccessTarget::Path(uri.path().to_owned()),
         };
     };
     let verb = match *method {
@@ -170,9 +176,9 @@ pub(super) fn ask(method: &Method, path: &Path, uri: &Uri, options: &Options, na
     } else {
         name
     };
-    Ask {
+    AccessRequest {
         verb,
-        target: AskTarget::Resource {
+        target: AccessTarget::Resource {
             group: names::PACKAGE_GROUP,
             version: VERSION,
             resource: names::PACKAGE_MANIFESTS,
@@ -243,7 +249,7 @@ mod tests {
             let uri: Uri = format!("{BASE}{uri}").parse().unwrap();
             let (path, options) = (Path::read(uri.path()), Options::read(&uri));
             let ask = ask(&method, &path, &uri, &options, None);
-            let AskTarget::Resource {
+            let AccessTarget::Resource {
                 subresource,
                 namespace,
                 name,
@@ -270,7 +276,7 @@ mod tests {
         );
         let uri: Uri = "/version".parse().unwrap();
         let found = ask(&Method::GET, &Path::Version, &uri, &Options::default(), None);
-        assert_eq!(found.target, AskTarget::Path("/version".to_owned()));
+        assert_eq!(found.target, AccessTarget::Path("/version".to_owned()));
     }
 
     #[test]

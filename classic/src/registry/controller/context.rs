@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::memory::{Content, Memories};
 use super::metrics::SourceMetrics;
+use super::state::{Content, SourceStates};
 use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::write::Writer;
@@ -23,7 +23,7 @@ use crate::registry::trust::Trust;
 /// Shared state of passes over CatalogSources.
 pub(in crate::registry) struct Context {
     pub(in crate::registry) base: Arc<Base>,
-    pub(in crate::registry) memories: Memories,
+    pub(in crate::registry) memories: SourceStates,
     pub(in crate::registry) metrics: SourceMetrics,
     /// The address of this process, where clients can reach it.
     pub(in crate::registry) address: Option<IpAddr>,
@@ -43,7 +43,7 @@ impl Context {
         queue.report_to(&base.metrics, "catalogsource");
         Self {
             queue,
-            memories: Memories::open(&registry.cache_dir),
+            memories: SourceStates::open(&registry.cache_dir),
             metrics: SourceMetrics::register(&base.metrics),
             address: advertised(&registry.advertise_address, &base),
             base,

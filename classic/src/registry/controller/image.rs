@@ -12,8 +12,8 @@ use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
 
 use super::context::Context;
-use super::memory::{PersistedSource, ServedCatalog};
 use super::report::{report, serve, serve_catalog};
+use super::state::{PersistedSource, ServedCatalog};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 use crate::registry::pull::{ContentError, store_name};

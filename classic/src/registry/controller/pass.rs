@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use super::config_map::{ConfigMapState, WatchedMap};
 use super::context::Context;
 use super::image::image;
-use super::memory::{Memory, ServedCatalog};
 use super::pod::pod;
 use super::remote::Remote;
 use super::report::{dialled, report, serve, serve_catalog, waking};
+use super::state::{ServedCatalog, TrackedSource};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 
@@ -43,9 +43,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     let uid = text(&object, "/metadata/uid").to_owned();
     context.memories.with(key, |memory| {
         if memory.uid != uid {
-            *memory = Memory {
+            *memory = TrackedSource {
                 uid,
-                ..Memory::default()
+                ..TrackedSource::default()
             };
         }
     });
@@ -76,9 +76,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
         Ok(SourceKind::ConfigMap) => config_map(context, key, map_name, followed_map.clone()).await,
         Err(_) => {
             context.memories.with(key, |memory| {
-                *memory = Memory {
+                *memory = TrackedSource {
                     uid: std::mem::take(&mut memory.uid),
-                    ..Memory::default()
+                    ..TrackedSource::default()
                 };
             });
             Outcome::Done

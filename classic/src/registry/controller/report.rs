@@ -9,8 +9,8 @@ use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::context::Context;
-use super::memory::{Memory, ServedCatalog};
 use super::remote::State;
+use super::state::{ServedCatalog, TrackedSource};
 use crate::objects::write::Actor;
 use crate::registry::Key;
 use crate::registry::server::Listener;
@@ -56,7 +56,7 @@ struct SourceState {
 }
 
 impl SourceState {
-    fn of(memory: &Memory) -> Self {
+    fn of(memory: &TrackedSource) -> Self {
         let (connection, fault) = match memory.remote.as_ref().map(|remote| remote.state()) {
             Some(State::Ready(_)) => (READY, None),
             Some(State::Connecting) => (CONNECTING, None),

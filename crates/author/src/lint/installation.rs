@@ -10,7 +10,7 @@ use olm_bundle::InstallMode;
 use olm_bundle::object::{flatten, object_name};
 use olm_bundle::object::{list, text};
 use olm_bundle::reader::csv::{self, Reader};
-use olm_bundle::reader::{Misfit, misfits};
+use olm_bundle::reader::{SpecFault, spec_faults};
 use olm_fbc::base64_text;
 use olm_fbc::check::Severity;
 use olm_fbc::similar::nearest;
@@ -117,9 +117,9 @@ impl Notes<'_> {
         let name = text(deployment, "/name");
         let empty = Value::Null;
         let spec = deployment.get("spec").unwrap_or(&empty);
-        let misfits = misfits(spec);
-        for misfit in &misfits {
-            if let Misfit::Unknown(field) = misfit {
+        let spec_faults = spec_faults(spec);
+        for fault in &spec_faults {
+            if let SpecFault::Unknown(field) = fault {
                 let message = format!("Deployment {name:?}: unknown field {field} is ignored");
                 self.add(
                     Severity::Warning,
@@ -130,9 +130,9 @@ impl Notes<'_> {
         }
         // Wrong types are reported above.
         if spec.is_object()
-            && !misfits
+            && !spec_faults
                 .iter()
-                .any(|misfit| matches!(misfit, Misfit::Wrong { .. }))
+                .any(|fault| matches!(fault, SpecFault::Wrong { .. }))
         {
             for fault in deployment::refused(spec) {
                 let message = format!("Deployment {name:?}: the API server refuses {fault}");

@@ -357,7 +357,7 @@ pub struct Generated {
 }
 
 /// One bundle in one channel.
-struct Placed<'a> {
+struct ChannelBundle<'a> {
     archetype: Archetype,
     stream: Stream,
     version: &'a Version,
@@ -375,10 +375,10 @@ pub fn generate(
     preference: Stream,
     versions: &Versions,
 ) -> Generated {
-    let mut placed: Vec<Placed<'_>> = Vec::new();
+    let mut placed: Vec<ChannelBundle<'_>> = Vec::new();
     for (archetype, bundles) in versions {
         for (bundle, version) in bundles {
-            placed.extend(streams.iter().map(|stream| Placed {
+            placed.extend(streams.iter().map(|stream| ChannelBundle {
                 archetype: *archetype,
                 stream: *stream,
                 version,
@@ -447,8 +447,8 @@ pub fn generate(
 }
 
 /// The most stable channel. A channel counts with the lowest version in it.
-fn default_channel(placed: &[Placed<'_>], preference: Stream) -> String {
-    let mut first_of: HashMap<String, &Placed<'_>> = HashMap::new();
+fn default_channel(placed: &[ChannelBundle<'_>], preference: Stream) -> String {
+    let mut first_of: HashMap<String, &ChannelBundle<'_>> = HashMap::new();
     for here in placed {
         let name = here.stream.channel(here.archetype, here.version);
         first_of.entry(name).or_insert(here);

@@ -13,7 +13,7 @@ use olm_fbc::similar::nearest;
 use olm_version::{blang, quoted};
 use serde_json::Value;
 
-use super::{Misfit, Path, Step, misfits_of};
+use super::{Path, SpecFault, Step, spec_faults_of};
 use crate::csv::ClusterServiceVersion;
 
 /// The type of a field.
@@ -29,7 +29,7 @@ enum Shape {
     Map,
     Object(&'static [(&'static str, Self)]),
     /// A type of Kubernetes, which the function checks.
-    Kubernetes(fn(&Value) -> Vec<Misfit>),
+    Kubernetes(fn(&Value) -> Vec<SpecFault>),
 }
 
 use Shape::{Any, Boolean, Grammar, Kubernetes, List, Map, Number, Object, Text};
@@ -78,7 +78,7 @@ const PERMISSION: Shape = Object(&[("serviceAccountName", Text), ("rules", List(
 const DEPLOYMENT: Shape = Object(&[
     ("name", Text),
     ("label", Map),
-    ("spec", Kubernetes(misfits_of::<DeploymentSpec>)),
+    ("spec", Kubernetes(spec_faults_of::<DeploymentSpec>)),
 ]);
 const INSTALL: Shape = Object(&[
     ("strategy", Text),
@@ -91,14 +91,14 @@ const INSTALL: Shape = Object(&[
         ]),
     ),
 ]);
-const SELECTOR: Shape = Kubernetes(misfits_of::<LabelSelector>);
+const SELECTOR: Shape = Kubernetes(spec_faults_of::<LabelSelector>);
 const WEBHOOK: Shape = Object(&[
     ("generateName", Text),
     ("type", Text),
     ("deploymentName", Text),
     ("containerPort", Number),
-    ("targetPort", Kubernetes(misfits_of::<IntOrString>)),
-    ("rules", List(&Kubernetes(misfits_of::<RuleWithOperations>))),
+    ("targetPort", Kubernetes(spec_faults_of::<IntOrString>)),
+    ("rules", List(&Kubernetes(spec_faults_of::<RuleWithOperations>))),
     ("failurePolicy", Text),
     ("matchPolicy", Text),
     ("objectSelector", SELECTOR),
@@ -294,11 +294,11 @@ struct CsvFindings {
 }
 
 impl CsvFindings {
-    fn add(&mut self, misfits: Vec<Misfit>, place: &Path) {
-        for misfit in misfits {
-            match misfit.within(place) {
-                Misfit::Wrong { path, why } => self.wrong.push(FieldFault::Value { path, why }),
-                Misfit::Unknown(field) => self.unknown.push((field, None)),
+    fn add(&mut self, spec_faults: Vec<SpecFault>, place: &Path) {
+        for fault in spec_faults {
+            match fault.within(place) {
+                SpecFault::Wrong { path, why } => self.wrong.push(FieldFault::Value { path, why }),
+                SpecFault::Unknown(field) => self.unknown.push((field, None)),
             }
         }
     }
@@ -332,8 +332,8 @@ fn check(csv: &Value, reader: Reader) -> CsvFindings {
                 }
                 true
             }
-            (value, Kubernetes(misfits)) => {
-                found.add(misfits(value), &path);
+            (value, Kubernetes(spec_faults)) => {
+                found.add(spec_faults(value), &path);
                 true
             }
             (Value::Array(elements), List(inner)) => {
@@ -364,7 +364,7 @@ fn check(csv: &Value, reader: Reader) -> CsvFindings {
                     // Known fields are checked below.
                     let mut rest = members.clone();
                     rest.retain(|name, _| !is_known(name));
-                    found.add(misfits_of::<ObjectMeta>(&Value::Object(rest)), &path);
+                    found.add(spec_faults_of::<ObjectMeta>(&Value::Object(rest)), &path);
                 }
                 let fields = fields.iter().rev();
                 open.extend(

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifests::child;
 use super::manifests::containers_mut;
-use crate::reader::{Misfit, Path, drop_unknown, misfits_of};
+use crate::reader::{Path, SpecFault, drop_unknown, spec_faults_of};
 
 /// The parts of an affinity, each of which can be replaced separately.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
@@ -27,29 +27,33 @@ pub struct DeploymentConfig {
 pub struct DeploymentConfigError(String);
 
 /// The fields with their types of Kubernetes.
-type Typed = (&'static str, fn(&Value) -> Vec<Misfit>, fn(&mut Value));
+type Typed = (&'static str, fn(&Value) -> Vec<SpecFault>, fn(&mut Value));
 const TYPED: [Typed; 7] = [
-    ("env", misfits_of::<Vec<EnvVar>>, drop_unknown::<Vec<EnvVar>>),
+    ("env", spec_faults_of::<Vec<EnvVar>>, drop_unknown::<Vec<EnvVar>>),
     (
         "envFrom",
-        misfits_of::<Vec<EnvFromSource>>,
+        spec_faults_of::<Vec<EnvFromSource>>,
         drop_unknown::<Vec<EnvFromSource>>,
     ),
-    ("volumes", misfits_of::<Vec<Volume>>, drop_unknown::<Vec<Volume>>),
+    (
+        "volumes",
+        spec_faults_of::<Vec<Volume>>,
+        drop_unknown::<Vec<Volume>>,
+    ),
     (
         "volumeMounts",
-        misfits_of::<Vec<VolumeMount>>,
+        spec_faults_of::<Vec<VolumeMount>>,
         drop_unknown::<Vec<VolumeMount>>,
     ),
     (
         "tolerations",
-        misfits_of::<Vec<Toleration>>,
+        spec_faults_of::<Vec<Toleration>>,
         drop_unknown::<Vec<Toleration>>,
     ),
-    ("affinity", misfits_of::<Affinity>, drop_unknown::<Affinity>),
+    ("affinity", spec_faults_of::<Affinity>, drop_unknown::<Affinity>),
     (
         "resources",
-        misfits_of::<ResourceRequirements>,
+        spec_faults_of::<ResourceRequirements>,
         drop_unknown::<ResourceRequirements>,
     ),
 ];
@@ -77,7 +81,7 @@ impl DeploymentConfig {
                 Some(_) => faults.push(format!("{map} must be a mapping of text to text")),
             }
         }
-        for (field, misfits, clean) in TYPED {
+        for (field, spec_faults, clean) in TYPED {
             let Some(value) = fields.get_mut(field).filter(|value| !value.is_null()) else {
                 continue;
             };
@@ -88,10 +92,10 @@ impl DeploymentConfig {
                 continue;
             }
             let place = Path::default().member(field);
-            for misfit in misfits(value).into_iter().map(|misfit| misfit.within(&place)) {
-                match &misfit {
-                    Misfit::Wrong { .. } => faults.push(misfit.to_string()),
-                    Misfit::Unknown(path) => ignored.push(path.to_string()),
+            for fault in spec_faults(value).into_iter().map(|fault| fault.within(&place)) {
+                match &fault {
+                    SpecFault::Wrong { .. } => faults.push(fault.to_string()),
+                    SpecFault::Unknown(path) => ignored.push(path.to_string()),
                 }
             }
             clean(value);

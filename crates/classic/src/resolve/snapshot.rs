@@ -62,9 +62,9 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The installed entries.
-    pub(super) fn existing(&self) -> impl Iterator<Item = Offer<'_>> {
+    pub(super) fn existing(&self) -> impl Iterator<Item = Candidate<'_>> {
         let entries = self.existing.entries().iter();
-        entries.map(|entry| Offer { entry, catalog: None })
+        entries.map(|entry| Candidate { entry, catalog: None })
     }
 
     /// Whether there is no other entry with the same id. The entry knows its catalog.
@@ -100,17 +100,18 @@ impl<'a> Snapshot<'a> {
 
     /// The entries that satisfy a requirement of another one: installed ones first, then by catalog, channel and chain.
     /// The other one's own catalog is the first.
-    pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<Offer<'_>>, String> {
+    pub(super) fn providers(&self, of: &Entry, wanted: &Predicate) -> Result<Vec<Candidate<'_>>, String> {
         let is_own = |catalog: &CatalogContent| {
             of.catalog == catalog.name && of.catalog_namespace == catalog.namespace
         };
         let existing = self.existing.by_chain(wanted)?.into_iter();
-        let mut providers: Vec<Offer<'_>> = existing.map(|entry| Offer { entry, catalog: None }).collect();
+        let mut providers: Vec<Candidate<'_>> =
+            existing.map(|entry| Candidate { entry, catalog: None }).collect();
         let own = self.catalogs.iter().filter(|(catalog, _)| is_own(catalog));
         let others = self.catalogs.iter().filter(|(catalog, _)| !is_own(catalog));
         for (catalog, index) in own.chain(others) {
             let found = index.by_chain(wanted)?.into_iter();
-            providers.extend(found.map(|entry| Offer {
+            providers.extend(found.map(|entry| Candidate {
                 entry,
                 catalog: Some(catalog),
             }));
@@ -121,18 +122,18 @@ impl<'a> Snapshot<'a> {
 
 /// An entry with its catalog; without one it is installed.
 #[derive(Clone, Copy)]
-pub(super) struct Offer<'a> {
+pub(super) struct Candidate<'a> {
     pub(super) entry: &'a Entry,
     pub(super) catalog: Option<&'a CatalogContent>,
 }
 
-impl Member for Offer<'_> {
+impl Member for Candidate<'_> {
     fn entry(&self) -> &Entry {
         self.entry
     }
 }
 
-impl Offer<'_> {
+impl Candidate<'_> {
     /// The name of its variable.
     pub(super) fn id(&self) -> String {
         let (namespace, name) = self.catalog.map_or_else(

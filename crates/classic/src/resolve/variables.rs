@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::chain;
 use super::entry::Entry;
 use super::predicate::requirements;
-use super::snapshot::{Offer, Snapshot, aggregate};
+use super::snapshot::{Candidate, Snapshot, aggregate};
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
 
@@ -68,7 +68,7 @@ impl BundleVariables {
     fn add<'a>(
         &mut self,
         snapshot: &'a Snapshot<'_>,
-        mut waiting: Vec<Offer<'a>>,
+        mut waiting: Vec<Candidate<'a>>,
     ) -> Result<(), Vec<String>> {
         let mut errors = Vec::new();
         while let Some(offer) = waiting.pop() {
@@ -98,7 +98,7 @@ impl BundleVariables {
             for wanted in wanted {
                 match snapshot.providers(&entry, &wanted) {
                     Ok(providers) => {
-                        let ids = providers.iter().map(Offer::id).collect();
+                        let ids = providers.iter().map(Candidate::id).collect();
                         constraints.push(constraint(
                             Rule::Dependency(ids),
                             format!("bundle {} requires an operator {}", entry.name, wanted.text()),
@@ -197,7 +197,7 @@ fn selected<'a>(
     snapshot: &'a Snapshot<'_>,
     subscription: &'a Value,
     starting: &str,
-) -> Result<Vec<Offer<'a>>, String> {
+) -> Result<Vec<Candidate<'a>>, String> {
     let of = |pointer| text(subscription, pointer);
     let (name, package, channel) = (of("/metadata/name"), of("/spec/name"), of("/spec/channel"));
     let (source, source_namespace) = (of("/spec/source"), of("/spec/sourceNamespace"));
@@ -210,9 +210,9 @@ fn selected<'a>(
     }
     let found = catalogs.into_iter().flat_map(|(catalog, content)| {
         let entries = content.of_package(package);
-        entries.map(move |entry| Offer { entry, catalog })
+        entries.map(move |entry| Candidate { entry, catalog })
     });
-    let mut found: Vec<Offer<'_>> = found.collect();
+    let mut found: Vec<Candidate<'_>> = found.collect();
     if found.is_empty() {
         return Err(format!("no operators found in package {package} {end}"));
     }

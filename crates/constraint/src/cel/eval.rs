@@ -76,7 +76,7 @@ pub(super) fn evaluate(
     budget: &mut Budget,
 ) -> Result<bool, EvalError> {
     let allowed = budget.left.min(MOST_STEPS);
-    let mut machine = Machine {
+    let mut machine = Evaluator {
         variable: (variable.name(), value),
         variables: Vec::new(),
         steps: allowed,
@@ -94,7 +94,7 @@ fn truth(value: &Value) -> Result<bool, EvalError> {
     }
 }
 
-struct Machine<'a> {
+struct Evaluator<'a> {
     /// The variable of the rule: its name and its value.
     variable: (&'static str, &'a Value),
     /// The variables of the macros around, innermost last.
@@ -104,7 +104,7 @@ struct Machine<'a> {
     patterns: HashMap<Arc<str>, Option<Pattern>>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     fn pay(&mut self, steps: usize) -> Result<(), EvalError> {
         let left = self.steps.checked_sub(u64::try_from(steps).unwrap_or(u64::MAX));
         self.steps = left.unwrap_or(0);

@@ -36,12 +36,12 @@ pub enum Value {
     /// A type.
     Type(&'static str),
     /// A value that has not been read yet. Only maps hold such values.
-    Unread(Arc<Unread>),
+    Lazy(Arc<LazyValue>),
 }
 
 /// The JSON text of a value, read on first use.
 #[derive(Debug)]
-pub struct Unread {
+pub struct LazyValue {
     text: Box<str>,
     value: OnceLock<Value>,
 }
@@ -63,7 +63,7 @@ impl Value {
     pub fn properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (kind_key, value_key) = (Key::String("type".into()), Key::String("value".into()));
         let properties = properties.into_iter().map(|(kind, value)| {
-            let value = Self::Unread(Arc::new(Unread {
+            let value = Self::Lazy(Arc::new(LazyValue {
                 text: value.into(),
                 value: OnceLock::new(),
             }));
@@ -87,9 +87,9 @@ impl Value {
     /// The value itself, parsed if it was not yet.
     pub(super) fn read(&self) -> &Self {
         match self {
-            Self::Unread(unread) => unread
+            Self::Lazy(lazy) => lazy
                 .value
-                .get_or_init(|| serde_json::from_str(&unread.text).unwrap_or(Self::Null)),
+                .get_or_init(|| serde_json::from_str(&lazy.text).unwrap_or(Self::Null)),
             read => read,
         }
     }
@@ -109,7 +109,7 @@ impl Value {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
-            Self::Unread(_) => self.read().type_name(),
+            Self::Lazy(_) => self.read().type_name(),
         }
     }
 

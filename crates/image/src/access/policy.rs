@@ -224,7 +224,7 @@ impl Signed {
         digests: &BTreeSet<&Digest>,
         image: &Reference,
         now: Timestamp,
-    ) -> Result<Verified, Unfit> {
+    ) -> Result<Verified, SignatureMismatch> {
         let digests: Vec<_> = digests.iter().map(ToString::to_string).collect();
         let attestation = self.attestation.as_ref();
         let verified = self.authority.check(signature, attestation, &digests, now)?;
@@ -235,7 +235,7 @@ impl Signed {
 
 /// Reason why a signature does not satisfy a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum SignatureMismatch {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     #[error("it is about {signed:?}, which does not match {image:?}")]
@@ -246,7 +246,7 @@ pub(crate) enum Unfit {
     Nameless { image: String },
 }
 
-impl Unfit {
+impl SignatureMismatch {
     /// The kind of fault in one word. It ranks how close the signature came.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
@@ -258,11 +258,11 @@ impl Unfit {
 
 impl Identity {
     /// Whether a signature with this name, if it has one, is about the image.
-    fn check(&self, signed: Option<&str>, image: &Reference) -> Result<(), Unfit> {
+    fn check(&self, signed: Option<&str>, image: &Reference) -> Result<(), SignatureMismatch> {
         let text = || image.to_string();
         match signed {
             Some(signed) if *self == Self::Digest || self.fits(signed, image) => Ok(()),
-            Some(signed) => Err(Unfit::Name {
+            Some(signed) => Err(SignatureMismatch::Name {
                 signed: signed.to_owned(),
                 image: text(),
             }),
@@ -270,7 +270,7 @@ impl Identity {
                 Self::Digest => Ok(()),
                 // The digest in the reference already pins this content.
                 Self::RepositoryOrExact if image.digest().is_some() => Ok(()),
-                _ => Err(Unfit::Nameless { image: text() }),
+                _ => Err(SignatureMismatch::Nameless { image: text() }),
             },
         }
     }

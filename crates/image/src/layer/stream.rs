@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 /// Limit at which the meter stopped the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trip {
+pub(super) enum ExceededLimit {
     Ratio,
     Size,
 }
@@ -17,7 +17,7 @@ pub(super) struct Meter<R> {
     pub(super) read: u64,
     pub(super) by_ratio: u64,
     pub(super) by_size: u64,
-    pub(super) tripped: Rc<Cell<Option<Trip>>>,
+    pub(super) tripped: Rc<Cell<Option<ExceededLimit>>>,
 }
 
 impl<R: Read> Read for Meter<R> {
@@ -25,9 +25,9 @@ impl<R: Read> Read for Meter<R> {
         let read = self.inner.read(buffer)?;
         self.read += read as u64;
         let trip = if self.read > self.by_size {
-            Trip::Size
+            ExceededLimit::Size
         } else if self.read > self.by_ratio {
-            Trip::Ratio
+            ExceededLimit::Ratio
         } else {
             return Ok(read);
         };

@@ -142,7 +142,7 @@ pub enum Resolved<'tree> {
 
 /// A link that readers of the image cannot use as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Astray {
+pub struct UnusableLink {
     /// The path of the link, relative to the directory that was asked about.
     pub path: String,
     /// Its target as it is written.
@@ -201,7 +201,7 @@ impl Tree {
     }
 
     /// The links below a directory that lead to no file within the tree.
-    pub fn astray(&self, directory: &str) -> impl Iterator<Item = Astray> {
+    pub fn astray(&self, directory: &str) -> impl Iterator<Item = UnusableLink> {
         self.below(directory).filter_map(move |(path, node)| {
             let Node::Link(target) = node else {
                 return None;
@@ -211,7 +211,7 @@ impl Tree {
                 Resolved::Directory => "it is a link to a directory",
                 Resolved::Missing => "it is a link that leads out of the catalog, or nowhere",
             };
-            Some(Astray {
+            Some(UnusableLink {
                 path: path.into_owned(),
                 target: target.clone(),
                 why,

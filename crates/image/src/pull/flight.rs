@@ -36,7 +36,7 @@ where
             if let Some(flight) = running.get(&key) {
                 flight.clone()
             } else {
-                let done = Landing {
+                let done = FlightGuard {
                     running: Arc::clone(&self.running),
                     key: key.clone(),
                 };
@@ -54,12 +54,12 @@ where
 }
 
 /// Takes the flight off the board when its task ends, however it ends.
-struct Landing<K: Eq + Hash, V> {
+struct FlightGuard<K: Eq + Hash, V> {
     running: Arc<Mutex<HashMap<K, Flight<V>>>>,
     key: K,
 }
 
-impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+impl<K: Eq + Hash, V> Drop for FlightGuard<K, V> {
     fn drop(&mut self) {
         self.running.lock().remove(&self.key);
     }

@@ -11,7 +11,7 @@ use olm_signature::{
 
 use super::{Images, PullError};
 use crate::access::Access;
-use crate::access::policy::{self, Approval, PolicyRejection, Rule, SIGNATURES, Unfit};
+use crate::access::policy::{self, Approval, PolicyRejection, Rule, SIGNATURES, SignatureMismatch};
 use crate::access::tally::{OUTCOMES, VERIFIED};
 use crate::digest::Digest;
 use crate::limits::Limits;
@@ -328,8 +328,11 @@ fn approval(
 }
 
 /// The refusal of a requirement that no signature satisfies.
-fn unsatisfied(rule: Rule, what: &'static str, unfit: &[Unfit]) -> PolicyRejection {
-    let kind = unfit.iter().map(Unfit::kind).min_by_key(|kind| distance(kind));
+fn unsatisfied(rule: Rule, what: &'static str, unfit: &[SignatureMismatch]) -> PolicyRejection {
+    let kind = unfit
+        .iter()
+        .map(SignatureMismatch::kind)
+        .min_by_key(|kind| distance(kind));
     let mut reasons: Vec<String> = unfit.iter().map(ToString::to_string).collect();
     reasons.sort();
     reasons.dedup();

@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::body::{ReadError, read_bounded};
 use super::clients::Pair;
-use super::error::{RegistryError, Unanswered, words};
-use super::redirect::{Elsewhere, Outgoing, send};
+use super::error::{RegistryError, Unreachable, words};
+use super::redirect::{InitialRequest, RedirectPolicy, send};
 use crate::access::credentials::Credential;
 use crate::reference::Reference;
 
@@ -183,7 +183,7 @@ impl Tokens {
                     source,
                 };
                 let response = send(clients, base, request).await.map_err(unreachable)?;
-                let broken = |error| unreachable(Unanswered::new(base, &clients.proxies, error));
+                let broken = |error| unreachable(Unreachable::new(base, &clients.proxies, error));
                 let answer = read_token(response, registry, credential, broken).await?;
                 Some(answer)
             }
@@ -326,7 +326,7 @@ fn token_request(
     service: Option<&str>,
     scope: &str,
     credential: Option<&Credential>,
-) -> Outgoing {
+) -> InitialRequest {
     let mut form = Vec::new();
     if let Some(Credential::IdentityToken(token)) = credential {
         form.extend([
@@ -342,7 +342,7 @@ fn token_request(
             .extend_pairs(service)
             .append_pair("scope", scope);
     }
-    let mut request = Outgoing {
+    let mut request = InitialRequest {
         method: Method::GET,
         headers: HeaderMap::new(),
         authorization: match credential {
@@ -350,7 +350,7 @@ fn token_request(
             _ => None,
         },
         body: None,
-        elsewhere: Elsewhere::Never,
+        elsewhere: RedirectPolicy::Never,
         url,
     };
     if !form.is_empty() {

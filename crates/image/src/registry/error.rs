@@ -26,7 +26,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The cause.
-        source: Unanswered,
+        source: Unreachable,
     },
     /// The registry wants other credentials, or any.
     #[error("registry `{registry}` refuses {credentials}: {message}")]
@@ -206,12 +206,12 @@ impl Obstacle {
 /// Reason why a host did not answer, in one sentence: the HTTP client has a text for each of its layers, and the
 /// innermost names the cause.
 #[derive(Debug)]
-pub struct Unanswered {
+pub struct Unreachable {
     obstacle: Obstacle,
     text: String,
 }
 
-impl Unanswered {
+impl Unreachable {
     /// From the client's error; `home` is where the registry is. Another host that it leads to is named, and nothing
     /// else of an address, which may carry a signature.
     pub(crate) fn new(home: &Url, proxies: &Proxies, error: reqwest::Error) -> Self {
@@ -248,16 +248,16 @@ impl Unanswered {
     }
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for Unreachable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
 }
 
-impl Error for Unanswered {}
+impl Error for Unreachable {}
 
 /// The error answer of a registry.
-pub(crate) struct Words {
+pub(crate) struct RegistryErrorBody {
     /// The code of the protocol; empty when there is none.
     pub(crate) code: String,
     /// Its own words, shortened, on one line; else the status in words.
@@ -265,7 +265,7 @@ pub(crate) struct Words {
 }
 
 /// Reads an error answer.
-pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
+pub(crate) fn words(body: &[u8], status: StatusCode) -> RegistryErrorBody {
     #[derive(Deserialize)]
     struct Envelope {
         #[serde(default)]
@@ -312,7 +312,7 @@ pub(crate) fn words(body: &[u8], status: StatusCode) -> Words {
     } else {
         text.to_owned()
     };
-    Words { code, message }
+    RegistryErrorBody { code, message }
 }
 
 /// Whether a character shows, and changes nothing around it.

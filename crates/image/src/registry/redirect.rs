@@ -12,33 +12,37 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Method, Response, Url};
 
 use super::clients::Pair;
-use super::error::Unanswered;
+use super::error::Unreachable;
 
 /// The most redirects that are followed.
 const CHAIN_LIMIT: usize = 5;
 
 /// A request as it is sent to its first address.
 #[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct InitialRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     /// Sent to the origin of `url` only.
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) body: Option<Bytes>,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) elsewhere: RedirectPolicy,
 }
 
 /// Whether a redirect may lead to another origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Elsewhere {
+pub(crate) enum RedirectPolicy {
     /// Yes for requests that only read.
     WhenReading,
     Never,
 }
 
 /// Sends a request to `outgoing.url` and follows redirects. `home` is an address of the registry.
-pub(crate) async fn send(clients: &Pair, home: &Url, outgoing: Outgoing) -> Result<Response, Unanswered> {
+pub(crate) async fn send(
+    clients: &Pair,
+    home: &Url,
+    outgoing: InitialRequest,
+) -> Result<Response, Unreachable> {
     let mut url = outgoing.url.clone();
     for _ in 0..=CHAIN_LIMIT {
         let is_first_origin = url.origin() == outgoing.url.origin();
@@ -60,25 +64,25 @@ pub(crate) async fn send(clients: &Pair, home: &Url, outgoing: Outgoing) -> Resu
         let response = request
             .send()
             .await
-            .map_err(|error| Unanswered::new(home, &clients.proxies, error))?;
+            .map_err(|error| Unreachable::new(home, &clients.proxies, error))?;
         let Some(next) = location(&response) else {
             return Ok(response);
         };
         if gives_up_tls(&url, &next) {
-            return Err(Unanswered::redirect("it redirects from HTTPS to HTTP,", &next));
+            return Err(Unreachable::redirect("it redirects from HTTPS to HTTP,", &next));
         }
         let is_reading = outgoing.body.is_none() && matches!(outgoing.method, Method::GET | Method::HEAD);
-        let may_leave = is_reading && outgoing.elsewhere == Elsewhere::WhenReading;
+        let may_leave = is_reading && outgoing.elsewhere == RedirectPolicy::WhenReading;
         if !may_leave && next.origin() != outgoing.url.origin() {
             let why = "it redirects a request that only its own host may see";
-            return Err(Unanswered::redirect(why, &next));
+            return Err(Unreachable::redirect(why, &next));
         }
         if !is_reading && !matches!(response.status().as_u16(), 307 | 308) {
             return Ok(response);
         }
         url = next;
     }
-    Err(Unanswered::redirect(
+    Err(Unreachable::redirect(
         "it redirects more than 5 times, at last",
         &url,
     ))

@@ -10,8 +10,8 @@ use reqwest::{Method, Response, StatusCode, Url};
 use super::auth::{Action, Challenge, Scope, Tokens, called, parse_challenges};
 use super::body::{ReadError, read_bounded};
 use super::clients::{Clients, Pair, speaks_no_tls};
-use super::error::{Missing, RegistryError, Unanswered, words};
-use super::redirect::{Elsewhere, Outgoing, send};
+use super::error::{Missing, RegistryError, Unreachable, words};
+use super::redirect::{InitialRequest, RedirectPolicy, send};
 use crate::access::credentials::Credential;
 use crate::access::registries::{Endpoint, Security};
 use crate::reference::Reference;
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 
 /// Retries at a place that fails temporarily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum RetryPolicy {
     /// Not at all: another place can be asked.
     Once,
     /// A few attempts.
@@ -55,7 +55,7 @@ pub(crate) struct Session<'shared> {
     pub(crate) reference: Reference,
     credential: Option<Credential>,
     action: Action,
-    patience: Patience,
+    patience: RetryPolicy,
 }
 
 impl<'shared> Session<'shared> {
@@ -65,7 +65,7 @@ impl<'shared> Session<'shared> {
         endpoint: Endpoint,
         credential: Option<Credential>,
         action: Action,
-        patience: Patience,
+        patience: RetryPolicy,
     ) -> Result<Self, RegistryError> {
         let clients = shared.clients.pair(endpoint.security).await;
         let clients = clients.ok_or(RegistryError::GivenUp)??;
@@ -122,10 +122,10 @@ impl<'shared> Session<'shared> {
 
     /// The registry's answer broke off.
     pub(crate) fn unreachable(&self, source: reqwest::Error) -> RegistryError {
-        self.unanswered(Unanswered::new(&self.base, &self.clients.proxies, source))
+        self.unanswered(Unreachable::new(&self.base, &self.clients.proxies, source))
     }
 
-    fn unanswered(&self, source: Unanswered) -> RegistryError {
+    fn unanswered(&self, source: Unreachable) -> RegistryError {
         RegistryError::Unreachable {
             registry: self.registry().to_owned(),
             source,
@@ -171,14 +171,14 @@ impl<'shared> Session<'shared> {
     /// The delays between attempts, the longest last.
     pub(crate) fn delays(&self) -> std::slice::Iter<'static, Duration> {
         match self.patience {
-            Patience::Once => [].iter(),
-            Patience::Some => BACKOFF.iter(),
+            RetryPolicy::Once => [].iter(),
+            RetryPolicy::Some => BACKOFF.iter(),
         }
     }
 
     /// Whether this is the last place that is asked.
     pub(crate) fn is_patient(&self) -> bool {
-        self.patience == Patience::Some
+        self.patience == RetryPolicy::Some
     }
 
     /// As [`Self::send`], without trying again.
@@ -212,13 +212,13 @@ impl<'shared> Session<'shared> {
         };
         let mut answered = false;
         loop {
-            let outgoing = Outgoing {
+            let outgoing = InitialRequest {
                 method: method.clone(),
                 url: url.clone(),
                 headers: headers.clone(),
                 authorization: authorization.clone(),
                 body: body.clone(),
-                elsewhere: Elsewhere::WhenReading,
+                elsewhere: RedirectPolicy::WhenReading,
             };
             let response = send(&self.clients, &self.base, outgoing)
                 .await

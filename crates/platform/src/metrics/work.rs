@@ -51,7 +51,7 @@ pub(super) struct Families {
     retries: Family<Name, Counter>,
     waited: Histograms<Name>,
     worked: Histograms<Name>,
-    under_way: UnderWay,
+    under_way: RunningWork,
 }
 
 impl Families {
@@ -79,7 +79,7 @@ impl Families {
             retries: Family::default(),
             waited: Family::new_with_constructor(queue_seconds),
             worked: Family::new_with_constructor(queue_seconds),
-            under_way: UnderWay::default(),
+            under_way: RunningWork::default(),
         };
         registry.register(
             "controller_runtime_reconcile",
@@ -263,15 +263,15 @@ type RunningReader = Box<dyn Fn() -> Running + Send + Sync>;
 
 /// The running work, read when metrics are scraped: a counter never shows work that hangs.
 #[derive(Clone, Default)]
-struct UnderWay(Arc<Mutex<Vec<(&'static str, RunningReader)>>>);
+struct RunningWork(Arc<Mutex<Vec<(&'static str, RunningReader)>>>);
 
-impl fmt::Debug for UnderWay {
+impl fmt::Debug for RunningWork {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("UnderWay")
     }
 }
 
-impl UnderWay {
+impl RunningWork {
     fn add(&self, name: &'static str, look: impl Fn() -> Running + Send + Sync + 'static) {
         let mut queues = self.0.lock();
         queues.push((name, Box::new(look)));
@@ -298,7 +298,7 @@ impl UnderWay {
     }
 }
 
-impl Collector for UnderWay {
+impl Collector for RunningWork {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.gauge(
             &mut encoder,

@@ -76,11 +76,11 @@ pub fn start(args: &LogArgs) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     let _ = if args.log_format == "text" {
         builder
-            .with_writer(|| Visible::new(io::stderr(), escape))
+            .with_writer(|| EscapingWriter::new(io::stderr(), escape))
             .try_init()
     } else {
         builder
-            .with_writer(|| Visible::new(io::stderr(), escape_json))
+            .with_writer(|| EscapingWriter::new(io::stderr(), escape_json))
             .json()
             .flatten_event(true)
             .with_current_span(false)
@@ -89,18 +89,18 @@ pub fn start(args: &LogArgs) {
 }
 
 /// Writes a line without hidden characters: parts of it come from catalogs, bundles, registries and users.
-struct Visible<W> {
+struct EscapingWriter<W> {
     to: W,
     escape: fn(&str) -> Cow<'_, str>,
 }
 
-impl<W> Visible<W> {
+impl<W> EscapingWriter<W> {
     fn new(to: W, escape: fn(&str) -> Cow<'_, str>) -> Self {
         Self { to, escape }
     }
 }
 
-impl<W: io::Write> io::Write for Visible<W> {
+impl<W: io::Write> io::Write for EscapingWriter<W> {
     /// Writes `line`, which is a complete line, at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
@@ -163,7 +163,9 @@ mod tests {
     fn a_line_has_no_hidden_characters() {
         let written = |escape: fn(&str) -> Cow<'_, str>, line: &str| {
             let mut out = Vec::new();
-            Visible::new(&mut out, escape).write_all(line.as_bytes()).unwrap();
+            EscapingWriter::new(&mut out, escape)
+                .write_all(line.as_bytes())
+                .unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(

@@ -20,8 +20,8 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 
 use self::trust::Trust;
+use super::decision_cache::DecisionCache;
 use super::reviews::{Attributes, Reviews, bearer_token};
-use super::verdicts::Verdicts;
 use crate::tls::client::ClientCertificates;
 
 /// The ConfigMap with the authorities and proxy names that the API server trusts.
@@ -40,16 +40,16 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// The access that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Ask {
+pub struct AccessRequest {
     /// `get`, `list`, `watch`, `create` and so on.
     pub verb: &'static str,
     /// The target of the access.
-    pub target: AskTarget,
+    pub target: AccessTarget,
 }
 
 /// The target of an access.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum AskTarget {
+pub enum AccessTarget {
     /// A path of the server.
     Path(String),
     /// A resource.
@@ -94,8 +94,8 @@ pub struct Delegated {
     given: BTreeMap<String, String>,
     trust: ArcSwap<Trust>,
     known: Notify,
-    tokens: Verdicts<String, Option<Arc<UserInfo>>>,
-    rights: Verdicts<(String, Ask), bool>,
+    tokens: DecisionCache<String, Option<Arc<UserInfo>>>,
+    rights: DecisionCache<(String, AccessRequest), bool>,
 }
 
 impl Delegated {
@@ -108,8 +108,8 @@ impl Delegated {
             trust: ArcSwap::from_pointee(Trust::read(&given)),
             given,
             known: Notify::new(),
-            tokens: Verdicts::new(LIFETIME, MOST, Option::is_some),
-            rights: Verdicts::new(LIFETIME, MOST, |may| *may),
+            tokens: DecisionCache::new(LIFETIME, MOST, Option::is_some),
+            rights: DecisionCache::new(LIFETIME, MOST, |may| *may),
         }
     }
 
@@ -198,7 +198,7 @@ impl Delegated {
     ///
     /// # Errors
     /// When the user does not have it.
-    pub async fn admit(&self, user: &Arc<UserInfo>, ask: &Ask) -> Result<(), Denied> {
+    pub async fn admit(&self, user: &Arc<UserInfo>, ask: &AccessRequest) -> Result<(), Denied> {
         // The API server allows them everything, and it checks itself whether this server is available.
         if user.groups.iter().flatten().any(|group| group == MASTERS) {
             return Ok(());
@@ -216,7 +216,7 @@ impl Delegated {
         })
     }
 
-    async fn review(&self, user: &UserInfo, key: (String, Ask)) -> Result<bool, Denied> {
+    async fn review(&self, user: &UserInfo, key: (String, AccessRequest)) -> Result<bool, Denied> {
         let _turn = self.reviews.turn().await.ok_or(Denied::Unknown)?;
         if let Some(may) = self.rights.get(&key) {
             return Ok(may);
@@ -248,15 +248,15 @@ fn identity(user: &UserInfo) -> String {
     serde_json::to_string(user).unwrap_or_default()
 }
 
-fn attributes(ask: &Ask) -> Attributes {
+fn attributes(ask: &AccessRequest) -> Attributes {
     let verb = Some(ask.verb.to_owned());
     let set = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     match &ask.target {
-        AskTarget::Path(path) => Attributes::Path(NonResourceAttributes {
+        AccessTarget::Path(path) => Attributes::Path(NonResourceAttributes {
             path: Some(path.clone()),
             verb,
         }),
-        AskTarget::Resource {
+        AccessTarget::Resource {
             group,
             version,
             resource,
@@ -314,10 +314,10 @@ mod tests {
         HeaderMap::from_iter([(http::header::AUTHORIZATION, value)])
     }
 
-    fn ask(verb: &'static str) -> Ask {
-        Ask {
+    fn ask(verb: &'static str) -> AccessRequest {
+        AccessRequest {
             verb,
-            target: AskTarget::Path("/apis".to_owned()),
+            target: AccessTarget::Path("/apis".to_owned()),
         }
     }
 

@@ -7,8 +7,8 @@ use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes};
 use kube::Client;
 
+use super::decision_cache::DecisionCache;
 use super::reviews::{Attributes, Reviews, bearer_token};
-use super::verdicts::Verdicts;
 
 /// The time for which the API server's answer about a token is cached.
 const VERDICT_LIFETIME: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ pub struct Gate {
     reviews: Reviews,
     /// The required audience of tokens; the API server itself if `None`.
     audience: Option<&'static str>,
-    verdicts: Arc<Verdicts<(String, ProtectedResource), Result<(), AccessDenied>>>,
+    verdicts: Arc<DecisionCache<(String, ProtectedResource), Result<(), AccessDenied>>>,
 }
 
 impl Gate {
@@ -108,7 +108,7 @@ impl Gate {
         Self {
             reviews: Reviews::new(client),
             audience: None,
-            verdicts: Arc::new(Verdicts::new(VERDICT_LIFETIME, VERDICTS, Result::is_ok)),
+            verdicts: Arc::new(DecisionCache::new(VERDICT_LIFETIME, VERDICTS, Result::is_ok)),
         }
     }
 

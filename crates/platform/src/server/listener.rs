@@ -25,7 +25,7 @@ use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Slot, Slots};
-use super::progress::{Answers, Still, Tracked};
+use super::progress::{CloseReason, OpenResponses, Tracked};
 use super::stall::{Opening, StallGuard};
 use crate::tls::client::ClientCertificates;
 
@@ -223,7 +223,7 @@ where
         .max_concurrent_streams(limits.streams)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(32 << 10);
-    let answers = Answers::new();
+    let answers = OpenResponses::new();
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(certificates) = &certificates {
             request.extensions_mut().insert(certificates.clone());
@@ -252,8 +252,8 @@ where
         ended = served.as_mut() => return ended,
         () = shutdown.cancelled() => {}
         still = still => match still {
-            Still::Stalled => return Err(still.into()),
-            Still::Idle => {}
+            CloseReason::Stalled => return Err(still.into()),
+            CloseReason::Idle => {}
         },
     }
     // The server accepts no further requests and announces it; answers in progress may end.

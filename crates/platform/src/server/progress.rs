@@ -20,18 +20,18 @@ use super::stall::STEP;
 
 /// The answers in progress on a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Answers(Arc<Mutex<State>>);
+pub(crate) struct OpenResponses(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     next: u64,
-    under_way: BTreeMap<u64, Moved>,
+    under_way: BTreeMap<u64, Transfer>,
     /// The time at which the last answer ended.
     quiet_since: Instant,
 }
 
 #[derive(Debug)]
-struct Moved {
+struct Transfer {
     turn: Turn,
     since: Instant,
     /// Bytes since then.
@@ -47,7 +47,7 @@ enum Turn {
 
 /// The reason why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Still {
+pub(crate) enum CloseReason {
     /// The client took too little of an answer.
     #[error("the client takes too little of an answer")]
     Stalled,
@@ -56,7 +56,7 @@ pub(crate) enum Still {
     Idle,
 }
 
-impl Answers {
+impl OpenResponses {
     /// The answers of a new connection.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -71,24 +71,24 @@ impl Answers {
     }
 
     /// A question has come in.
-    pub(crate) fn begin(&self) -> Ticket {
+    pub(crate) fn begin(&self) -> ResponseGuard {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        let moved = Moved {
+        let moved = Transfer {
             turn: Turn::Server,
             since: Instant::now(),
             bytes: 0,
         };
         state.under_way.insert(number, moved);
-        Ticket {
+        ResponseGuard {
             answers: self.clone(),
             number,
         }
     }
 
     /// Waits until an answer has moved by less than [`STEP`] bytes within `stall`, or no request came within `idle`.
-    pub(crate) async fn still(&self, stall: Duration, idle: Duration) -> Still {
+    pub(crate) async fn still(&self, stall: Duration, idle: Duration) -> CloseReason {
         loop {
             let (end, what) = self.lock().end(stall, idle);
             if end <= Instant::now() {
@@ -101,31 +101,31 @@ impl Answers {
 
 impl State {
     /// The time at which the connection ends if nothing happens, but not before the next check.
-    fn end(&self, stall: Duration, idle: Duration) -> (Instant, Still) {
+    fn end(&self, stall: Duration, idle: Duration) -> (Instant, CloseReason) {
         if self.under_way.is_empty() {
-            return (self.quiet_since + idle, Still::Idle);
+            return (self.quiet_since + idle, CloseReason::Idle);
         }
         let waiting = self.under_way.values().filter(|moved| moved.turn == Turn::Client);
         let first = waiting.map(|moved| moved.since).min();
         // An answer that begins to wait for its client after this check is seen at the next.
         let look = Instant::now() + stall.min(idle);
-        (first.map_or(look, |first| first + stall), Still::Stalled)
+        (first.map_or(look, |first| first + stall), CloseReason::Stalled)
     }
 }
 
 /// One answer in progress, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    answers: Answers,
+pub(crate) struct ResponseGuard {
+    answers: OpenResponses,
     number: u64,
 }
 
-impl Ticket {
+impl ResponseGuard {
     fn waits_for(&self, turn: Turn, bytes: usize) {
         if let Some(moved) = self.answers.lock().under_way.get_mut(&self.number) {
             moved.bytes += bytes as u64;
             if moved.turn != turn || moved.bytes >= STEP {
-                *moved = Moved {
+                *moved = Transfer {
                     turn,
                     since: Instant::now(),
                     bytes: 0,
@@ -135,7 +135,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         let mut state = self.answers.lock();
         state.under_way.remove(&self.number);
@@ -149,14 +149,14 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub(crate) struct Tracked<B, G = ()> {
     body: B,
-    ticket: Ticket,
+    ticket: ResponseGuard,
     /// Kept until the body is dropped.
     _guard: G,
 }
 
 impl<B> Tracked<B> {
     /// A body that the client must read from now on.
-    pub(crate) fn new(body: B, ticket: Ticket) -> Self {
+    pub(crate) fn new(body: B, ticket: ResponseGuard) -> Self {
         ticket.waits_for(Turn::Client, 0);
         Self {
             body,
@@ -230,8 +230,8 @@ mod tests {
     }
 
     /// Reads a piece each second until the connection is closed or the time is over.
-    async fn taking(bytes: usize, seconds: u64) -> Option<(Still, u64)> {
-        let answers = Answers::new();
+    async fn taking(bytes: usize, seconds: u64) -> Option<(CloseReason, u64)> {
+        let answers = OpenResponses::new();
         let mut body = Tracked::new(Pieces(bytes), answers.begin());
         let began = Instant::now();
         let take = async {
@@ -248,13 +248,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_has_to_move() {
-        assert_eq!(taking(100, 200).await, Some((Still::Stalled, 30)));
+        assert_eq!(taking(100, 200).await, Some((CloseReason::Stalled, 30)));
         assert_eq!(taking(1 << 10, 200).await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_the_client_does_not_read_ends_although_others_move() {
-        let answers = Answers::new();
+        let answers = OpenResponses::new();
         let began = Instant::now();
         let _stalled = Tracked::new(Pieces(1), answers.begin());
         let mut other = Tracked::new(Pieces(32 << 10), answers.begin());
@@ -265,7 +265,7 @@ mod tests {
             }
         };
         tokio::select! {
-            still = answers.still(STALL, IDLE) => assert_eq!(still, Still::Stalled),
+            still = answers.still(STALL, IDLE) => assert_eq!(still, CloseReason::Stalled),
             () = take => {}
         }
         assert_eq!(began.elapsed().as_secs(), 30);
@@ -273,13 +273,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_answer_of_the_server_does_not_count_as_a_slow_client() {
-        let answers = Answers::new();
+        let answers = OpenResponses::new();
         let began = Instant::now();
         let ticket = answers.begin();
         let end = tokio::time::timeout(STALL * 5, answers.still(STALL, IDLE)).await;
         assert!(end.is_err());
         drop(ticket);
-        assert_eq!(answers.still(STALL, IDLE).await, Still::Idle);
+        assert_eq!(answers.still(STALL, IDLE).await, CloseReason::Idle);
         assert_eq!(began.elapsed().as_secs(), 170);
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use super::issue::CA;
 use super::issue::{Issued, Lifetimes, Renew, issue, plan};
-use super::{ReloadingCertificate, TlsError, kept};
+use super::{ReloadingCertificate, TlsError, stored_certificate};
 
 const LIFETIMES: Lifetimes = Lifetimes::SHORT;
 const LOOK_EVERY: Duration = Duration::from_mins(10);
@@ -59,7 +59,7 @@ impl SelfSigned {
         let copy = self
             .copy
             .as_deref()
-            .and_then(|path| kept::read(path, &self.dns_names, LIFETIMES, today));
+            .and_then(|path| stored_certificate::read(path, &self.dns_names, LIFETIMES, today));
         if let Some(copy) = copy
             && let Ok(certificate) =
                 ReloadingCertificate::new(copy.certificate.as_bytes(), copy.key.as_bytes(), "copy")
@@ -124,7 +124,7 @@ impl SelfSigned {
     /// Writes a copy. Without one the next start is slower, but nothing else changes.
     fn keep(&self, stored: &Issued) {
         let Some(path) = &self.copy else { return };
-        if let Err(error) = kept::write(path, stored, &self.dns_names) {
+        if let Err(error) = stored_certificate::write(path, stored, &self.dns_names) {
             tracing::warn!(file = %path.display(), %error, "cannot keep a copy of the serving certificate");
         }
     }

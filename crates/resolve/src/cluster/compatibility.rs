@@ -15,14 +15,14 @@ use crate::package::Candidate;
 
 /// An extension that is installed or rolling out.
 #[derive(Clone, Debug)]
-pub struct Neighbour {
+pub struct InstalledExtension {
     /// The package of the extension and the APIs that it provides. The name is that of the ClusterExtension.
     pub subject: Subject,
     /// The requirements.
     pub requirements: Vec<Requirement>,
 }
 
-impl Neighbour {
+impl InstalledExtension {
     /// An extension with a bundle of this package and recorded version, which has these properties.
     pub fn new(extension: &str, package: &str, version: &str, mut properties: Vec<Property>) -> Self {
         if !properties.iter().any(|property| property.kind == TYPE_PACKAGE) {
@@ -64,9 +64,9 @@ pub enum Dependents {
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterState<'a> {
     /// The other extensions.
-    pub neighbours: &'a [Neighbour],
+    pub neighbours: &'a [InstalledExtension],
     /// The installed bundle of the extension itself.
-    pub own: Option<&'a Neighbour>,
+    pub own: Option<&'a InstalledExtension>,
     /// The APIs that the cluster serves, from any source. Those that no bundle mentions may be left out.
     pub served: &'a HashSet<Gvk>,
     /// The cluster itself.
@@ -92,7 +92,7 @@ pub(crate) struct CompatibilityCheck<'a> {
     /// Everything that is installed, without the extension.
     present: Present<'a>,
     /// Requirements of others that are met and depend on the extension.
-    sensitive: Vec<(&'a Neighbour, &'a Requirement)>,
+    sensitive: Vec<(&'a InstalledExtension, &'a Requirement)>,
 }
 
 impl<'a> CompatibilityCheck<'a> {

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use olm_api::cluster_extension::BundleMetadata;
 use olm_constraint::Gvk;
 
-use self::facts::{About, InternedState, Interner, RelevantFacts};
+use self::facts::{InternedState, Interner, PackageApis, RelevantFacts};
 pub use self::record::{
     CatalogRecord, ClusterRecord, ExtensionRecord, InstalledRecord, PropertyRecord, RecordError,
 };
@@ -42,8 +42,8 @@ pub struct KnownCatalog {
 pub struct Planner<'a> {
     /// The catalogs. The first is the one that changes.
     catalogs: &'a [KnownCatalog],
-    about: HashMap<&'a str, About>,
-    nothing: About,
+    about: HashMap<&'a str, PackageApis>,
+    nothing: PackageApis,
     interner: Interner,
     made: HashMap<Key, Rc<BundleChoice>>,
     asked: usize,
@@ -133,8 +133,8 @@ impl<'a> Planner<'a> {
         }
         let about = by_package.into_iter();
         Self {
-            about: about.map(|(name, all)| (name, About::new(&all))).collect(),
-            nothing: About::default(),
+            about: about.map(|(name, all)| (name, PackageApis::new(&all))).collect(),
+            nothing: PackageApis::default(),
             catalogs,
             interner: Interner::default(),
             made: HashMap::new(),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
+use crate::cluster::compatibility::{ClusterState, Dependents, InstalledExtension};
 use crate::cluster::platform::{ClusterPlatform, Platform};
 use crate::package::Package;
 
@@ -73,7 +73,7 @@ impl Questions {
     }
 
     /// Adds the facts that the requirements of installed extensions mention.
-    pub fn of_neighbours(&mut self, neighbours: &[Neighbour]) {
+    pub fn of_neighbours(&mut self, neighbours: &[InstalledExtension]) {
         let required = neighbours.iter().flat_map(|neighbour| &neighbour.requirements);
         self.apis.extend(required.flat_map(Requirement::apis).cloned());
     }
@@ -103,9 +103,9 @@ impl Questions {
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The other extensions.
-    pub neighbours: Vec<Neighbour>,
+    pub neighbours: Vec<InstalledExtension>,
     /// The installed bundle of the extension itself.
-    pub own: Option<Neighbour>,
+    pub own: Option<InstalledExtension>,
     /// The APIs that are served.
     pub served: HashSet<Gvk>,
     /// The version of Kubernetes.
@@ -180,10 +180,10 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, Value)> {
 }
 
 /// The extension with the properties of its revision.
-pub fn neighbour(extension: &str, set: &ClusterObjectSet) -> Neighbour {
+pub fn neighbour(extension: &str, set: &ClusterObjectSet) -> InstalledExtension {
     let package = set.annotation(annotation::PACKAGE_NAME).unwrap_or_default();
     let version = set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default();
     let properties = recorded(set).into_iter();
     let properties = properties.map(|property| Property::new(property.kind, property.value.get()));
-    Neighbour::new(extension, package, version, properties.collect())
+    InstalledExtension::new(extension, package, version, properties.collect())
 }

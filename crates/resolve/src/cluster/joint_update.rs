@@ -10,7 +10,7 @@ use olm_constraint::{Gvk, Present, Requirement, Subject, Undecided};
 
 use crate::catalog::Catalog;
 use crate::choose;
-use crate::cluster::compatibility::{ClusterState, Dependents, Neighbour};
+use crate::cluster::compatibility::{ClusterState, Dependents, InstalledExtension};
 use crate::package::Candidate;
 use crate::refusal::Refusal;
 use crate::request::{Installed, Request};
@@ -173,9 +173,9 @@ fn seen_by<'a>(
     let Some(participant) = others.iter().find(|other| other.extension == viewer) else {
         return Ok(None);
     };
-    let is_viewer = |neighbour: &&Neighbour| neighbour.subject.name == viewer;
+    let is_viewer = |neighbour: &&InstalledExtension| neighbour.subject.name == viewer;
     let neighbours = facts.neighbours.iter().filter(|other| !is_viewer(other));
-    let mut neighbours: Vec<Neighbour> = neighbours.cloned().collect();
+    let mut neighbours: Vec<InstalledExtension> = neighbours.cloned().collect();
     neighbours.extend(facts.own.cloned().map(|mut neighbour| {
         own.extension.clone_into(&mut neighbour.subject.name);
         neighbour
@@ -266,7 +266,7 @@ fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>)
 
 /// The APIs that are served without any of the extensions that are updated.
 fn served(moved: &Moved<'_>, facts: &ClusterState<'_>) -> HashSet<Gvk> {
-    let leaves = |neighbour: &&Neighbour| moved.contains_key(neighbour.subject.name.as_str());
+    let leaves = |neighbour: &&InstalledExtension| moved.contains_key(neighbour.subject.name.as_str());
     let leaving: HashSet<&Gvk> = facts
         .neighbours
         .iter()
@@ -305,7 +305,7 @@ fn conflict(
     }
     let now = facts.neighbours.iter().chain(facts.own);
     let now = budget.place(now.map(|neighbour| &neighbour.subject).collect(), facts.served)?;
-    let stays = |neighbour: &&Neighbour| !moved.contains_key(neighbour.subject.name.as_str());
+    let stays = |neighbour: &&InstalledExtension| !moved.contains_key(neighbour.subject.name.as_str());
     for neighbour in facts.neighbours.iter().filter(stays) {
         for requirement in &neighbour.requirements {
             if budget.holds(requirement, &now)? && !budget.holds(requirement, &present)? {

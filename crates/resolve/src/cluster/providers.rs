@@ -11,7 +11,7 @@ use crate::package::{Candidate, Package, PreparedChannel};
 
 /// A package in a catalog that may meet a missing requirement.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer<'a> {
+pub struct ProviderCandidate<'a> {
     /// The catalog.
     pub catalog: &'a str,
     /// The priority.
@@ -44,13 +44,13 @@ pub struct Provider<'a> {
 /// budget are not proposed.
 pub fn providers<'a>(
     wanted: &SimpleRequirement,
-    offers: &[Offer<'a>],
+    offers: &[ProviderCandidate<'a>],
     own_catalog: Option<&str>,
     facts: &ClusterState<'_>,
     budget: &mut Budget,
 ) -> Vec<Provider<'a>> {
-    let mut offers: Vec<&Offer<'a>> = offers.iter().collect();
-    let is_other = |offer: &Offer<'_>| Some(offer.catalog) != own_catalog;
+    let mut offers: Vec<&ProviderCandidate<'a>> = offers.iter().collect();
+    let is_other = |offer: &ProviderCandidate<'_>| Some(offer.catalog) != own_catalog;
     offers.sort_by(|left, right| {
         is_other(left)
             .cmp(&is_other(right))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use olm_constraint::{Gvk, Requirement, Subject};
 
-use crate::cluster::compatibility::Neighbour;
+use crate::cluster::compatibility::InstalledExtension;
 use crate::package::Package;
 
 /// The most bundles of one package that are examined, newest first.
@@ -13,12 +13,12 @@ const LOOKED_AT: usize = 50;
 /// The requirements of some extensions, and the APIs that they provide.
 #[derive(Debug, Default)]
 pub struct Relations {
-    asked: Things,
-    there: Things,
+    asked: PackagesAndApis,
+    there: PackagesAndApis,
 }
 
 #[derive(Debug, Default)]
-struct Things {
+struct PackagesAndApis {
     packages: HashSet<String>,
     apis: HashSet<Gvk>,
 }
@@ -36,7 +36,7 @@ impl Relations {
     }
 
     /// Adds the requirements of an installed extension, and the APIs that it provides.
-    pub fn add(&mut self, neighbour: &Neighbour) {
+    pub fn add(&mut self, neighbour: &InstalledExtension) {
         self.has(&neighbour.subject);
         for requirement in &neighbour.requirements {
             self.asks(requirement);
@@ -45,12 +45,12 @@ impl Relations {
 
     /// Whether an extension of a package, with this installed bundle, requires something that is provided, or provides
     /// something that is required.
-    pub fn reach(&self, package: &str, installed: Option<&Neighbour>) -> bool {
-        let has = |neighbour: &Neighbour| {
+    pub fn reach(&self, package: &str, installed: Option<&InstalledExtension>) -> bool {
+        let has = |neighbour: &InstalledExtension| {
             let mut apis = neighbour.subject.apis.iter();
             apis.any(|api| self.asked.apis.contains(api))
         };
-        let asks = |neighbour: &Neighbour| {
+        let asks = |neighbour: &InstalledExtension| {
             let mut requirements = neighbour.requirements.iter();
             requirements.any(|one| {
                 one.packages()

@@ -180,7 +180,7 @@ pub fn newest<'a>(
 
 /// A bundle of the selected catalogs with its obstacles.
 #[derive(Clone, Debug)]
-pub struct Considered<'a> {
+pub struct EvaluatedBundle<'a> {
     /// The bundle.
     pub bundle: &'a Candidate,
     /// The catalog that has it.
@@ -201,7 +201,7 @@ pub fn considered<'a>(
     installed: Option<&Installed<'_>>,
     facts: &ClusterState<'_>,
     chosen: Option<&Resolution<'a>>,
-) -> Result<Vec<Considered<'a>>, Refusal> {
+) -> Result<Vec<EvaluatedBundle<'a>>, Refusal> {
     let (selected, context) = fitting(catalogs, request, installed)?;
     let mut found = Vec::new();
     for catalog in &selected {
@@ -219,7 +219,7 @@ pub fn considered<'a>(
             {
                 obstacles.push(preferred(bundle, chosen));
             }
-            found.push(Considered {
+            found.push(EvaluatedBundle {
                 bundle,
                 catalog: catalog.name,
                 is_chosen,

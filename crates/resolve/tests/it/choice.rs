@@ -1,6 +1,6 @@
 //! The choice between several catalogs, and reasons that exclude a bundle.
 
-use crate::common::{Shelf, catalogs, entry, outcome, shelf, with};
+use crate::common::{TestCatalog, catalogs, entry, outcome, shelf, with};
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
 use olm_resolve::{
@@ -9,7 +9,7 @@ use olm_resolve::{
 use proptest::prelude::*;
 use serde_json::json;
 
-fn check(shelves: &[Shelf], request: Request<'_>, expected: &str) {
+fn check(shelves: &[TestCatalog], request: Request<'_>, expected: &str) {
     let found = outcome(shelves, request, None)
         .unwrap_or_else(|refusal| refusal.lines().next().unwrap_or_default().to_owned());
     assert_eq!(found, expected, "{request:?}");
@@ -252,7 +252,7 @@ fn a_resolution_says_where_the_bundle_stands() {
 
 #[test]
 fn the_installed_bundle_is_kept_while_no_catalog_answers() {
-    let check = |shelves: &[Shelf], version: Option<&str>, expected: Fallback| {
+    let check = |shelves: &[TestCatalog], version: Option<&str>, expected: Fallback| {
         let packages: Vec<_> = shelves
             .iter()
             .map(|shelf| shelf.package(ReleaseField::Counts))
@@ -399,7 +399,7 @@ proptest! {
         is_installed in prop::bool::ANY,
     ) {
         let names = ["a", "b", "c", "d"];
-        let mut shelves: Vec<Shelf> = contents
+        let mut shelves: Vec<TestCatalog> = contents
             .iter()
             .zip(names)
             .map(|((priority, minor, deprecated), name)| {

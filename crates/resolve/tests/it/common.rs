@@ -10,7 +10,7 @@ use olm_resolve::{
 use serde_json::{Value, json};
 
 /// A catalog being written.
-pub(crate) struct Shelf {
+pub(crate) struct TestCatalog {
     name: &'static str,
     priority: i32,
     labels: BTreeMap<String, String>,
@@ -27,9 +27,9 @@ enum ShelfAnswer {
 }
 
 /// An empty catalog of priority 0.
-pub(crate) fn shelf(name: &'static str) -> Shelf {
+pub(crate) fn shelf(name: &'static str) -> TestCatalog {
     let label = "olm.operatorframework.io/metadata.name".to_owned();
-    Shelf {
+    TestCatalog {
         name,
         priority: 0,
         labels: BTreeMap::from([(label, name.to_owned())]),
@@ -44,7 +44,7 @@ pub(crate) fn entry(name: &str) -> Value {
     json!({ "name": name })
 }
 
-impl Shelf {
+impl TestCatalog {
     pub(crate) fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
@@ -118,7 +118,7 @@ impl Shelf {
 
 /// Resolves, and shows the outcome: the chosen bundle and its catalog, or the refusal.
 pub(crate) fn outcome(
-    shelves: &[Shelf],
+    shelves: &[TestCatalog],
     request: Request<'_>,
     installed: Option<(&str, &str)>,
 ) -> Result<String, String> {
@@ -131,7 +131,7 @@ pub(crate) fn outcome(
 
 /// Resolves and passes the outcome to a function.
 pub(crate) fn with<T>(
-    shelves: &[Shelf],
+    shelves: &[TestCatalog],
     request: Request<'_>,
     installed: Option<(&str, &str)>,
     see: impl FnOnce(Result<Resolution<'_>, Refusal>) -> T,
@@ -154,7 +154,7 @@ pub(crate) fn with<T>(
 }
 
 /// The catalogs in the form for the resolver.
-pub(crate) fn catalogs<'a>(shelves: &'a [Shelf], packages: &'a [Package]) -> Vec<Catalog<'a>> {
+pub(crate) fn catalogs<'a>(shelves: &'a [TestCatalog], packages: &'a [Package]) -> Vec<Catalog<'a>> {
     shelves
         .iter()
         .zip(packages)

@@ -11,28 +11,28 @@ use olm_constraint::cel::Budget;
 use olm_constraint::{Gvk, Requirement};
 use olm_fbc::Blob;
 use olm_resolve::cluster::platform::ClusterPlatform;
-use olm_resolve::cluster::providers::{Offer, providers};
+use olm_resolve::cluster::providers::{ProviderCandidate, providers};
 use olm_resolve::cluster::updates::updates;
 use olm_resolve::{
-    Availability, Catalog, ClusterState, Dependents, Installed, Neighbour, Package, PackageAnswer, Reason,
-    Refusal, ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
+    Availability, Catalog, ClusterState, Dependents, Installed, InstalledExtension, Package, PackageAnswer,
+    Reason, Refusal, ReleaseField, Request, Resolution, broken_by_removal, resolve_in,
 };
 use serde_json::{Value, json};
 
 /// A package being written.
-pub(crate) struct Book {
+pub(crate) struct TestPackage {
     name: &'static str,
     blobs: Vec<Value>,
 }
 
-pub(crate) fn book(name: &'static str) -> Book {
-    Book {
+pub(crate) fn book(name: &'static str) -> TestPackage {
+    TestPackage {
         name,
         blobs: Vec::new(),
     }
 }
 
-impl Book {
+impl TestPackage {
     /// The bundle `NAME.vVERSION` with these properties beside `olm.package`.
     pub(crate) fn bundle(mut self, version: &str, more: &[Value]) -> Self {
         let (package, name) = (self.name, format!("{}.v{version}", self.name));
@@ -97,7 +97,7 @@ pub(crate) fn constraint(value: &Value) -> Value {
 }
 
 /// ClusterExtension `my-NAME` with a bundle of a package installed.
-pub(crate) fn installed(package: &Package, name: &str, version: &str) -> Neighbour {
+pub(crate) fn installed(package: &Package, name: &str, version: &str) -> InstalledExtension {
     let bundle = format!("{name}.v{version}");
     let candidate = package
         .candidates()
@@ -111,7 +111,7 @@ pub(crate) fn installed(package: &Package, name: &str, version: &str) -> Neighbo
         .iter()
         .map(|declared| declared.read().unwrap().clone())
         .collect();
-    Neighbour {
+    InstalledExtension {
         subject,
         requirements,
     }
@@ -120,8 +120,8 @@ pub(crate) fn installed(package: &Package, name: &str, version: &str) -> Neighbo
 /// A cluster being described.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    neighbours: Vec<Neighbour>,
-    own: Option<Neighbour>,
+    neighbours: Vec<InstalledExtension>,
+    own: Option<InstalledExtension>,
     pub(crate) served: HashSet<Gvk>,
     kubernetes: Option<semver::Version>,
     architectures: Vec<String>,
@@ -142,12 +142,12 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn with(mut self, neighbour: Neighbour) -> Self {
+    pub(crate) fn with(mut self, neighbour: InstalledExtension) -> Self {
         self.neighbours.push(neighbour);
         self
     }
 
-    pub(crate) fn owning(mut self, own: Neighbour) -> Self {
+    pub(crate) fn owning(mut self, own: InstalledExtension) -> Self {
         self.own = Some(own);
         self
     }

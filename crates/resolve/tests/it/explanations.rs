@@ -1,11 +1,11 @@
 //! The text of a refusal.
 
-use crate::common::{Shelf, entry, outcome, shelf, with};
+use crate::common::{TestCatalog, entry, outcome, shelf, with};
 use olm_resolve::refusal::MAX_LENGTH;
 use olm_resolve::{Refusal, Request, Selector};
 use serde_json::json;
 
-fn check(shelves: &[Shelf], request: Request<'_>, installed: Option<(&str, &str)>, expected: &[&str]) {
+fn check(shelves: &[TestCatalog], request: Request<'_>, installed: Option<(&str, &str)>, expected: &[&str]) {
     let refusal = outcome(shelves, request, installed).unwrap_err();
     assert_eq!(refusal.lines().collect::<Vec<_>>(), expected);
 }
@@ -154,7 +154,7 @@ fn a_version_in_another_channel_only_is_listed_with_its_channels() {
 
 #[test]
 fn a_package_that_no_catalog_has_may_be_misspelled() {
-    let check = |shelves: &[Shelf], names: &[(&str, &str)], expected: &[&str]| {
+    let check = |shelves: &[TestCatalog], names: &[(&str, &str)], expected: &[&str]| {
         let hints = with(shelves, Request::default(), None, |resolution| {
             let mut refusal = resolution.unwrap_err();
             refusal.suggest(names.iter().copied());
@@ -269,7 +269,7 @@ fn every_silent_catalog_is_named() {
 #[test]
 fn the_command_that_leaves_catalogs_out_is_never_cut() {
     let check = |names: &[String], expected: &[&str]| {
-        let shelves: Vec<Shelf> = names
+        let shelves: Vec<TestCatalog> = names
             .iter()
             .map(|name| shelf(name.clone().leak()).silent("broken"))
             .collect();
@@ -293,7 +293,7 @@ fn the_command_that_leaves_catalogs_out_is_never_cut() {
 fn a_refusal_stays_short_and_on_its_lines() {
     let name = format!("foo\n{}", "x".repeat(5000));
     let bad = json!([{"type": "olm.package", "value": {"packageName": "foo", "version": "1.0.0"}}]);
-    let shelves: Vec<Shelf> = (0..100).map(|_| shelf("a").bundle(&name, &bad)).collect();
+    let shelves: Vec<TestCatalog> = (0..100).map(|_| shelf("a").bundle(&name, &bad)).collect();
     let request = Request {
         version: Some("2.0.0"),
         ..Request::default()

@@ -1,15 +1,15 @@
 //! One package over five thousand bundles. `make bench` measures the duration.
 
-use crate::common::{Shelf, catalogs, shelf};
+use crate::common::{TestCatalog, catalogs, shelf};
 use olm_constraint::Subject;
 use olm_fbc::Property;
 use olm_resolve::{
-    ClusterPlatform, ClusterState, Installed, Neighbour, ReleaseField, Request, resolve, resolve_in,
+    ClusterPlatform, ClusterState, Installed, InstalledExtension, ReleaseField, Request, resolve, resolve_in,
 };
 use semver::Version;
 use serde_json::json;
 
-fn large() -> Shelf {
+fn large() -> TestCatalog {
     let versions: Vec<String> = (0..50)
         .flat_map(|major| (0..100).map(move |minor| format!("{major}.{minor}.0")))
         .collect();
@@ -53,7 +53,7 @@ fn the_newest_of_five_thousand_bundles_that_follows_is_chosen() {
 
 /// Every version requires one of a hundred APIs, a package or one of ten rules; only the requirement of the oldest can
 /// be met.
-fn demanding() -> Shelf {
+fn demanding() -> TestCatalog {
     let mut shelf = shelf("a");
     for number in 0..5000 {
         let options: Vec<_> = (0..3)
@@ -77,7 +77,7 @@ fn demanding() -> Shelf {
 }
 
 /// Installed extensions that meet none of the requirements.
-fn crowd() -> Vec<Neighbour> {
+fn crowd() -> Vec<InstalledExtension> {
     (0..50)
         .map(|number| {
             let mut properties: Vec<Property> = (0..20)
@@ -86,7 +86,7 @@ fn crowd() -> Vec<Neighbour> {
             let api = json!({"group": "crowd.example.com", "version": "v1", "kind": format!("K{number}")});
             properties.push(Property::new("olm.gvk", api.to_string()));
             let name = format!("crowd-{number}");
-            Neighbour {
+            InstalledExtension {
                 subject: Subject::new(name.clone(), name, Some(Version::new(1, 0, 0)), properties),
                 requirements: Vec::new(),
             }

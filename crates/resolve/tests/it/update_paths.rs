@@ -1,11 +1,11 @@
 //! Update edges between versions.
 
-use crate::common::{Shelf, entry, outcome, shelf};
+use crate::common::{TestCatalog, entry, outcome, shelf};
 use olm_resolve::{Installed, ReleaseField, Request, UpgradeConstraintPolicy, passed_over};
 use serde_json::json;
 
 /// Checks the chosen bundle, or the first line of the refusal.
-fn check(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, expected: &str) {
+fn check(shelves: &[TestCatalog], request: Request<'_>, installed: Option<&str>, expected: &str) {
     let name = installed.map(|version| format!("foo.v{version}"));
     let installed = name.as_deref().zip(installed);
     let found = match outcome(shelves, request, installed) {
@@ -41,7 +41,7 @@ fn stuck(installed: &str, range: &str) -> String {
 }
 
 /// Version 3 skips 2. The range of 2 contains 1, which is in no channel.
-fn skipping() -> Vec<Shelf> {
+fn skipping() -> Vec<TestCatalog> {
     vec![shelf("a").bundles(&["3.0.0", "2.0.0"]).channel(
         "stable",
         &[
@@ -81,7 +81,7 @@ fn t_1c_04_of_several_successors_the_highest_is_chosen() {
 }
 
 /// A chain of `replaces`.
-fn chain(versions: &[&str]) -> Vec<Shelf> {
+fn chain(versions: &[&str]) -> Vec<TestCatalog> {
     let mut entries = Vec::new();
     let mut before: Option<&str> = None;
     for version in versions {

@@ -11,14 +11,19 @@ use olm_resolve::{
 use semver::Version;
 use serde_json::{Value, json};
 
-use crate::common::{Shelf, catalogs, entry, shelf};
+use crate::common::{TestCatalog, catalogs, entry, shelf};
 
 /// A function of this crate with all inputs of a resolution.
 type Question<'q, T> =
     dyn Fn(&[Catalog<'_>], &Request<'_>, Option<&Installed<'_>>, &ClusterState<'_>) -> T + 'q;
 
 /// Calls a function with the package of these catalogs, on an empty cluster.
-fn ask<T>(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, question: &Question<'_, T>) -> T {
+fn ask<T>(
+    shelves: &[TestCatalog],
+    request: Request<'_>,
+    installed: Option<&str>,
+    question: &Question<'_, T>,
+) -> T {
     let packages: Vec<_> = shelves
         .iter()
         .map(|shelf| shelf.package(ReleaseField::Counts))
@@ -50,7 +55,7 @@ fn ask<T>(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>, ques
 
 /// Name, catalog and first obstacle of the bundles that are newer than the installed one.
 fn beyond(
-    shelves: &[Shelf],
+    shelves: &[TestCatalog],
     request: Request<'_>,
     installed: Option<&str>,
 ) -> Option<(String, Option<&'static str>)> {
@@ -68,7 +73,7 @@ fn beyond(
 }
 
 /// Every bundle, as name, catalog and the reason that excludes it.
-fn every(shelves: &[Shelf], request: Request<'_>, installed: Option<&str>) -> Vec<String> {
+fn every(shelves: &[TestCatalog], request: Request<'_>, installed: Option<&str>) -> Vec<String> {
     ask(
         shelves,
         request,
@@ -127,7 +132,7 @@ fn replacing(version: &str, before: &str) -> Value {
 }
 
 /// Versions 1.0.0 and 1.1.0, which replaces the first; 1.1.0 has these properties, too.
-fn two(name: &'static str, more: &[Value]) -> Shelf {
+fn two(name: &'static str, more: &[Value]) -> TestCatalog {
     let mut properties =
         vec![json!({"type": "olm.package", "value": {"packageName": "foo", "version": "1.1.0"}})];
     properties.extend_from_slice(more);
@@ -147,7 +152,7 @@ fn range(version: &str) -> Request<'_> {
 #[test]
 fn each_reason_has_its_word() {
     let any = Request::default();
-    let check = |shelves: &[Shelf], request: Request<'_>, expected: &str| {
+    let check = |shelves: &[TestCatalog], request: Request<'_>, expected: &str| {
         let found = beyond(shelves, request, Some("1.0.0"));
         let (_, why) = found.expect("something is newer");
         assert_eq!(why, Some(expected), "{request:?}");

@@ -111,13 +111,13 @@ pub struct Report {
 enum Stage {
     Observing(Vec<ObjectPosition>),
     Checking(Vec<(ObjectPosition, Write)>),
-    Clearing(Obstructed),
+    Clearing(BlockedObjects),
     Writing(Vec<(ObjectPosition, Write)>),
 }
 
 /// Objects that the server refuses because of authorities in the live ones.
 #[derive(Debug, Clone, Default)]
-struct Obstructed {
+struct BlockedObjects {
     /// The objects and their failures.
     objects: Vec<(ObjectPosition, RequestFailure)>,
     /// Other objects that changed meanwhile.
@@ -343,13 +343,18 @@ impl Rollout {
             .iter()
             .map(|(position, _)| Request::Clear(*position))
             .collect();
-        self.stage = Stage::Clearing(Obstructed { objects, changed });
+        self.stage = Stage::Clearing(BlockedObjects { objects, changed });
         Step::Ask(self, requests)
     }
 
     /// An object that could not be cleared keeps the first failure.
-    fn cleared(mut self, outline: &Outline, obstructed: Obstructed, answers: Vec<RequestOutcome>) -> Next {
-        let Obstructed {
+    fn cleared(
+        mut self,
+        outline: &Outline,
+        obstructed: BlockedObjects,
+        answers: Vec<RequestOutcome>,
+    ) -> Next {
+        let BlockedObjects {
             objects,
             changed: mut again,
         } = obstructed;

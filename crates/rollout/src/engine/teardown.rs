@@ -38,7 +38,7 @@ pub enum TeardownEnd {
 
 /// The objects that are not deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lasting {
+pub struct RetainedObjects {
     /// Objects to release.
     pub kept: BTreeSet<ObjectPosition>,
     /// Objects to leave unchanged until another revision has taken them over.
@@ -54,9 +54,9 @@ enum Stage {
 /// A teardown in progress.
 #[derive(Debug, Clone)]
 pub struct Teardown {
-    lasting: Lasting,
+    lasting: RetainedObjects,
     /// The remaining stops, the next one last.
-    stops: Vec<Stop>,
+    stops: Vec<DeletionBatch>,
     phase: usize,
     stage: Stage,
     round: usize,
@@ -67,7 +67,7 @@ pub struct Teardown {
 
 /// Objects of a phase that are deleted at the same time.
 #[derive(Debug, Clone)]
-struct Stop {
+struct DeletionBatch {
     phase: usize,
     positions: Vec<ObjectPosition>,
 }
@@ -76,13 +76,13 @@ type Next = Step<Teardown, TeardownEnd>;
 
 impl Teardown {
     /// Begins a run.
-    pub fn start(outline: &Outline, lasting: Lasting) -> Next {
+    pub fn start(outline: &Outline, lasting: RetainedObjects) -> Next {
         let is_definition =
             |position: &ObjectPosition| outline.definitions.iter().any(|d| d.position == *position);
         let stops = (0..outline.phases.len())
             .flat_map(|phase| {
                 let (definitions, others) = outline.positions(phase).partition(is_definition);
-                [definitions, others].map(|positions| Stop { phase, positions })
+                [definitions, others].map(|positions| DeletionBatch { phase, positions })
             })
             .filter(|stop| !stop.positions.is_empty())
             .collect();
@@ -108,7 +108,7 @@ impl Teardown {
     }
 
     fn enter(mut self) -> Next {
-        let Some(Stop { phase, positions }) = self.stops.pop() else {
+        let Some(DeletionBatch { phase, positions }) = self.stops.pop() else {
             return Step::End(if self.held.is_empty() {
                 TeardownEnd::Complete
             } else {

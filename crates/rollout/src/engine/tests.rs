@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use self::simulation::{Cluster, Crash, Executor, Revision, executor, revision, roll_out, take_down};
 use super::request::{Request, RequestOutcome, Step};
 use super::rollout::{Rollout, RolloutEnd, Settings, Writes};
-use super::teardown::{Lasting, Teardown, TeardownEnd};
+use super::teardown::{RetainedObjects, Teardown, TeardownEnd};
 use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 use crate::outline::{Definition, ObjectPosition, Outline, OutlineObject, OutlinePhase, Owner};
@@ -54,7 +54,10 @@ fn whole_life(cluster: &mut Cluster, mut crash: Option<usize>) -> Vec<Vec<Value>
         Ok(())
     };
     let down: Act = |executor| {
-        assert_eq!(executor.take_down(Lasting::default())?, TeardownEnd::Complete);
+        assert_eq!(
+            executor.take_down(RetainedObjects::default())?,
+            TeardownEnd::Complete
+        );
         Ok(())
     };
     for (revision, act) in [(&first, up), (&second, up), (&first, down), (&second, down)] {
@@ -309,9 +312,9 @@ fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_releas
         let id = revision.outline.id(ObjectPosition::default());
         let mut cluster = Cluster::default();
         cluster.objects.insert(id, live("us"));
-        let lasting = Lasting {
+        let lasting = RetainedObjects {
             kept,
-            ..Lasting::default()
+            ..RetainedObjects::default()
         };
         let end = executor(&mut cluster, &revision).take_down(lasting).ok();
         assert_eq!(end, Some(TeardownEnd::Complete), "{extension}");
@@ -363,9 +366,9 @@ fn definitions_of_a_phase_go_after_everything_else_in_it() {
 #[test]
 fn objects_stay_until_the_next_revision_has_taken_them_over() {
     let old = revision(1, &[&[("Definition", "1")], &[("A", "1")]]);
-    let held = || Lasting {
+    let held = || RetainedObjects {
         held: BTreeSet::from([ObjectPosition { phase: 0, object: 0 }]),
-        ..Lasting::default()
+        ..RetainedObjects::default()
     };
     let mut cluster = Cluster::default();
     roll_out(&mut cluster, &old);
@@ -418,7 +421,7 @@ fn an_object_of_an_unknown_kind_is_waited_for_or_left_out() {
         assert_eq!(report.end == RolloutEnd::Complete, complete);
         assert_eq!(report.skipped.len(), usize::from(complete));
     }
-    let Step::Ask(machine, _) = Teardown::start(&outline, Lasting::default()) else {
+    let Step::Ask(machine, _) = Teardown::start(&outline, RetainedObjects::default()) else {
         panic!()
     };
     let Step::End(end) = machine.step(&outline, unknown()) else {

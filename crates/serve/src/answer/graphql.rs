@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::problem::ErrorResponse;
 use super::{coding, document};
 use crate::body::Body;
-use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, TIMEOUT, Turn};
+use crate::graphql::{BadRequest, GraphqlRequest, MAX_BODY_BYTES, QueryPermit, TIMEOUT};
 use crate::store::Snapshot;
 
 /// The failure of such work.
@@ -73,12 +73,12 @@ impl Default for Workers {
 }
 
 /// An answer that keeps its room until the client has taken it.
-struct Untaken {
+struct UnsentResponse {
     text: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Untaken {
+impl AsRef<[u8]> for UnsentResponse {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
@@ -93,7 +93,7 @@ fn with_room(runtime: &Handle, untaken: &Arc<Semaphore>, text: Bytes) -> Option<
     let units = u32::try_from(units).ok()?;
     let room = timeout(TIMEOUT, Arc::clone(untaken).acquire_many_owned(units));
     let room = runtime.block_on(room).ok()?.ok()?;
-    Some(Bytes::from_owner(Untaken { text, _room: room }))
+    Some(Bytes::from_owner(UnsentResponse { text, _room: room }))
 }
 
 /// The answer if there is no space.
@@ -134,7 +134,7 @@ impl Workers {
         let (heavy, untaken) = (Arc::clone(&self.heavy), Arc::clone(&self.untaken));
         let runtime = Handle::current();
         let answered = self.run(move || {
-            let turn = Turn::of(heavy, runtime.clone());
+            let turn = QueryPermit::of(heavy, runtime.clone());
             let text = request.answer(snapshot.graph()?, &snapshot, &turn);
             let (text, encoding) = document::compressed(text, encoding)?;
             Ok(with_room(&runtime, &untaken, text).map(|text| (text, encoding)))

@@ -8,7 +8,7 @@ use apollo_compiler::response::{JsonMap, JsonValue};
 use olm_fbc::index::{Filter, Indexed};
 use serde_json::{Map, Value};
 
-use super::{LIGHT_BYTES, MAX_BYTES, Turn};
+use super::{LIGHT_BYTES, MAX_BYTES, QueryPermit};
 use crate::graphql_schema::{Field, Fields, Graph, Kind, PAGE, Root, Scalar, field_name};
 use crate::store::Snapshot;
 
@@ -22,7 +22,7 @@ pub(super) struct Budget<'q> {
     /// The deadline.
     pub(super) end: Instant,
     /// The turn that a large query waits for.
-    pub(super) turn: &'q Turn,
+    pub(super) turn: &'q QueryPermit,
 }
 
 impl Budget<'_> {

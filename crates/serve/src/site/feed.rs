@@ -5,7 +5,7 @@ use maud::{Markup, PreEscaped, html};
 use olm_api::serving::percent_encode;
 use olm_fbc::SCHEMA_BUNDLE;
 
-use super::package::{Marks, Package, Row};
+use super::package::{BundleMarks, Package, Row};
 use super::{package_path, version_path};
 
 /// Versions in a feed.
@@ -13,7 +13,7 @@ const ENTRIES: usize = 50;
 
 /// The feed: the newest version first.
 pub(crate) fn feed(of: &Package) -> String {
-    let marks = Marks::of(of);
+    let marks = BundleMarks::of(of);
     let rows: Vec<(&Row, Timestamp)> = of
         .bundles
         .iter()

@@ -246,12 +246,12 @@ fn light(bundle: Bundle) -> Bundle {
 /// The channels of each bundle, and the reasons for the deprecation of bundles, indexed because tables and channels are
 /// long.
 #[derive(Default)]
-pub(super) struct Marks<'of> {
+pub(super) struct BundleMarks<'of> {
     channels: HashMap<&'of str, Vec<&'of str>>,
     pub(super) deprecated: HashMap<&'of str, &'of str>,
 }
 
-impl<'of> Marks<'of> {
+impl<'of> BundleMarks<'of> {
     pub(super) fn of(of: &'of Package) -> Self {
         let mut marks = Self::default();
         for channel in &of.parts.channels {
@@ -316,7 +316,7 @@ mod tests {
             },
             ..Package::default()
         };
-        let marks = Marks::of(&package);
+        let marks = BundleMarks::of(&package);
         let check = |bundle: &str, expected: &str| assert_eq!(marks.channels(bundle), expected, "{bundle}");
         check("p.v1", "a");
         check("p.v2", "a, b, c, d and 2 more");

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use olm_fbc::{SCHEMA_CHANNEL, SCHEMA_PACKAGE, graph::head};
 
 use super::layout::{Frame, badge, deprecated, page};
-use super::package::{Marks, Package, Row};
+use super::package::{BundleMarks, Package, Row};
 use super::{details, graph, icons, install, markdown, package_path, version_path};
 
 /// Versions on the page of a package; the others have a page of their own.
@@ -135,7 +135,7 @@ fn channels(of: &Package) -> Markup {
 
 /// The table of versions, with at most `most` rows.
 fn table(of: &Package, rows: &[Row], most: usize) -> Markup {
-    let marks = Marks::of(of);
+    let marks = BundleMarks::of(of);
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Versions" {
             table class="versions" {

@@ -38,12 +38,12 @@ pub(crate) struct Record {
     /// The ClusterServiceVersion with its status.
     pub(crate) version: Value,
     /// The objects of the operator.
-    pub(crate) objects: Vec<Kept>,
+    pub(crate) objects: Vec<ClassicRecord>,
 }
 
 /// The bookkeeping of OLM classic on one object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct ClassicRecord {
     /// API version, kind, name and namespace.
     pub(crate) object: Value,
     /// The labels that the move removes or sets.
@@ -74,7 +74,7 @@ impl Record {
         Ok(Self {
             subscription,
             version: stripped(version),
-            objects: objects.iter().map(Kept::of).collect(),
+            objects: objects.iter().map(ClassicRecord::of).collect(),
         })
     }
 
@@ -103,7 +103,7 @@ impl Record {
     }
 }
 
-impl Kept {
+impl ClassicRecord {
     fn of(live: &Value) -> Self {
         let part = |key: &str| {
             let map = live
@@ -318,7 +318,7 @@ mod tests {
         let record = Record::of(case, &[live]).unwrap();
         assert_eq!(
             record.objects,
-            [Kept {
+            [ClassicRecord {
                 object: json!({
                     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pots", "namespace": "kitchen"},
                 }),

@@ -8,7 +8,7 @@ use olm_api::names::{CLUSTER_EXTENSION, annotation, label, migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
 use olm_plan::pack::{ContentSecret, pack};
-use olm_plan::phases::{Marks, phases, probes};
+use olm_plan::phases::{CommonMetadata, phases, probes};
 use serde_json::{Value, json};
 
 use super::check::PROPERTIES;
@@ -46,7 +46,7 @@ pub(crate) fn revision(
                 .with_context(|| format!("{}: OLM classic has written none of its fields", named()))?,
         );
     }
-    let marks = Marks {
+    let marks = CommonMetadata {
         extension: extension.name(),
         package: case.package(),
         version: case.number(),

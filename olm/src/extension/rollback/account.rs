@@ -10,14 +10,14 @@ use olm_api::names::annotation;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 /// The identity of the requests.
-pub(crate) struct Asker {
+pub(crate) struct RequestIdentity {
     /// A client that asks as the account, else as the user.
     pub(crate) client: Client,
     /// Whether the requests are made as the account; otherwise the reason.
     pub(crate) account: Result<(), String>,
 }
 
-impl Asker {
+impl RequestIdentity {
     /// The account that will write the objects of the extension's next revision, if the user may impersonate it.
     pub(crate) async fn of(
         config: &Config,

@@ -12,7 +12,7 @@ use olm_api::names::field_manager;
 use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS, in_both};
 use serde_json::Value;
 
-use super::account::Asker;
+use super::account::RequestIdentity;
 
 /// The answers of the API server to a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,12 @@ pub(crate) struct Rehearsal {
 }
 
 /// Makes a server-side dry run of objects that both revisions have. The kinds are discovered as the user.
-pub(crate) async fn rehearse(user: &Client, who: Asker, present: &[Value], older: &[Value]) -> Rehearsal {
+pub(crate) async fn rehearse(
+    user: &Client,
+    who: RequestIdentity,
+    present: &[Value],
+    older: &[Value],
+) -> Rehearsal {
     let mut rehearsal = Rehearsal {
         not_as_account: who.account.err(),
         ..Rehearsal::default()

@@ -14,7 +14,7 @@ const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Another extension that is installed or updated in the same step, and the bundle that it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Companion {
+pub struct JointChange {
     /// The ClusterExtension.
     pub extension: String,
     /// The bundle.
@@ -57,16 +57,16 @@ impl JointUpdates {
         &self,
         extension: &str,
         ready: Ready,
-        companions: &'c [Companion],
+        companions: &'c [JointChange],
         newest: impl Fn(&str) -> Option<String>,
-    ) -> Vec<&'c Companion> {
+    ) -> Vec<&'c JointChange> {
         // Recorded before the others are read, so that of several runs at the same time one sees all ready.
         self.change(extension, |own| {
             own.ready = Some(ready);
             own.is_confirmed = true;
         });
         let states = self.lock();
-        let is_ready = |companion: &&Companion| {
+        let is_ready = |companion: &&JointChange| {
             let state = states.get(&companion.extension);
             let ready = state.and_then(|state| state.ready.as_ref());
             ready.is_some_and(|ready| ready.bundle == companion.bundle)
@@ -89,7 +89,7 @@ impl JointUpdates {
     }
 
     /// Records that an extension changes now together with its companions. None of them waits for another window.
-    pub(crate) fn begin(&self, extension: &str, companions: &[Companion], now: Timestamp) {
+    pub(crate) fn begin(&self, extension: &str, companions: &[JointChange], now: Timestamp) {
         self.change(extension, |own| own.begun = None);
         for companion in companions {
             self.change(&companion.extension, |other| {
@@ -178,8 +178,8 @@ mod tests {
         }
     }
 
-    fn companion(extension: &str, bundle: &str) -> Companion {
-        Companion {
+    fn companion(extension: &str, bundle: &str) -> JointChange {
+        JointChange {
             extension: extension.to_owned(),
             bundle: bundle.to_owned(),
         }

@@ -37,11 +37,11 @@ pub struct Observed<'a> {
     /// The announced policy.
     pub announced: Option<Uninstall>,
     /// The remaining parts of the extension.
-    pub left: Left,
+    pub left: Remaining,
 }
 
 /// The remaining parts of an extension that is being deleted.
-pub enum Left {
+pub enum Remaining {
     /// Any objects. They stay: the deletion orphans them.
     Orphans,
     /// No revisions.
@@ -76,12 +76,12 @@ pub struct Plan {
     /// The actions.
     pub actions: Vec<Action>,
     /// The report.
-    pub report: Outlook,
+    pub report: DeletionReport,
 }
 
 /// The report of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outlook {
+pub enum DeletionReport {
     /// Nothing yet. The next run continues after this time.
     Later(Duration),
     /// The condition `Progressing`.
@@ -102,7 +102,7 @@ pub enum Outlook {
 fn blocked(reason: &'static str, message: String) -> Plan {
     Plan {
         actions: Vec::new(),
-        report: Outlook::Progressing {
+        report: DeletionReport::Progressing {
             reason,
             message,
             kind: EventKind::Warning,
@@ -113,18 +113,18 @@ fn blocked(reason: &'static str, message: String) -> Plan {
 /// Plans the next step. `rest` are the finalizers that stay when the controller releases the extension.
 pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
     match &observed.left {
-        Left::Orphans => Plan {
+        Remaining::Orphans => Plan {
             actions: vec![Action::SetFinalizers(rest)],
-            report: Outlook::Gone("Left all revisions on the cluster, with their objects".to_owned()),
+            report: DeletionReport::Gone("Left all revisions on the cluster, with their objects".to_owned()),
         },
-        Left::Nothing { is_listed: true, .. } => Plan {
+        Remaining::Nothing { is_listed: true, .. } => Plan {
             actions: Vec::new(),
-            report: Outlook::Later(LISTED),
+            report: DeletionReport::Later(LISTED),
         },
-        Left::Nothing {
+        Remaining::Nothing {
             release: Err(error), ..
         } => blocked(reason::BLOCKED, error.clone()),
-        Left::Nothing {
+        Remaining::Nothing {
             release: Ok(true), ..
         } => {
             let why = observed.policy.as_ref().err().map(ToString::to_string);
@@ -133,15 +133,15 @@ pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
                 why.unwrap_or_else(|| release_objects_advice(observed.extension)),
             )
         }
-        Left::Nothing { records, .. } => Plan {
+        Remaining::Nothing { records, .. } => Plan {
             actions: vec![
                 Action::RemoveSecrets,
                 Action::RemoveAllOperatorConditions,
                 Action::SetFinalizers(rest),
             ],
-            report: Outlook::Gone(gone(observed.extension, observed.announced, records)),
+            report: DeletionReport::Gone(gone(observed.extension, observed.announced, records)),
         },
-        Left::Revisions { .. } => match &observed.policy {
+        Remaining::Revisions { .. } => match &observed.policy {
             Ok(policy) => take_down(observed, policy.uninstall),
             Err(error) => blocked(reason::BLOCKED, error.to_string()),
         },
@@ -166,7 +166,7 @@ pub(crate) fn has_begun(extension: &ClusterExtension, revisions: &Revisions) -> 
 
 fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     let extension = observed.extension;
-    let Left::Revisions {
+    let Remaining::Revisions {
         revisions,
         dependents,
         account,
@@ -184,7 +184,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
         if observed.announced != Some(uninstall) {
             return Plan {
                 actions: Vec::new(),
-                report: Outlook::Announce(uninstall),
+                report: DeletionReport::Announce(uninstall),
             };
         }
     }
@@ -192,7 +192,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     if let Some(actions) = unnamed.filter(|actions| !actions.is_empty()) {
         return Plan {
             actions,
-            report: Outlook::Later(STALE),
+            report: DeletionReport::Later(STALE),
         };
     }
     if uninstall != Uninstall::Delete && owns_release_objects(revisions) {
@@ -225,7 +225,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     let more = finalizers.iter().chain(data_loss).cloned().collect();
     Plan {
         actions,
-        report: Outlook::Progressing {
+        report: DeletionReport::Progressing {
             reason: reason::RETRYING,
             message: waiting(extension.name(), revisions, &reported, more),
             kind,
@@ -584,15 +584,15 @@ mod tests {
         assert_eq!(status(&reported(&before, &going)).as_deref(), Some("Unknown"));
     }
 
-    fn deleted(left: Left) -> (ClusterExtension, Left) {
+    fn deleted(left: Remaining) -> (ClusterExtension, Remaining) {
         let mut extension = ClusterExtension::new("ext", ClusterExtensionSpec::default());
         extension.metadata.finalizers = Some(FINALIZERS.map(str::to_owned).to_vec());
         extension.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         (extension, left)
     }
 
-    fn with(set: ClusterObjectSet) -> Left {
-        Left::Revisions {
+    fn with(set: ClusterObjectSet) -> Remaining {
+        Remaining::Revisions {
             revisions: Revisions::new(vec![Arc::new(set)]),
             dependents: None,
             account: None,
@@ -602,7 +602,7 @@ mod tests {
         }
     }
 
-    fn planned(extension: &ClusterExtension, announced: Option<Uninstall>, left: Left) -> Option<Plan> {
+    fn planned(extension: &ClusterExtension, announced: Option<Uninstall>, left: Remaining) -> Option<Plan> {
         let observed = Observed {
             extension,
             policy: Policy::read(|key| extension.annotation(key)),
@@ -618,7 +618,7 @@ mod tests {
         let (mut extension, left) = deleted(with(set.clone()));
         let first = planned(&extension, None, left).unwrap();
         assert!(first.actions.is_empty());
-        assert_eq!(first.report, Outlook::Announce(Uninstall::Delete));
+        assert_eq!(first.report, DeletionReport::Announce(Uninstall::Delete));
         let second = planned(&extension, Some(Uninstall::Delete), with(set.clone())).unwrap();
         assert!(
             matches!(
@@ -642,14 +642,17 @@ mod tests {
         );
         let third = planned(&extension, Some(Uninstall::Delete), with(set)).unwrap();
         assert!(third.actions.is_empty(), "{:?}", third.actions);
-        let nothing = || Left::Nothing {
+        let nothing = || Remaining::Nothing {
             is_listed: false,
             release: Ok(false),
             records: Vec::new(),
         };
         let last = planned(&extension, Some(Uninstall::Delete), nothing()).unwrap();
         assert_eq!(last.actions.len(), 3);
-        assert_eq!(last.report, Outlook::Gone("Nothing was installed".to_owned()));
+        assert_eq!(
+            last.report,
+            DeletionReport::Gone("Nothing was installed".to_owned())
+        );
         extension.metadata.finalizers = None;
         assert!(planned(&extension, None, nothing()).is_none());
     }
@@ -658,14 +661,14 @@ mod tests {
     fn a_blocked_deletion_plans_no_write() {
         let set = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone();
         let (mut extension, mut left) = deleted(with(set.clone()));
-        if let Left::Revisions { dependents, .. } = &mut left {
+        if let Remaining::Revisions { dependents, .. } = &mut left {
             *dependents = Some((reason::BLOCKED, "others depend on it".to_owned()));
         }
         let is_blocked = |plan: &Plan| {
             plan.actions.is_empty()
                 && matches!(
                     &plan.report,
-                    Outlook::Progressing {
+                    DeletionReport::Progressing {
                         reason: reason::BLOCKED,
                         ..
                     }

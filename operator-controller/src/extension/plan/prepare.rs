@@ -15,9 +15,9 @@ use crate::extension::context::helm::HelmError;
 use crate::extension::context::release::{Entry, Release};
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::observe::Observed;
-use crate::extension::revisions::{Others, Revisions};
+use crate::extension::revisions::{ConflictingSets, Revisions};
 use olm_cluster::identity::AccountName;
-use olm_plan::phases::{Marks, PhasesError, phases};
+use olm_plan::phases::{CommonMetadata, PhasesError, phases};
 use olm_rollout::engine::rollout::Writes;
 use olm_rollout::policy::Policy;
 use olm_rollout::status::is_archived;
@@ -70,7 +70,7 @@ pub(crate) fn finalizers(extension: &ClusterExtension) -> Option<Action> {
 /// The Helm release cannot become a revision.
 pub(crate) fn prepare(
     observed: &Observed,
-    others: &Others,
+    others: &ConflictingSets,
     system_namespace: &str,
 ) -> Result<Vec<Action>, AdoptError> {
     if let Some((entry, release)) = &observed.release {
@@ -161,7 +161,7 @@ fn adopt(
     extension: &ClusterExtension,
     entry: &Entry,
     release: &Release,
-    others: &Others,
+    others: &ConflictingSets,
     system_namespace: &str,
 ) -> Result<Creation, AdoptError> {
     let install = extension
@@ -177,7 +177,7 @@ fn adopt(
             name: entry.secret.clone(),
             source,
         })?;
-    let marks = Marks {
+    let marks = CommonMetadata {
         extension: extension.name(),
         package: &bundle.package,
         version: &bundle.metadata.version,
@@ -267,12 +267,12 @@ mod tests {
             .annotations
             .get_or_insert_default()
             .remove(annotation::SERVICE_ACCOUNT);
-        let actions = prepare(&observed(vec![set.clone()]), &Others::default(), "olm").unwrap();
+        let actions = prepare(&observed(vec![set.clone()]), &ConflictingSets::default(), "olm").unwrap();
         assert!(matches!(&actions[..], [Action::NameAccount { account: named, .. }] if *named == account()));
         let annotations = set.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "n/a".to_owned());
         assert!(
-            prepare(&observed(vec![set]), &Others::default(), "olm")
+            prepare(&observed(vec![set]), &ConflictingSets::default(), "olm")
                 .unwrap()
                 .is_empty()
         );
@@ -292,7 +292,7 @@ mod tests {
             ],
         };
         observed.release = Some((Entry::default(), release));
-        let actions = prepare(&observed, &Others::default(), "olm").unwrap();
+        let actions = prepare(&observed, &ConflictingSets::default(), "olm").unwrap();
         let [Action::AdoptRelease(creation)] = &actions[..] else {
             panic!("{actions:?}");
         };
@@ -304,14 +304,18 @@ mod tests {
         observed.release = None;
         observed.settings = Err(StageFailure::from(PlanError::Name("x".to_owned())));
         observed.revisions = Revisions::new(vec![Arc::new(set.clone())]);
-        let actions = prepare(&observed, &Others::default(), "olm").unwrap();
+        let actions = prepare(&observed, &ConflictingSets::default(), "olm").unwrap();
         assert!(
             matches!(&actions[..], [Action::CompleteAdopted(_)]),
             "{actions:?}"
         );
         set.status = (*revision(1, &[(SUCCEEDED, Status::True, "")])).clone().status;
         observed.revisions = Revisions::new(vec![Arc::new(set)]);
-        assert!(prepare(&observed, &Others::default(), "olm").unwrap().is_empty());
+        assert!(
+            prepare(&observed, &ConflictingSets::default(), "olm")
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -349,7 +353,7 @@ mod tests {
                 if settings_fail {
                     observed.settings = Err(blocked());
                 }
-                let mut actions = prepare(&observed, &Others::default(), "olm").unwrap();
+                let mut actions = prepare(&observed, &ConflictingSets::default(), "olm").unwrap();
                 if !settings_fail {
                     let lifted = resumed(&observed.extension, &observed.revisions);
                     assert!(actions.is_empty() || lifted.is_empty(), "{asked:?} {present:?}");

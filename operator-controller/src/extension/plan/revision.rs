@@ -11,7 +11,7 @@ use olm_bundle::CertificateProvider;
 use serde_json::{Map, Value, json};
 
 use crate::extension::failure::{Severity, StageError};
-use crate::extension::revisions::{BundleIdentity, Others, Revisions};
+use crate::extension::revisions::{BundleIdentity, ConflictingSets, Revisions};
 use olm_cluster::identity::AccountName;
 use olm_plan::pack::{ContentSecret, PackError, pack};
 use olm_plan::phases::{Group, probes};
@@ -134,7 +134,7 @@ impl StageError for PlanError {
 pub fn plan(
     wanted: &DesiredRevision<'_>,
     revisions: &Revisions,
-    others: &Others,
+    others: &ConflictingSets,
 ) -> Result<RevisionPlan, PlanError> {
     let left = wanted
         .account
@@ -171,7 +171,7 @@ pub fn plan(
 pub(crate) fn create(
     wanted: &DesiredRevision<'_>,
     revisions: &Revisions,
-    others: &Others,
+    others: &ConflictingSets,
 ) -> Result<Creation, PlanError> {
     let number = free_number(wanted.extension, revisions, others);
     let name = format!("{}-{number}", wanted.extension.name());
@@ -187,7 +187,7 @@ pub(crate) fn create(
 }
 
 /// The first number after the newest revision whose name is free.
-fn free_number(extension: &ClusterExtension, revisions: &Revisions, others: &Others) -> i64 {
+fn free_number(extension: &ClusterExtension, revisions: &Revisions, others: &ConflictingSets) -> i64 {
     let newest = revisions.latest().map_or(0, |latest| latest.spec.revision);
     let mut number = newest.max(others.highest).saturating_add(1);
     while number < i64::MAX && others.names.contains(&format!("{}-{number}", extension.name())) {

@@ -13,7 +13,7 @@ use olm_preflight::crd_upgrade::{
 };
 use serde_json::Value;
 
-use super::asking::{Asking, MAX_FINDINGS, PreflightError};
+use super::access::{MAX_FINDINGS, PreflightAccess, PreflightError};
 use super::existing;
 use crate::extension::context::Context;
 use olm_cluster::apply::Target;
@@ -102,7 +102,7 @@ pub(crate) fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnfor
 
 /// Whether CRDs (name, live, wanted) may be replaced. Returns warnings.
 pub(crate) async fn safety(
-    asking: &Asking<'_>,
+    asking: &PreflightAccess<'_>,
     policy: &Policy,
     pairs: &[(&str, &Value, &Value)],
     ours: &[&str],

@@ -7,7 +7,7 @@ use olm_preflight::crd_upgrade::Finding;
 use olm_preflight::crd_upgrade::existing::{SchemaChecks, schema_checks};
 use serde_json::Value;
 
-use super::asking::Asking;
+use super::access::PreflightAccess;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_cluster::permissions::right;
 
@@ -33,7 +33,7 @@ pub(crate) fn deadline() -> Instant {
 
 /// Checks the objects of a CRD that will be replaced.
 pub(crate) async fn check(
-    asking: &Asking<'_>,
+    asking: &PreflightAccess<'_>,
     old: &Value,
     new: &Value,
     until: Instant,

@@ -4,7 +4,7 @@ use olm_api::names::user;
 use olm_plan::images;
 use serde_json::Value;
 
-use super::asking::PreflightError;
+use super::access::PreflightError;
 use crate::bundles::operands::ImageRefusals;
 use crate::bundles::pulls::Pulled;
 use crate::extension::bundle::Rendered;

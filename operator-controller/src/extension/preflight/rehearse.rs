@@ -12,7 +12,7 @@ use olm_preflight::crd_upgrade::within;
 use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS};
 use serde_json::Value;
 
-use super::asking::{Asking, MAX_FINDINGS, PreflightError};
+use super::access::{MAX_FINDINGS, PreflightAccess, PreflightError};
 use olm_cluster::apply::{self, Commit, Target};
 use olm_rollout::certificates::authority;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -39,7 +39,7 @@ pub(crate) struct Rehearsal {
 
 /// Makes dry runs of a bundle's added and changed objects.
 pub(crate) async fn rehearse(
-    asking: &Asking<'_>,
+    asking: &PreflightAccess<'_>,
     bundle_content: &BundleContent,
     touched: &[&Value],
 ) -> Rehearsal {
@@ -157,7 +157,7 @@ struct RefusedObject {
     exists: bool,
 }
 
-async fn one(asking: &Asking<'_>, object: &Value, asked: Instant) -> Result<(), RefusedObject> {
+async fn one(asking: &PreflightAccess<'_>, object: &Value, asked: Instant) -> Result<(), RefusedObject> {
     let id = ObjectId::of(object);
     let absent = |failure| RefusedObject {
         failure,

@@ -9,7 +9,7 @@ use olm_preflight::permissions::{Missing, Right};
 use olm_preflight::rules::Object;
 use serde_json::Value;
 
-use super::asking::{Asking, PreflightError};
+use super::access::{PreflightAccess, PreflightError};
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
 use olm_cluster::permissions::right;
 
@@ -27,7 +27,7 @@ pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a s
 
 /// Checks that the account may remove stored versions.
 pub(crate) async fn may_migrate(
-    asking: &Asking<'_>,
+    asking: &PreflightAccess<'_>,
     extension: &ClusterExtension,
     rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<(), PreflightError> {
@@ -60,7 +60,7 @@ pub(crate) async fn may_migrate(
 }
 
 /// The rights that the account lacks to write the objects and clean the list.
-async fn lacking(asking: &Asking<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
+async fn lacking(asking: &PreflightAccess<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
     let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
     if let Object::Resource { name, .. } = &mut clean.access.object {
         *name = Some(rewrite.definition.clone());

@@ -83,13 +83,13 @@ impl Admission {
             .iter()
             .filter_map(|asked| Some((closeness(asked, installed)?, age(asked))))
             .min();
-        let is_open = |(closeness, found): &(Closeness, _)| {
+        let is_open = |(closeness, found): &(CatalogMatch, _)| {
             let silent = asked
                 .iter()
                 .filter(|asked| matches!(asked.answer, PackageAnswer::Failed(_)));
             silent
                 .map(age)
-                .any(|age| *closeness != Closeness::Image || age < *found)
+                .any(|age| *closeness != CatalogMatch::Image || age < *found)
         };
         match found.filter(|found| !is_open(found)) {
             Some((_, (_, home))) => {
@@ -162,19 +162,19 @@ pub(crate) async fn admitted(
 
 /// The match of a catalog with the installed bundle, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Closeness {
+enum CatalogMatch {
     Image,
     Bundle,
     Package,
 }
 
-fn closeness(asked: &AskedCatalog, installed: &BundleIdentity) -> Option<Closeness> {
+fn closeness(asked: &AskedCatalog, installed: &BundleIdentity) -> Option<CatalogMatch> {
     let mut bundles = asked.package()?.candidates().iter();
     let listed = bundles.find(|bundle| bundle.name == installed.metadata.name);
     Some(match listed {
-        Some(bundle) if bundle.image == installed.image => Closeness::Image,
-        Some(_) => Closeness::Bundle,
-        None => Closeness::Package,
+        Some(bundle) if bundle.image == installed.image => CatalogMatch::Image,
+        Some(_) => CatalogMatch::Bundle,
+        None => CatalogMatch::Package,
     })
 }
 

@@ -13,7 +13,7 @@ use olm_resolve::blocker::listed;
 use olm_resolve::cluster::inventory::{
     DependentsError, Inventory, Questions, dependents, neighbour, requires,
 };
-use olm_resolve::{Dependents, Neighbour, Package, Platform, broken_by_removal};
+use olm_resolve::{Dependents, InstalledExtension, Package, Platform, broken_by_removal};
 
 use crate::extension::context::Context;
 use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
@@ -142,7 +142,7 @@ fn any_requires(context: &Context) -> bool {
 }
 
 /// The other installed extensions, without those that are being deleted or were never complete.
-fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour> {
+fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<InstalledExtension> {
     let mut others = context.extensions.state();
     others.retain(|other| other.name() != extension.name() && !other.is_deleting());
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
@@ -151,7 +151,7 @@ fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<Neighbour>
 }
 
 /// The installed bundle of another extension.
-pub(crate) fn installed(context: &Context, extension: &str) -> Option<Neighbour> {
+pub(crate) fn installed(context: &Context, extension: &str) -> Option<InstalledExtension> {
     present(&context.revisions(extension)).map(|set| neighbour(extension, set))
 }
 

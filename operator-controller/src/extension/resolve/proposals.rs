@@ -10,7 +10,7 @@ use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::SimpleRequirement;
 use olm_constraint::cel::Budget;
 use olm_resolve::cluster::inventory::Inventory;
-use olm_resolve::cluster::providers::{Offer, Provider, providers};
+use olm_resolve::cluster::providers::{Provider, ProviderCandidate, providers};
 use olm_resolve::{Candidate, Package, Reason, Refusal};
 
 use super::catalogs::address;
@@ -56,7 +56,7 @@ pub(crate) async fn propose(
             continue;
         }
         let found = search(context, wanted).await;
-        let offers: Vec<Offer<'_>> = found.iter().map(ProvidingPackage::offer).collect();
+        let offers: Vec<ProviderCandidate<'_>> = found.iter().map(ProvidingPackage::offer).collect();
         let mut proposals = providers(wanted, &offers, Some(&own_catalog), &facts, &mut budget);
         proposals.retain(|proposal| Some(proposal.package) != own_package);
         if proposals.is_empty() {
@@ -138,8 +138,8 @@ async fn search(context: &Context, wanted: &SimpleRequirement) -> Vec<ProvidingP
 }
 
 impl ProvidingPackage {
-    fn offer(&self) -> Offer<'_> {
-        Offer {
+    fn offer(&self) -> ProviderCandidate<'_> {
+        ProviderCandidate {
             catalog: self.catalog.name(),
             priority: self.catalog.spec.priority,
             name: &self.name,

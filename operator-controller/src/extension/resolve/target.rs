@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::updates::{HeldBack, Updates};
 use crate::extension::context::Gates;
-use crate::extension::context::joint_updates::Companion;
+use crate::extension::context::joint_updates::JointChange;
 use crate::extension::failure::StageFailure;
 use crate::extension::observe::{Observed, Settings};
 use crate::extension::revisions::BundleIdentity;
@@ -23,7 +23,7 @@ pub struct Target {
     /// The declared properties of the bundle in the catalog.
     pub declared: Vec<(String, Value)>,
     /// Extensions that must be installed or updated in the same step.
-    pub companions: Vec<Companion>,
+    pub companions: Vec<JointChange>,
 }
 
 /// The origin of a target.

@@ -122,7 +122,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use olm_cluster::fake;
-    use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+    use olm_rollout::engine::teardown::{RetainedObjects, TeardownEnd};
     use olm_rollout::outline::ObjectPosition;
     use serde_json::json;
 
@@ -147,9 +147,9 @@ mod tests {
         });
         let certificate = json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
             "metadata": {"name": "c", "namespace": "n"}});
-        let lasting = Lasting {
+        let lasting = RetainedObjects {
             kept,
-            ..Lasting::default()
+            ..RetainedObjects::default()
         };
         let outline = testing::outline(vec![("deploy", certificate)]);
         let (end, deleted) = testing::take_down(&client, &log, &outline, lasting).await;

@@ -94,7 +94,7 @@ impl Executor<'_> {
 #[cfg(test)]
 mod tests {
     use olm_cluster::fake;
-    use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+    use olm_rollout::engine::teardown::{RetainedObjects, TeardownEnd};
     use olm_rollout::outline::Outline;
     use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ mod tests {
             },
             _ => (404, json!("404 page not found")),
         });
-        testing::take_down(&client, &log, &outline(), Lasting::default()).await
+        testing::take_down(&client, &log, &outline(), RetainedObjects::default()).await
     }
 
     #[tokio::test]

@@ -8,13 +8,13 @@ use olm_cluster::discover::Discovery;
 use olm_cluster::fake::Log;
 use olm_cluster::watch::{Coverage, Freshness};
 use olm_rollout::content::{ContentObject, ContentPhase, RevisionContent};
-use olm_rollout::engine::teardown::{Lasting, TeardownEnd};
+use olm_rollout::engine::teardown::{RetainedObjects, TeardownEnd};
 use olm_rollout::outline::{Outline, Owner};
 use olm_rollout::phases::Phases;
 use serde_json::Value;
 
 use super::Executor;
-use crate::object_set::memory::Memory;
+use crate::object_set::state::SetState;
 
 /// The outline of a set of `us` with one object in each phase.
 pub(super) fn outline(phases: Vec<(&str, Value)>) -> Outline {
@@ -39,7 +39,7 @@ pub(super) async fn take_down(
     client: &Client,
     log: &Log,
     outline: &Outline,
-    lasting: Lasting,
+    lasting: RetainedObjects,
 ) -> (TeardownEnd, Vec<String>) {
     let mut executor = Executor {
         client,
@@ -49,7 +49,7 @@ pub(super) async fn take_down(
         content: None,
         probes: &[],
         freshness: Freshness::Live,
-        memory: &mut Memory::default(),
+        memory: &mut SetState::default(),
         starved: AtomicBool::default(),
         unwatched: AtomicBool::default(),
     };

@@ -18,14 +18,14 @@ use crate::certificates::choose;
 use crate::object_set::{
     conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
     context::{Context, extension_uid},
-    memory::Memory,
+    state::SetState,
 };
 
 /// The phases. If the bodies had to be read, they are in the memory.
 pub(in crate::object_set) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     account: Option<&Client>,
 ) -> Result<Arc<Phases>, RunConclusion> {
     if let Some(phases) = &memory.loaded.phases {
@@ -42,7 +42,7 @@ pub(in crate::object_set) async fn load(
 /// Drops the content if one of its Secrets is gone or was created again.
 pub(in crate::object_set) async fn doubt(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut SetState,
     account: &Client,
 ) -> Result<(), RunConclusion> {
     let system_namespace = &context.options.system_namespace;
@@ -90,7 +90,7 @@ async fn read(
 }
 
 /// Checks that the phases are those that were first seen.
-pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &Memory) -> Result<(), String> {
+pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &SetState) -> Result<(), String> {
     let Some(phases) = &memory.loaded.phases else {
         return Ok(());
     };
@@ -138,7 +138,7 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
 pub(in crate::object_set) async fn bodies(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut Memory,
+    memory: &mut SetState,
     client: &Client,
 ) -> Result<Arc<RevisionContent>, RunConclusion> {
     if let Some(content) = &memory.loaded.content {

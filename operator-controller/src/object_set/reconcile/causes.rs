@@ -16,7 +16,7 @@ use olm_rollout::{
 };
 use serde_json::Value;
 
-use super::super::{acting::Actor, context::Context, memory::Memory};
+use super::super::{acting::Actor, context::Context, state::SetState};
 
 /// The time for which a workload may be unready before the controller reads the cause.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ fn workloads(not_ready: &[NotReady]) -> impl Iterator<Item = &NotReady> {
 /// A line for each unready workload, with the cause as far as the account may read it.
 pub(super) async fn causes(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut SetState,
     actor: &Actor,
     not_ready: &[NotReady],
 ) -> Vec<String> {

@@ -8,14 +8,14 @@ use olm_api::ClusterObjectSet;
 use olm_cluster::{discover::Scope, identity::is_name, watch::Freshness};
 use olm_rollout::{object::ObjectId, outline::Outline};
 
-use crate::object_set::{acting::account, context::Context, memory::Memory, rights};
+use crate::object_set::{acting::account, context::Context, rights, state::SetState};
 
 /// The objects that may be left when the account cannot be used, as far as the controller can see: without those in
 /// deleted namespaces, and without those that a watch does not show as ours.
 pub(super) async fn left(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &Memory,
+    memory: &SetState,
     outline: &Outline,
 ) -> Vec<ObjectId> {
     let coverage = rights::watch(context, set.name(), None, outline, Freshness::Live)
@@ -54,7 +54,7 @@ pub(super) async fn left(
 pub(super) async fn needed(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &Memory,
+    memory: &SetState,
     outline: &Outline,
 ) -> Option<String> {
     let account = account(context, set).ok()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use olm_version::blang::parse_tolerant;
 
-use super::{EvalError, EvalResult, Machine, failed, no_overload};
+use super::{EvalError, EvalResult, Evaluator, failed, no_overload};
 use crate::cel::time;
 use crate::cel::value::{Value, double_text};
 use crate::pattern::Pattern;
@@ -15,7 +15,7 @@ const PATTERN_STEPS: usize = 5_000;
 
 const OVERFLOW: &str = "integer overflow";
 
-impl Machine<'_> {
+impl Evaluator<'_> {
     pub(super) fn call(&mut self, name: &str, arguments: &[Value]) -> EvalResult {
         match (name, arguments) {
             ("!_", [Value::Bool(value)]) => Ok(Value::Bool(!value)),

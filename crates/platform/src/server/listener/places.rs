@@ -161,11 +161,11 @@ impl Slot {
     }
 
     /// An answer begins; it ends when the result is dropped.
-    pub(super) fn answers(&self) -> Answering {
+    pub(super) fn answers(&self) -> RequestGuard {
         self.places
             .lock()
             .touch(self.number, |connection| connection.answers += 1);
-        Answering {
+        RequestGuard {
             places: self.places.clone(),
             number: self.number,
         }
@@ -180,12 +180,12 @@ impl Drop for Slot {
 
 /// An answer in progress.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct RequestGuard {
     places: Slots,
     number: u64,
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.places.lock().touch(self.number, |connection| {
             connection.answers = connection.answers.saturating_sub(1);
@@ -228,7 +228,7 @@ mod tests {
     fn whoever_holds_the_most_makes_room_for_others_also_with_answers_under_way() {
         let places = Slots::new(8, 6);
         let greedy: Vec<Slot> = (0..6).filter_map(|_| places.take(peer(1))).collect();
-        let answering: Vec<Answering> = greedy.iter().map(Slot::answers).collect();
+        let answering: Vec<RequestGuard> = greedy.iter().map(Slot::answers).collect();
         let others: Vec<Slot> = (2..6).filter_map(|number| places.take(peer(number))).collect();
         assert_eq!(others.len(), 4);
         assert_eq!(greedy.iter().filter(|place| is_evicted(place)).count(), 2);
@@ -245,7 +245,7 @@ mod tests {
     fn peers_with_as_much_as_a_newcomer_keep_their_places() {
         let places = Slots::new(3, 3);
         let held: Vec<Slot> = (1..4).filter_map(|number| places.take(peer(number))).collect();
-        let mut answering: Vec<Answering> = held.iter().map(Slot::answers).collect();
+        let mut answering: Vec<RequestGuard> = held.iter().map(Slot::answers).collect();
         assert!(places.take(peer(4)).is_none());
         drop(answering.remove(0));
         let again = places.take(peer(1));

@@ -7,7 +7,7 @@ use olm_constraint::{Gvk, Requirement};
 use olm_version::blang::parse_tolerant;
 
 use super::{BundleIndex, ExtensionRecord, Member, State};
-use crate::cluster::compatibility::{Dependents, Neighbour};
+use crate::cluster::compatibility::{Dependents, InstalledExtension};
 use crate::cluster::inventory::{Inventory, Questions};
 use crate::package::{Candidate, Package};
 
@@ -15,7 +15,7 @@ use crate::package::{Candidate, Package};
 #[derive(Clone)]
 pub(super) struct InternedState {
     number: usize,
-    pub(super) neighbour: Rc<Neighbour>,
+    pub(super) neighbour: Rc<InstalledExtension>,
 }
 
 /// Stores equal states once.
@@ -45,7 +45,7 @@ impl Interner {
             bundle_index.catalog, bundle_index.bundle
         );
         let version = bundle.recorded(crate::ReleaseField::Counts).version;
-        let made = || Neighbour::new(name, package, &version, bundle.properties.clone());
+        let made = || InstalledExtension::new(name, package, &version, bundle.properties.clone());
         let number = self.0.len();
         let fresh = || InternedState {
             number,
@@ -54,7 +54,11 @@ impl Interner {
         self.0.entry(key).or_insert_with(fresh).clone()
     }
 
-    fn known(&mut self, key: String, make: impl FnOnce() -> Option<Neighbour>) -> Option<InternedState> {
+    fn known(
+        &mut self,
+        key: String,
+        make: impl FnOnce() -> Option<InstalledExtension>,
+    ) -> Option<InternedState> {
         if let Some(known) = self.0.get(&key) {
             return Some(known.clone());
         }
@@ -83,13 +87,13 @@ pub(super) struct RelevantFacts {
 
 /// The packages and APIs that the bundles of a package mention.
 #[derive(Default)]
-pub(super) struct Mentions {
+pub(super) struct ReferencedApis {
     packages: HashSet<String>,
     apis: HashSet<Gvk>,
     by_rule: bool,
 }
 
-impl Mentions {
+impl ReferencedApis {
     fn add(&mut self, requirement: &Requirement) {
         self.packages.extend(requirement.packages().map(str::to_owned));
         self.apis.extend(requirement.apis().cloned());
@@ -100,7 +104,7 @@ impl Mentions {
         !self.by_rule && self.packages.is_empty() && self.apis.is_empty()
     }
 
-    fn covers(&self, neighbour: &Neighbour) -> bool {
+    fn covers(&self, neighbour: &InstalledExtension) -> bool {
         self.by_rule
             || self.packages.contains(&neighbour.subject.package)
             || neighbour.subject.apis.iter().any(|api| self.apis.contains(api))
@@ -109,13 +113,13 @@ impl Mentions {
 
 /// The requirements of the bundles of a package, and the APIs that they provide.
 #[derive(Default)]
-pub(super) struct About {
+pub(super) struct PackageApis {
     pub(super) questions: Questions,
-    mentions: Mentions,
+    mentions: ReferencedApis,
     provided: HashSet<Gvk>,
 }
 
-impl About {
+impl PackageApis {
     pub(super) fn new(packages: &[&Package]) -> Self {
         let mut about = Self {
             questions: Questions::of_packages(packages.iter().copied()),
@@ -135,7 +139,7 @@ impl About {
 impl RelevantFacts {
     /// The facts that affect the choice for an extension among bundles with these mentions. Extensions are irrelevant
     /// unless they depend on it, or it or one of its dependents requires them.
-    pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &About) -> Self {
+    pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &PackageApis) -> Self {
         let own = member.there.as_ref();
         let depends = |requirement: &Requirement| {
             requirement.has_rule()
@@ -147,7 +151,7 @@ impl RelevantFacts {
                         || own.is_some_and(|own| own.neighbour.subject.apis.contains(api))
                 })
         };
-        let mut mentions = Mentions::default();
+        let mut mentions = ReferencedApis::default();
         let mut chosen: Vec<(&InternedState, bool)> = Vec::new();
         for known in others(state, member) {
             let depends = known.neighbour.requirements.iter().any(depends);

@@ -11,7 +11,7 @@ use olm_fbc::Property;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cluster::compatibility::{Dependents, Neighbour};
+use crate::cluster::compatibility::{Dependents, InstalledExtension};
 use crate::cluster::inventory::{DependentsError, declared, dependents};
 
 /// The record of a cluster.
@@ -222,11 +222,16 @@ impl ExtensionRecord {
     }
 
     /// The extension in the view of other extensions; `None` if nothing is installed.
-    pub(super) fn neighbour(&self) -> Option<Neighbour> {
+    pub(super) fn neighbour(&self) -> Option<InstalledExtension> {
         let installed = self.installed.as_ref()?;
         let properties = installed.properties.iter();
         let properties = properties.map(|one| Property::new(one.kind.clone(), one.value.to_string()));
         let (package, version) = (&self.catalog.package_name, &installed.bundle.version);
-        Some(Neighbour::new(&self.name, package, version, properties.collect()))
+        Some(InstalledExtension::new(
+            &self.name,
+            package,
+            version,
+            properties.collect(),
+        ))
     }
 }

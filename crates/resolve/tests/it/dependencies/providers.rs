@@ -3,7 +3,7 @@
 use super::*;
 
 /// The providers of `example.com/v1 Green`, as `CATALOG PACKAGE CHANNEL BUNDLE`, best first.
-fn proposed(offers: &[Offer<'_>], own_catalog: &str) -> Vec<String> {
+fn proposed(offers: &[ProviderCandidate<'_>], own_catalog: &str) -> Vec<String> {
     let green = Requirement::of_dependency("olm.gvk", &api("Green", "v1").to_string()).unwrap();
     let served = HashSet::new();
     let nothing = olm_constraint::Present::new([], &served, Budget::default());
@@ -26,8 +26,8 @@ fn proposed(offers: &[Offer<'_>], own_catalog: &str) -> Vec<String> {
     .collect()
 }
 
-fn offer<'a>(catalog: &'a str, priority: i32, name: &'a str, package: &'a Package) -> Offer<'a> {
-    Offer {
+fn offer<'a>(catalog: &'a str, priority: i32, name: &'a str, package: &'a Package) -> ProviderCandidate<'a> {
+    ProviderCandidate {
         catalog,
         priority,
         name,
@@ -56,7 +56,7 @@ fn t_5a_01_and_02_priority_counts_after_the_dependents_own_catalog() {
 #[test]
 fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
     let all = ["1.0.0"];
-    let bundle = |book: Book| book.bundle("1.0.0", &[provides("Green", "v1")]);
+    let bundle = |book: TestPackage| book.bundle("1.0.0", &[provides("Green", "v1")]);
     let everywhere = bundle(book("green"))
         .channel("fast", &all)
         .channel("alpha", &all)

@@ -17,7 +17,7 @@ use stateright::{Checker, Model, Property};
 use super::simulation::{Cluster, Revision, executor, revision};
 use crate::engine::request::{Request, RequestOutcome, Step};
 use crate::engine::rollout::{Mode, Rollout, RolloutEnd, Settings};
-use crate::engine::teardown::{Lasting, Teardown, TeardownEnd};
+use crate::engine::teardown::{RetainedObjects, Teardown, TeardownEnd};
 use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 
@@ -188,7 +188,7 @@ impl World {
         let life = state.lives[index];
         let outline = &self.revisions[index].outline;
         if life.archived {
-            let step = Teardown::start(outline, Lasting::default());
+            let step = Teardown::start(outline, RetainedObjects::default());
             Self::took_down(state, process, step);
         } else {
             let mode = if life.succeeded {

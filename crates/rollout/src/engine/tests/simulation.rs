@@ -9,7 +9,7 @@ use super::super::desired::{body, wanted};
 use super::super::differences::differences;
 use super::super::request::{Observation, Request, RequestOutcome, Step};
 use super::super::rollout::{Report, Rollout, Settings};
-use super::super::teardown::{Lasting, Teardown, TeardownEnd};
+use super::super::teardown::{RetainedObjects, Teardown, TeardownEnd};
 use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 use crate::outline::{ObjectPosition, Outline, OutlineObject, OutlinePhase, Owner, Sibling};
@@ -341,7 +341,7 @@ impl Executor<'_> {
         }
     }
 
-    pub(super) fn take_down(&mut self, lasting: Lasting) -> Result<TeardownEnd, Crash> {
+    pub(super) fn take_down(&mut self, lasting: RetainedObjects) -> Result<TeardownEnd, Crash> {
         let mut step = Teardown::start(&self.revision.outline, lasting);
         loop {
             match step {
@@ -372,6 +372,6 @@ pub(super) fn roll_out(cluster: &mut Cluster, revision: &Revision) -> Report {
 
 pub(super) fn take_down(cluster: &mut Cluster, revision: &Revision) -> TeardownEnd {
     executor(cluster, revision)
-        .take_down(Lasting::default())
+        .take_down(RetainedObjects::default())
         .unwrap_or_else(|_| unreachable!())
 }

@@ -4,7 +4,7 @@ use olm_api::names::{field_manager, label};
 use olm_classic::names::{CSV_API_VERSION, CSV_KIND, OWNER_LABEL};
 use serde_json::{Map, Value, json};
 
-use super::super::backup::Kept;
+use super::super::backup::ClassicRecord;
 use super::super::facts::{list, name, text};
 use super::super::reduce::is_ours;
 
@@ -32,7 +32,7 @@ pub(crate) fn is_of_operator(live: &Value, owners: Owners<'_>) -> bool {
 
 /// A merge patch that returns an object to OLM classic: its labels and annotations, the ClusterServiceVersion as owner,
 /// our fields to its manager; `None` if nothing differs. The patch requires the object that was read.
-pub(crate) fn patch(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
+pub(crate) fn patch(live: &Value, kept: &ClassicRecord, owners: Owners<'_>) -> Option<Value> {
     let mut metadata = Map::new();
     for (key, wanted) in [("labels", &kept.labels), ("annotations", &kept.annotations)] {
         let present = live
@@ -65,7 +65,7 @@ pub(crate) fn patch(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Val
 }
 
 /// The owners without our revision and with the ClusterServiceVersion; `None` if they are unchanged.
-fn after(live: &Value, kept: &Kept, owners: Owners<'_>) -> Option<Value> {
+fn after(live: &Value, kept: &ClassicRecord, owners: Owners<'_>) -> Option<Value> {
     let Owners {
         revision, version, ..
     } = owners;
@@ -95,7 +95,7 @@ fn manager(entry: &Value) -> Value {
 }
 
 /// The fields that we applied, as if OLM classic had written them; `None` if there are none.
-fn fields(live: &Value, kept: &Kept) -> Option<Value> {
+fn fields(live: &Value, kept: &ClassicRecord) -> Option<Value> {
     let is_applied = |entry: &Value| {
         text(entry, "/manager") == field_manager::OBJECTS && text(entry, "/subresource").is_empty()
     };
@@ -137,8 +137,8 @@ fn fields(live: &Value, kept: &Kept) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn kept() -> Kept {
-        Kept {
+    fn kept() -> ClassicRecord {
+        ClassicRecord {
             object: json!({}),
             labels: json!({"olm.managed": "true"}).as_object().unwrap().clone(),
             annotations: Map::new(),
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn every_manager_of_classic_has_its_fields_again() {
         let other = json!({"manager": "catalog", "operation": "Update", "fieldsV1": {"f:spec": {}}});
-        let kept = Kept {
+        let kept = ClassicRecord {
             others: vec![other.clone()],
             ..kept()
         };

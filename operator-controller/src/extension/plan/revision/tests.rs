@@ -36,10 +36,10 @@ impl Case {
     }
 
     fn plan(&self, sets: &[ClusterObjectSet]) -> RevisionPlan {
-        self.plan_beside(sets, &Others::default())
+        self.plan_beside(sets, &ConflictingSets::default())
     }
 
-    fn plan_beside(&self, sets: &[ClusterObjectSet], others: &Others) -> RevisionPlan {
+    fn plan_beside(&self, sets: &[ClusterObjectSet], others: &ConflictingSets) -> RevisionPlan {
         let wanted = DesiredRevision {
             extension: &self.extension,
             account: Some(&self.account),
@@ -219,7 +219,7 @@ fn a_restored_or_orphaned_revision_is_taken_over_when_its_content_matches() {
     };
     let mut left = (*set).clone();
     left.metadata.owner_references = None;
-    let others = |set: &ClusterObjectSet| Others {
+    let others = |set: &ClusterObjectSet| ConflictingSets {
         names: [set.name().to_owned()].into(),
         highest: set.spec.revision,
         left: vec![Arc::new(set.clone())],
@@ -254,9 +254,9 @@ fn a_restored_or_orphaned_revision_is_taken_over_when_its_content_matches() {
 #[test]
 fn a_name_that_something_else_has_and_numbers_left_behind_are_passed_over() {
     let case = Case::new();
-    let mut others = Others::default();
+    let mut others = ConflictingSets::default();
     others.names.extend(["ext-1", "ext-2"].map(str::to_owned));
-    let number = |others: &Others, sets: &[ClusterObjectSet]| match case.plan_beside(sets, others) {
+    let number = |others: &ConflictingSets, sets: &[ClusterObjectSet]| match case.plan_beside(sets, others) {
         RevisionPlan::Create(Creation { set, .. }) => (set.name().to_owned(), set.spec.revision),
         other => panic!("{other:?}"),
     };
@@ -358,7 +358,7 @@ fn a_name_that_does_not_fit_a_label_is_refused() {
         system_namespace: "system",
     };
     assert!(matches!(
-        plan(&wanted, &Revisions::default(), &Others::default()),
+        plan(&wanted, &Revisions::default(), &ConflictingSets::default()),
         Err(PlanError::Name(_))
     ));
 }

@@ -12,7 +12,7 @@ use super::value::{Path, Step, ValueError, read_noting};
 
 /// A fault in the specification of a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misfit {
+pub enum SpecFault {
     /// A field has a value of another type, which the API server refuses.
     Wrong {
         /// The field; empty for the whole value.
@@ -24,7 +24,7 @@ pub enum Misfit {
     Unknown(Path),
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for SpecFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wrong { path, why } if path.steps().is_empty() => formatter.write_str(why),
@@ -34,7 +34,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl Misfit {
+impl SpecFault {
     /// The fault of a field inside another.
     pub(crate) fn within(self, place: &Path) -> Self {
         match self {
@@ -49,23 +49,23 @@ impl Misfit {
 
 /// The faults in the specification of a Deployment.
 #[must_use]
-pub fn misfits(spec: &Value) -> Vec<Misfit> {
-    misfits_of::<DeploymentSpec>(spec)
+pub fn spec_faults(spec: &Value) -> Vec<SpecFault> {
+    spec_faults_of::<DeploymentSpec>(spec)
 }
 
 /// The most wrong values that are reported.
 const MOST: usize = 20;
 
 /// The faults of a value of a type.
-pub(crate) fn misfits_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<Misfit> {
+pub(crate) fn spec_faults_of<T: for<'de> Deserialize<'de>>(value: &Value) -> Vec<SpecFault> {
     let read = |value: &Value, unknown: Option<&mut Vec<Path>>| read_noting::<T>(value, unknown).map(drop);
     find(value, &read)
 }
 
 type Read<'r> = &'r dyn Fn(&Value, Option<&mut Vec<Path>>) -> Result<(), ValueError>;
 
-fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
-    let mut misfits = Vec::new();
+fn find(value: &Value, read: Read<'_>) -> Vec<SpecFault> {
+    let mut spec_faults = Vec::new();
     let mut value = Cow::Borrowed(value);
     // The reader stops at the first wrong value. Each round removes it to find the next.
     while let Err(fault) = read(&value, None) {
@@ -75,23 +75,23 @@ fn find(value: &Value, read: Read<'_>) -> Vec<Misfit> {
             .replace("expected i64", "expected a whole number");
         let is_left_out = remove(value.to_mut(), &fault.path);
         let path = fault.path;
-        misfits.push(Misfit::Wrong { path, why });
+        spec_faults.push(SpecFault::Wrong { path, why });
         if !is_left_out {
-            return misfits;
+            return spec_faults;
         }
-        if misfits.len() == MOST {
-            misfits.push(Misfit::Wrong {
+        if spec_faults.len() == MOST {
+            spec_faults.push(SpecFault::Wrong {
                 path: Path::default(),
                 why: "and perhaps more".to_owned(),
             });
-            return misfits;
+            return spec_faults;
         }
     }
     let mut unknown = Vec::new();
     if read(&value, Some(&mut unknown)).is_ok() {
-        misfits.extend(unknown.into_iter().map(Misfit::Unknown));
+        spec_faults.extend(unknown.into_iter().map(SpecFault::Unknown));
     }
-    misfits
+    spec_faults
 }
 
 /// Removes the fields that a type does not have: the reference implementation drops them when it decodes the value, and
@@ -174,11 +174,11 @@ mod tests {
         odd["template"]["spec"]["containers"][0]["imagePullPolice"] = json!("Always");
         odd["template"]["spec"]["containers"][0]["ports"][0]["targetPort"] = json!(80);
         check(&odd, &sound);
-        let unknown = |misfit: &Misfit| match misfit {
-            Misfit::Unknown(path) => Some(path.to_string()),
-            Misfit::Wrong { .. } => None,
+        let unknown = |fault: &SpecFault| match fault {
+            SpecFault::Unknown(path) => Some(path.to_string()),
+            SpecFault::Wrong { .. } => None,
         };
-        let found: Vec<_> = misfits(&odd).iter().filter_map(unknown).collect();
+        let found: Vec<_> = spec_faults(&odd).iter().filter_map(unknown).collect();
         assert_eq!(
             found,
             [
@@ -187,14 +187,14 @@ mod tests {
                 "install",
             ]
         );
-        assert_eq!(misfits(&sound), []);
+        assert_eq!(spec_faults(&sound), []);
         let mut wrong = sound.clone();
         wrong["replicas"] = json!([]);
         wrong["template"]["spec"]["containers"][0]["args"] = json!([1, "two", 3]);
         wrong["template"]["spec"]["containers"][0]["resources"]["limits"] =
             json!({"cpu": "much", "any": "lots"});
         wrong["install"] = json!({"a": 1});
-        let found = misfits(&wrong);
+        let found = spec_faults(&wrong);
         let places = [
             "replicas: ",
             "template.spec.containers[0].args[0]: ",
@@ -205,13 +205,13 @@ mod tests {
         let (last, faults) = found.split_last().unwrap();
         assert_eq!(unknown(last).as_deref(), Some("install"));
         for begins in places {
-            let is_it = |misfit: &&Misfit| misfit.to_string().starts_with(begins);
+            let is_it = |fault: &&SpecFault| fault.to_string().starts_with(begins);
             assert_eq!(faults.iter().filter(is_it).count(), 1, "{begins} {found:?}");
         }
         assert_eq!(faults.len(), places.len(), "{found:?}");
         let mut many = sound.clone();
         many["template"]["spec"]["containers"][0]["args"] = vec![1; 1000].into();
-        assert_eq!(misfits(&many).len(), 21);
+        assert_eq!(spec_faults(&many).len(), 21);
         let strange: serde_json::Map<String, Value> = (0..100_000)
             .map(|at| (format!("strange{at}"), json!({"a": at})))
             .collect();

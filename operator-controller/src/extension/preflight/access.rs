@@ -161,14 +161,14 @@ impl StageError for PreflightError {
 }
 
 /// The account and clients of a preflight.
-pub(crate) struct Asking<'a> {
+pub(crate) struct PreflightAccess<'a> {
     pub(crate) account: &'a AccountName,
     pub(crate) client: &'a Client,
     pub(crate) discovery: &'a Discovery,
     pub(crate) reviews: &'a Reviews,
 }
 
-impl Asking<'_> {
+impl PreflightAccess<'_> {
     pub(crate) async fn may(&self, right: &Right) -> Result<bool, kube::Error> {
         let viewer = Viewer::Account(self.account.clone());
         self.reviews.may(self.client, &viewer, right).await

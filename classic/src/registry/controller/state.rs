@@ -35,7 +35,7 @@ pub(super) struct ServedCatalog {
 
 /// The state of a source.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct TrackedSource {
     /// The UID of the source; another object of the same name starts anew.
     pub(super) uid: String,
     /// The port on which it is served.
@@ -56,7 +56,7 @@ pub(super) struct Memory {
     pub(super) connection: String,
 }
 
-impl Memory {
+impl TrackedSource {
     /// Closes the port and lets go of the content that was served.
     pub(super) fn serve_nothing(&mut self) {
         self.listener = None;
@@ -93,13 +93,13 @@ pub(super) struct PersistedSource {
 
 /// The states of all sources.
 #[derive(Default)]
-pub(in crate::registry) struct Memories {
-    known: Mutex<BTreeMap<Key, Memory>>,
+pub(in crate::registry) struct SourceStates {
+    known: Mutex<BTreeMap<Key, TrackedSource>>,
     kept: Mutex<BTreeMap<String, PersistedSource>>,
     file: Option<PathBuf>,
 }
 
-impl Memories {
+impl SourceStates {
     /// Reads the state that outlived the process in the cache directory.
     pub(super) fn open(directory: &Path) -> Self {
         let file = directory.join(FILE);
@@ -113,12 +113,12 @@ impl Memories {
     }
 
     /// Reads or changes the state of a source, without waiting.
-    pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut Memory) -> T) -> T {
+    pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut TrackedSource) -> T) -> T {
         change(self.known.lock().entry(key.clone()).or_default())
     }
 
     /// The state of a source, if the program has one.
-    pub(super) fn read<T>(&self, key: &Key, read: impl FnOnce(&Memory) -> T) -> Option<T> {
+    pub(super) fn read<T>(&self, key: &Key, read: impl FnOnce(&TrackedSource) -> T) -> Option<T> {
         self.known.lock().get(key).map(read)
     }
 
@@ -131,7 +131,11 @@ impl Memories {
 
     /// The content of all sources.
     pub(in crate::registry) fn contents(&self) -> Vec<Content> {
-        self.known.lock().values().filter_map(Memory::content).collect()
+        self.known
+            .lock()
+            .values()
+            .filter_map(TrackedSource::content)
+            .collect()
     }
 
     /// The kept state of a source.

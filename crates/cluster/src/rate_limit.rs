@@ -18,19 +18,19 @@ type Group = (AccountName, Arc<Resource>);
 
 /// The rate limit.
 #[derive(Debug, Default)]
-pub struct Turns {
-    groups: Mutex<HashMap<Group, Turn>>,
+pub struct RateLimit {
+    groups: Mutex<HashMap<Group, RateLimitState>>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct RateLimitState {
     /// The number of objects of each user.
     objects: HashMap<String, usize>,
     /// The times of the last reads, oldest first.
     reads: VecDeque<Instant>,
 }
 
-impl Turns {
+impl RateLimit {
     /// Sets which objects a user reads one by one under an account: how many of which kinds.
     pub fn want(&self, user: &str, account: Option<&AccountName>, objects: &[(Arc<Resource>, usize)]) {
         let mut groups = self.lock();
@@ -71,7 +71,7 @@ impl Turns {
         is_free
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Group, Turn>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Group, RateLimitState>> {
         self.groups.lock()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     /// Simulates reads of all users' objects: how many in each window, and how often each object.
     fn reads(users: usize, each: usize, looks: u32) -> (Vec<usize>, Vec<u32>) {
-        let (turns, resource, account) = (Turns::default(), resource(), "n/a".parse().unwrap());
+        let (turns, resource, account) = (RateLimit::default(), resource(), "n/a".parse().unwrap());
         let begin = Instant::now();
         for user in 0..users {
             turns.want(
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn unwanted_objects_are_forgotten_and_each_account_has_its_own_turns() {
-        let (turns, resource) = (Turns::default(), resource());
+        let (turns, resource) = (RateLimit::default(), resource());
         let [a, b]: [AccountName; 2] = ["n/a", "n/b"].map(|name| name.parse().unwrap());
         turns.want("x", Some(&a), &[(Arc::clone(&resource), 1)]);
         let begin = Instant::now();

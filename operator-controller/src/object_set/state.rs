@@ -22,7 +22,7 @@ const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 
 /// The state of one ClusterObjectSet, a part for each stage.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct SetState {
     /// The UID. A set with another UID starts with empty state.
     pub uid: String,
     /// A hash of its probes, on which the state of objects depends.
@@ -34,9 +34,9 @@ pub struct Memory {
     /// The objects as the executor last saw them.
     pub objects: Objects,
     /// The course of the rollout.
-    pub rollout: RolloutCourse,
+    pub rollout: RolloutState,
     /// The course of the teardown.
-    pub teardown: TeardownCourse,
+    pub teardown: TeardownState,
 }
 
 /// The cache of the set beside our own writes.
@@ -72,7 +72,7 @@ pub struct Objects {
 
 /// The course of a rollout.
 #[derive(Debug, Default)]
-pub struct RolloutCourse {
+pub struct RolloutState {
     /// The times of repairs of objects of a complete set.
     repairs: Vec<Instant>,
     /// Whether the kind of an object is missing, so that new kinds start a run.
@@ -85,7 +85,7 @@ pub struct RolloutCourse {
 
 /// The course of a teardown.
 #[derive(Debug, Default)]
-pub struct TeardownCourse {
+pub struct TeardownState {
     /// Objects that are gone.
     pub gone: BTreeSet<ObjectPosition>,
     /// Certificates whose Secrets were deleted although the Certificates were already gone.
@@ -107,7 +107,7 @@ pub struct SeenObject {
     pub asked: Instant,
 }
 
-impl Memory {
+impl SetState {
     /// Drops state that does not apply to this set any more.
     pub fn renew(&mut self, uid: &str, probes: u64) {
         if self.uid != uid {
@@ -134,7 +134,7 @@ impl CacheState {
     }
 }
 
-impl RolloutCourse {
+impl RolloutState {
     /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
     /// them.
     pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn frequent_repairs_are_spaced() {
-        let mut memory = RolloutCourse::default();
+        let mut memory = RolloutState::default();
         let now = Instant::now();
         for _ in 0..MAX_REPAIRS {
             assert_eq!(memory.repaired(now), None);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn another_set_of_the_same_name_is_not_remembered() {
-        let mut memory = Memory::default();
+        let mut memory = SetState::default();
         memory.renew("a", 1);
         memory.teardown.gone.insert(ObjectPosition::default());
         memory.renew("a", 2);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// Verdicts by request.
 #[derive(Debug)]
-pub(crate) struct Verdicts<K, V> {
+pub(crate) struct DecisionCache<K, V> {
     lifetime: Duration,
     most: usize,
     /// Whether a verdict is kept in preference to others when the cache is full: a client can cause any number of
@@ -18,7 +18,7 @@ pub(crate) struct Verdicts<K, V> {
     known: Mutex<HashMap<K, (Instant, V)>>,
 }
 
-impl<K: Eq + Hash, V: Clone> Verdicts<K, V> {
+impl<K: Eq + Hash, V: Clone> DecisionCache<K, V> {
     /// A cache of `most` verdicts for `lifetime`. Verdicts for which `is_worth` holds are evicted last.
     pub(crate) fn new(lifetime: Duration, most: usize, is_worth: fn(&V) -> bool) -> Self {
         Self {
@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refusals_make_room_for_those_who_are_known() {
-        let verdicts = Verdicts::new(Duration::from_secs(30), 100, Result::is_ok);
+        let verdicts = DecisionCache::new(Duration::from_secs(30), 100, Result::is_ok);
         verdicts.keep("scraper".to_owned(), Ok(()));
         for number in 0..300 {
             verdicts.keep(format!("made up {number}"), Err(()));

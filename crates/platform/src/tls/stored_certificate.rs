@@ -12,19 +12,24 @@ use serde_json::{Value, json};
 use super::issue::{Issued, Lifetimes, due};
 
 /// A serving certificate and its key, both PEM.
-pub(super) struct Kept {
+pub(super) struct StoredCertificate {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
 /// The copy, if it has these names and need not be renewed yet.
-pub(super) fn read(path: &Path, names: &[String], lifetimes: Lifetimes, today: Date) -> Option<Kept> {
+pub(super) fn read(
+    path: &Path,
+    names: &[String],
+    lifetimes: Lifetimes,
+    today: Date,
+) -> Option<StoredCertificate> {
     let copy: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let text = |key: &str| copy.get(key).and_then(Value::as_str).map(str::to_owned);
     let expires: Date = text("expires")?.parse().ok()?;
     let is_usable = copy.get("names") == Some(&json!(names)) && !due(expires, lifetimes.serving_renew, today);
     is_usable.then_some(())?;
-    Some(Kept {
+    Some(StoredCertificate {
         certificate: text("certificate")?,
         key: text("key")?,
     })

@@ -10,22 +10,22 @@ use olm_resolve::cluster::joint_update::{
     BudgetExceeded, Participant, SearchBudget, joint_update as solve, options,
 };
 use olm_resolve::cluster::related::Relations;
-use olm_resolve::{Catalog, Installed, Neighbour, Request, Resolution, Selector};
+use olm_resolve::{Catalog, Installed, InstalledExtension, Request, Resolution, Selector};
 
 use super::admission::admitted;
 use super::catalogs::AskedCatalog;
 use super::inventory;
 use crate::extension::context::Context;
-use crate::extension::context::joint_updates::Companion;
+use crate::extension::context::joint_updates::JointChange;
 use crate::extension::revisions::{BundleIdentity, Revisions, as_installed};
 
 /// The most other extensions that may be updated along.
 const MOST_MOVERS: usize = 50;
 
 /// The result of the search.
-pub(crate) enum Together<'a> {
+pub(crate) enum JointSearchResult<'a> {
     /// This bundle, if these are updated along.
-    Goes(Box<Resolution<'a>>, Vec<Companion>),
+    Goes(Box<Resolution<'a>>, Vec<JointChange>),
     /// None, because another extension cannot change.
     Kept(String),
     /// Unknown.
@@ -35,14 +35,14 @@ pub(crate) enum Together<'a> {
 }
 
 /// The bundle of a joint update. All of its extensions find the same one.
-pub(crate) async fn together<'a>(
+pub(crate) async fn search<'a>(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
     asked: &'a [AskedCatalog],
     request: &Request<'_>,
     installed: Option<&Installed<'_>>,
-) -> Together<'a> {
+) -> JointSearchResult<'a> {
     let answers = ask_others(context, extension, request.package, asked, installed).await;
     // The bundles of the others have requirements on the cluster, too.
     let packages = asked.iter().chain(answers.iter().flat_map(|other| &other.asked));
@@ -54,7 +54,7 @@ pub(crate) async fn together<'a>(
     )
     .await;
     let Ok(gathered) = gathered else {
-        return Together::No;
+        return JointSearchResult::No;
     };
     let search = JointSearch {
         own: Member {
@@ -73,20 +73,22 @@ pub(crate) async fn together<'a>(
         (search.gathered, solved)
     });
     let Ok((gathered, solved)) = solving.await else {
-        return Together::No;
+        return JointSearchResult::No;
     };
     match solved {
         Ok(SearchResult::Goes(name, along)) => {
             let catalogs: Vec<Catalog<'a>> = asked.iter().map(AskedCatalog::view).collect();
             let updates = options(&catalogs, request, installed, &gathered.facts()).unwrap_or_default();
             let found = updates.into_iter().find(|option| option.bundle.name == name);
-            found.map_or(Together::No, |found| Together::Goes(Box::new(found), along))
+            found.map_or(JointSearchResult::No, |found| {
+                JointSearchResult::Goes(Box::new(found), along)
+            })
         }
-        Ok(SearchResult::Kept(who)) => Together::Kept(who),
-        Ok(SearchResult::No) => Together::No,
+        Ok(SearchResult::Kept(who)) => JointSearchResult::Kept(who),
+        Ok(SearchResult::No) => JointSearchResult::No,
         Err(given_up) => {
             tracing::warn!(extension = extension.name(), "{given_up}");
-            Together::Unknown(given_up)
+            JointSearchResult::Unknown(given_up)
         }
     }
 }
@@ -109,7 +111,7 @@ async fn ask_others(
     };
     others.retain(|other| is_asked(other));
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-    let mut waiting: Vec<(Arc<ClusterExtension>, Option<Neighbour>)> = others
+    let mut waiting: Vec<(Arc<ClusterExtension>, Option<InstalledExtension>)> = others
         .into_iter()
         .map(|other| (Arc::clone(&other), inventory::installed(context, other.name())))
         .collect();
@@ -122,7 +124,7 @@ async fn ask_others(
     }
     let mut answers = Vec::new();
     while answers.len() < MOST_MOVERS && !waiting.is_empty() {
-        let is_near = |(other, there): &(Arc<ClusterExtension>, Option<Neighbour>)| {
+        let is_near = |(other, there): &(Arc<ClusterExtension>, Option<InstalledExtension>)| {
             let catalog = other.spec.source.catalog.as_ref();
             catalog.is_some_and(|catalog| relations.reach(&catalog.package_name, there.as_ref()))
         };
@@ -156,9 +158,9 @@ struct JointSearch {
     gathered: Inventory,
 }
 
-/// The result of a [`JointSearch`]: see [`Together`].
+/// The result of a [`JointSearch`]: see [`JointSearchResult`].
 enum SearchResult {
-    Goes(String, Vec<Companion>),
+    Goes(String, Vec<JointChange>),
     Kept(String),
     No,
 }
@@ -182,7 +184,7 @@ impl JointSearch {
                 // The bundle that is possible alone and the blockers are already known.
                 return Ok(SearchResult::No);
             }
-            let along = along.iter().map(|(extension, bundle)| Companion {
+            let along = along.iter().map(|(extension, bundle)| JointChange {
                 extension: (*extension).to_owned(),
                 bundle: bundle.name.clone(),
             });
