@@ -400,7 +400,7 @@ pub(crate) fn bundle_of(
         labels: bundle.labels.clone(),
         image,
         pinned: pinned.map(ToString::to_string),
-        verified: verified.map(|status| status.said),
+        verified: verified.map(|status| status.message),
     })
 }
 

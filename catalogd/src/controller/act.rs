@@ -138,9 +138,9 @@ pub(super) async fn publish(
             .patch_status(catalog.name(), &parameters(), &Patch::Merge(patch))
             .await;
         let written = written.map_err(|error| WriteError::Status(Box::new(error)))?;
-        let said = report::changes(&catalog, &written);
+        let events = report::changes(&catalog, &written);
         catalog = remember(context, &catalog, written);
-        context.events.publish(catalog.object_ref(&()), said);
+        context.events.publish(catalog.object_ref(&()), events);
     }
     if plan.release {
         let finalizers = catalog.metadata.finalizers.iter().flatten();

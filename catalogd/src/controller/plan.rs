@@ -143,11 +143,12 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     };
     plan.metadata = (metadata.set_label || metadata.add_finalizer).then_some(metadata);
     if removal.is_some() {
-        let said = conditions::find(catalog.conditions(), conditions::SERVING).is_some_and(|condition| {
-            condition.reason == reason::USER_SPECIFIED_UNAVAILABLE
-                && condition.observed_generation == Some(catalog.generation())
-        });
-        if observed.known || !said {
+        let is_reported =
+            conditions::find(catalog.conditions(), conditions::SERVING).is_some_and(|condition| {
+                condition.reason == reason::USER_SPECIFIED_UNAVAILABLE
+                    && condition.observed_generation == Some(catalog.generation())
+            });
+        if observed.known || !is_reported {
             plan.content = ContentAction::Remove(RemovalReason::Unavailable);
         }
         plan.release = finalized;

@@ -37,14 +37,14 @@ impl Document {
             DocumentContent::Yaml(value) => Ok(value),
             DocumentContent::Json(text) => serde_json::from_str(&text).map_err(|fault| {
                 let line = self.line + fault.line().saturating_sub(1);
-                Error::new(line, fault.column(), ErrorKind::Json(said(&fault)))
+                Error::new(line, fault.column(), ErrorKind::Json(message_of(&fault)))
             }),
         }
     }
 }
 
 /// The fault of JSON without its place, which is relative to the document instead of the file.
-fn said(fault: &serde_json::Error) -> String {
+fn message_of(fault: &serde_json::Error) -> String {
     let text = fault.to_string();
     let place = format!(" at line {} column {}", fault.line(), fault.column());
     text.strip_suffix(&place).unwrap_or(&text).to_owned()
@@ -249,7 +249,7 @@ impl<R: BufRead> Documents<R> {
         let text = match serde_json::from_slice::<&RawValue>(text) {
             Ok(raw) => raw.get().to_owned(),
             Err(fault) => {
-                let kind = ErrorKind::Json(said(&fault));
+                let kind = ErrorKind::Json(message_of(&fault));
                 return Ok(Step::Invalid(Error::new(
                     line + fault.line().saturating_sub(1),
                     fault.column(),

@@ -125,7 +125,7 @@ pub(crate) async fn render<'a>(
     let Some((image, approvals)) = fetch::unless_installed(fetched, extension, target)? else {
         return Ok(None);
     };
-    let verified = SignatureStatus::accepted(&pinned, &approvals).map(|status| status.said);
+    let verified = SignatureStatus::accepted(&pinned, &approvals).map(|status| status.message);
     let named = operator_condition(latest, &target.bundle).filter(|name| !cache.is_refused(name));
     let named = named.map(str::to_owned);
     let roles_named_after = roles_named_after(latest, &target.bundle).map(str::to_owned);

@@ -57,33 +57,33 @@ macro_rules! rule_sets {
 
 rule_sets! {
     /// The ClusterServiceVersion.
-    ClusterServiceVersion, "clusterserviceversion", csv::validate;
+    ClusterServiceVersion, "clusterserviceversion", csv::lint;
     /// Custom resource definitions.
-    Definitions, "crd", definitions::validate;
+    Definitions, "crd", definitions::lint;
     /// The references between the objects of a bundle.
-    Bundle, "bundle", bundle::validate;
+    Bundle, "bundle", bundle::lint;
     /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three sets that it contains.
     OperatorHub, "operatorhub", hub::validate_deprecated;
     /// OperatorHub.io.
-    OperatorHubV2, "operatorhub/v2", hub::validate;
+    OperatorHubV2, "operatorhub/v2", hub::lint;
     /// The annotation `capabilities`.
     Capabilities, "standardcapabilities", hub::capabilities;
     /// The annotation `categories`.
     Categories, "standardcategories", hub::categories;
     /// Objects that could harm the cluster.
-    Objects, "object", objects::validate;
+    Objects, "object", objects::lint;
     /// Operator groups.
     OperatorGroups, "operatorgroup", annotations::operator_groups;
     /// Community operators on OpenShift 4.9; deprecated.
-    Community, "community", community::validate;
+    Community, "community", community::lint;
     /// APIs that newer clusters no longer serve.
-    RemovedApis, "alpha-deprecated-apis", removed::validate;
+    RemovedApis, "alpha-deprecated-apis", removed::lint;
     /// Recommendations.
-    GoodPractices, "good-practices", practices::validate;
+    GoodPractices, "good-practices", practices::lint;
     /// The platforms of images.
-    Platforms, "multiarch", platforms::validate;
+    Platforms, "multiarch", platforms::lint;
     /// Icons.
-    Icons, "icons", icons::validate;
+    Icons, "icons", icons::lint;
 }
 
 impl RuleSet {

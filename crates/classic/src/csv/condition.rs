@@ -94,19 +94,19 @@ fn follow(condition: &mut Value) -> bool {
         !is_list
             && !wanted
                 .iter()
-                .any(|said| text(said, "/type") == text(known, "/type"))
+                .any(|reported| text(reported, "/type") == text(known, "/type"))
     };
     let mut after: Vec<Value> = before.iter().filter(is_kept).cloned().collect();
-    for mut said in wanted.clone() {
+    for mut reported in wanted.clone() {
         let known = before
             .iter()
-            .find(|known| text(known, "/type") == text(&said, "/type"));
-        if let Some(fields) = said.as_object_mut() {
+            .find(|known| text(known, "/type") == text(&reported, "/type"));
+        if let Some(fields) = reported.as_object_mut() {
             fields.insert("observedGeneration".to_owned(), generation.clone());
         }
         match known {
-            Some(known) if is_same(known, &said) => after.push(known.clone()),
-            _ => after.push(said),
+            Some(known) if is_same(known, &reported) => after.push(known.clone()),
+            _ => after.push(reported),
         }
     }
     if after == before {
@@ -119,10 +119,10 @@ fn follow(condition: &mut Value) -> bool {
 }
 
 /// Whether two conditions say the same of the same generation.
-fn is_same(known: &Value, said: &Value) -> bool {
+fn is_same(known: &Value, reported: &Value) -> bool {
     ["type", "status", "reason", "message", "observedGeneration"]
         .iter()
-        .all(|key| known.get(*key) == said.get(*key))
+        .all(|key| known.get(*key) == reported.get(*key))
 }
 
 /// The role that lets the accounts write the condition, and its binding.
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn what_the_operator_says_is_in_the_status_with_its_generation() {
         let mut objects = settled(Vec::new());
-        let said = json!({
+        let reported = json!({
             "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "m", "lastTransitionTime": "t",
         });
         objects[0]["metadata"]["generation"] = json!(2);
-        objects[0]["spec"]["conditions"] = json!([said]);
+        objects[0]["spec"]["conditions"] = json!([reported]);
         objects[0]["spec"]["overrides"] = json!([{"type": "x"}]);
         let mut objects = settled(objects);
         let at = objects

@@ -134,7 +134,11 @@ mod tests {
         let (_, unreadable) = present.without_signatures(&image, &none).await;
         let unreadable = unreadable.flatten().unwrap();
         assert_eq!(unreadable.accepted, None);
-        assert!(unreadable.said.contains("policy.json"), "{}", unreadable.said);
+        assert!(
+            unreadable.message.contains("policy.json"),
+            "{}",
+            unreadable.message
+        );
         let reject = r#"{"default":[{"type":"reject"}]}"#;
         std::fs::write(&path, reject).unwrap();
         assert_eq!(present.number(&none).await, first, "it is not read for each call");

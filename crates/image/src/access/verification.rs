@@ -17,7 +17,7 @@ pub struct SignatureStatus {
     /// Whether the policy accepts it; none when that is not known.
     pub accepted: Option<bool>,
     /// The signer and the rule that asks for it, or the reason why the image is not accepted, or why that is unknown.
-    pub said: String,
+    pub message: String,
 }
 
 impl SignatureStatus {
@@ -25,7 +25,7 @@ impl SignatureStatus {
     pub fn unknown(image: &Pinned, why: &str) -> Self {
         Self {
             accepted: None,
-            said: format!("cannot verify {image}: {why}"),
+            message: format!("cannot verify {image}: {why}"),
         }
     }
 
@@ -33,7 +33,7 @@ impl SignatureStatus {
     pub fn unreadable(why: &str) -> Self {
         Self {
             accepted: None,
-            said: format!("cannot verify the image: {why}"),
+            message: format!("cannot verify the image: {why}"),
         }
     }
 
@@ -43,7 +43,7 @@ impl SignatureStatus {
         let approvals: Vec<_> = approvals.iter().map(ToString::to_string).collect();
         (!approvals.is_empty()).then(|| Self {
             accepted: Some(true),
-            said: format!("{image} is {}", approvals.join("; and ")),
+            message: format!("{image} is {}", approvals.join("; and ")),
         })
     }
 }
@@ -65,7 +65,7 @@ impl Verification {
     pub fn verdict(&self) -> Option<Option<(Option<bool>, &str)>> {
         match self {
             Self::NotAsked => Some(None),
-            Self::Known(status) => Some(Some((status.accepted, &status.said))),
+            Self::Known(status) => Some(Some((status.accepted, &status.message))),
             Self::Pending => None,
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         ] {
             let status = SignatureStatus {
                 accepted,
-                said: "said".to_owned(),
+                message: "said".to_owned(),
             };
             let answer = CachedVerification::new(1, pinned('a'), Some(status.clone()), asked);
             let found = answer.about(1, &pinned('a'), asked + age);

@@ -12,7 +12,7 @@ impl Images {
             Ok(approvals) => SignatureStatus::accepted(image, &approvals),
             Err(PullError::Policy { source, .. }) => Some(SignatureStatus {
                 accepted: Some(false),
-                said: format!("{image} stays in use, but {source}. Sign the image, or change the policy"),
+                message: format!("{image} stays in use, but {source}. Sign the image, or change the policy"),
             }),
             Err(error) => Some(SignatureStatus::unknown(image, &olm_transport::chain(&error))),
         }

@@ -120,10 +120,10 @@ impl<W: io::Write> io::Write for EscapingWriter<W> {
 
 /// An error with its causes on one line, outermost first, in the form for logs and conditions.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = said(error);
+    let mut text = message_of(error);
     let mut next = cause_of(error);
     while let Some(cause) = next {
-        let said = said(cause);
+        let said = message_of(cause);
         // Some libraries repeat their cause in their own text.
         if !text.ends_with(&said) {
             text.push_str(": ");
@@ -146,7 +146,7 @@ fn cause_of<'e>(
 
 /// The message of the error itself. For an answer of the API server it is the message of the server, because the client
 /// adds its internal form.
-fn said(error: &(dyn std::error::Error + 'static)) -> String {
+fn message_of(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
         _ => error.to_string(),

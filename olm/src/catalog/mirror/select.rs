@@ -46,8 +46,9 @@ impl PackageSelector {
             return true;
         };
         let property = bundle.properties.iter().find(|one| one.kind == TYPE_PACKAGE);
-        let said = property.and_then(|property| property.package().ok());
-        let version = said.and_then(|said| VersionRelease::parse(&said.version, BuildMetadata::Release).ok());
+        let declared = property.and_then(|property| property.package().ok());
+        let version = declared
+            .and_then(|declared| VersionRelease::parse(&declared.version, BuildMetadata::Release).ok());
         version.is_some_and(|version| range.check(&version.version))
     }
 }

@@ -1,4 +1,4 @@
-//! All that is said of one Subscription. Pure.
+//! The findings about one Subscription. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

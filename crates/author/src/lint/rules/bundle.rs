@@ -14,7 +14,7 @@ use crate::lint::rule_finding::{Options, RuleFinding};
 /// The largest bundle in compressed bytes that fitted into the earlier storage of bundles.
 const MAX_SIZE: usize = 1 << 20;
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };

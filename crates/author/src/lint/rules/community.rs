@@ -23,7 +23,7 @@ fn is_beyond(text: &str) -> Option<bool> {
     Some((version.major, version.minor) >= (4, 9))
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let found = in_22(manifests);
     let Some((at, csv)) = csvs(manifests).next().filter(|_| !found.is_empty()) else {
         return Vec::new();

@@ -16,7 +16,7 @@ use crate::lint::rule_finding::{Options, RuleFinding};
 
 pub(super) const NO_MINIMUM: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     csvs(manifests)
         .flat_map(|(at, csv)| check(csv).into_iter().map(move |finding| finding.at(at)))
         .collect()

@@ -12,7 +12,7 @@ use super::text::label_faults;
 use crate::lint::manifests::{Manifests, of_kind};
 use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     of_kind(manifests, "CustomResourceDefinition")
         .flat_map(|(at, definition)| check(definition).into_iter().map(move |finding| finding.at(at)))
         .collect()

@@ -51,7 +51,7 @@ fn on_csv(manifests: &Manifests, check: impl Fn(&Value) -> Vec<RuleFinding>) -> 
 }
 
 pub(super) fn validate_deprecated(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
-    let mut findings = validate(manifests, options);
+    let mut findings = lint(manifests, options);
     findings.extend(capabilities(manifests, options));
     findings.extend(categories(manifests, options));
     findings.push(RuleFinding::new(
@@ -65,7 +65,7 @@ pub(super) fn validate_deprecated(manifests: &Manifests, options: &Options) -> V
     findings
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let mut findings = on_csv(manifests, |csv| {
         let name = object_name(csv);
         let mut findings: Vec<RuleFinding> = errors(csv)
@@ -82,7 +82,7 @@ pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFind
         findings.extend(csv::minimum_version(csv));
         findings
     });
-    findings.extend(removed::validate(manifests, options));
+    findings.extend(removed::lint(manifests, options));
     findings
 }
 

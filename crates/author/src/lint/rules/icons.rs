@@ -8,7 +8,7 @@ use olm_fbc::check::Severity;
 use crate::lint::manifests::{Manifests, csvs};
 use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let mut findings = Vec::new();
     for (at, csv) in csvs(manifests) {
         for icon in list(csv, "/spec/icon") {

@@ -20,7 +20,7 @@ const DEFAULT_CONTEXTS: [&str; 8] = [
     "nonroot",
 ];
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let objects = manifests.objects.iter().enumerate();
     objects
         .flat_map(|(at, object)| {

@@ -68,7 +68,7 @@ fn labelled(csv: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let mut findings = Vec::new();
     for (at, csv) in csvs(manifests) {
         let mut find = |severity, detail: String| {

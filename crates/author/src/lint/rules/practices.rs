@@ -12,7 +12,7 @@ use super::text::quoted_list;
 use crate::lint::manifests::{Manifests, csvs};
 use crate::lint::rule_finding::{Options, RuleFinding};
 
-pub(super) fn validate(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, _: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };

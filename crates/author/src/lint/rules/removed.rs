@@ -59,7 +59,7 @@ const REMOVED_IN_25: &[(&str, &[&str])] = &[
 /// The APIs that Kubernetes 1.26 no longer serves.
 const REMOVED_IN_26: &[(&str, &[&str])] = &[("autoscaling/v2beta2", &["HorizontalPodAutoscaler"])];
 
-pub(super) fn validate(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
+pub(super) fn lint(manifests: &Manifests, options: &Options) -> Vec<RuleFinding> {
     let Some((at, csv)) = csvs(manifests).next() else {
         return Vec::new();
     };

@@ -201,11 +201,13 @@ impl ExtensionRecord {
         let install = install.and_then(|status| status.install.as_ref());
         let installed = install.map(|install| {
             let properties = newest.map(declared).unwrap_or_default().into_iter();
-            let said = |key| newest.and_then(|set| set.annotation(key));
+            let annotated = |key| newest.and_then(|set| set.annotation(key));
             InstalledRecord {
                 bundle: install.bundle.clone(),
-                image: said(annotation::BUNDLE_REFERENCE).unwrap_or_default().to_owned(),
-                catalog: said(annotation::CATALOG).map(str::to_owned),
+                image: annotated(annotation::BUNDLE_REFERENCE)
+                    .unwrap_or_default()
+                    .to_owned(),
+                catalog: annotated(annotation::CATALOG).map(str::to_owned),
                 properties: properties
                     .map(|(kind, value)| PropertyRecord { kind, value })
                     .collect(),
