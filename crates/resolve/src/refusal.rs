@@ -265,10 +265,59 @@ impl Refusal {
 
     /// The text after that of the reason.
     pub fn explanation(&self) -> Option<String> {
-        let text = self.to_string();
-        let lines = text.strip_prefix(&self.reason.to_string())?;
-        let lines = lines.strip_prefix('\n')?;
+        let text = self.explained(self.reason_line().len());
+        let lines = text.strip_prefix('\n')?;
         Some(lines.to_owned())
+    }
+
+    /// The lines after a reason of `used` bytes, each with a line break before it.
+    fn explained(&self, used: usize) -> String {
+        const MORE: &str = "\n(more left out)";
+        let mut text = String::new();
+        if used >= MAX_LENGTH {
+            return text;
+        }
+        let limit = MAX_LENGTH - used;
+        let findings = self
+            .findings
+            .iter()
+            .map(|finding| format!("\n- {}", one_line(finding)));
+        let hints: Vec<_> = self
+            .hints()
+            .map(|hint| format!("\nhint: {}", one_line(hint)))
+            .collect();
+        let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);
+        let room = limit
+            .saturating_sub(attached)
+            .saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
+        for finding in findings {
+            if text.len() + finding.len() > room {
+                text.push_str(MORE);
+                break;
+            }
+            text.push_str(&finding);
+        }
+        for hint in hints {
+            if text.len() + hint.len() <= limit {
+                text.push_str(&hint);
+            }
+        }
+        if let Some(attachment) = self
+            .attachment
+            .as_ref()
+            .filter(|_| text.len() + attached <= limit)
+        {
+            text.push('\n');
+            text.push_str(attachment);
+        }
+        text
+    }
+
+    /// The reason, on one line.
+    fn reason_line(&self) -> String {
+        let mut text = escape(&self.reason.to_string()).into_owned();
+        text.truncate(text.floor_char_boundary(MAX_LENGTH));
+        text
     }
 
     /// The findings in each catalog, one sentence each.
@@ -296,44 +345,8 @@ fn one_line(text: &str) -> String {
 impl fmt::Display for Refusal {
     /// Writes at most [`MAX_LENGTH`] bytes. The first line is only shortened if it is longer by itself.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MORE: &str = "\n(more left out)";
-        let mut text = escape(&self.reason.to_string()).into_owned();
-        if text.len() > MAX_LENGTH {
-            text.truncate(text.floor_char_boundary(MAX_LENGTH));
-            return formatter.write_str(&text);
-        }
-        let findings = self
-            .findings
-            .iter()
-            .map(|finding| format!("\n- {}", one_line(finding)));
-        let hints: Vec<_> = self
-            .hints()
-            .map(|hint| format!("\nhint: {}", one_line(hint)))
-            .collect();
-        let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);
-        let room = MAX_LENGTH
-            .saturating_sub(attached)
-            .saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
-        for finding in findings {
-            if text.len() + finding.len() > room {
-                text.push_str(MORE);
-                break;
-            }
-            text.push_str(&finding);
-        }
-        for hint in hints {
-            if text.len() + hint.len() <= MAX_LENGTH {
-                text.push_str(&hint);
-            }
-        }
-        if let Some(attachment) = self
-            .attachment
-            .as_ref()
-            .filter(|_| text.len() + attached <= MAX_LENGTH)
-        {
-            text.push('\n');
-            text.push_str(attachment);
-        }
-        formatter.write_str(&text)
+        let reason = self.reason_line();
+        formatter.write_str(&reason)?;
+        formatter.write_str(&self.explained(reason.len()))
     }
 }

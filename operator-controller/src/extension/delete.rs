@@ -17,7 +17,6 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
-use self::data_loss::CLEANUP;
 use self::plan::{
     DeletionReport, Observed, Remaining, STALE, availability, has_begun, has_never_run, other_finalizers,
     plan,
@@ -193,13 +192,10 @@ async fn observe_revisions(
     } else {
         Ok(Vec::new())
     };
-    let finalizers = if plan::revision_messages(&revisions)
-        .iter()
-        .any(|line| line.contains(CLEANUP))
-    {
-        cache.finalizers.held(context, extension, &revisions).await
-    } else {
+    let finalizers = if plan::revision_messages(&revisions).is_empty() {
         None
+    } else {
+        cache.finalizers.held(context, extension, &revisions).await
     };
     Remaining::Revisions {
         dependents,

@@ -11,9 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
-use olm_api::conditions::{self, AVAILABLE, PROGRESSING, READY, Report, Status, reason, set_condition};
+use olm_api::conditions::{self, AVAILABLE, PROGRESSING, Report, Status, reason, set_condition};
 use olm_api::names::annotation;
 use olm_api::readiness::add_line;
+use olm_api::updates::UpdatesStatus;
 use olm_api::verified::set_verified;
 use olm_api::{ClusterExtension, Condition};
 use olm_image::Verification;
@@ -84,7 +85,10 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
     let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
     if let Some(held) = run.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
         let before = extension.status.as_ref();
-        let is_known = before.is_some_and(|before| ready_mentions(&before.conditions, held));
+        let is_known = before.is_some_and(|before| {
+            is_one_of(&before.conditions, &goes_on)
+                && is_same_obstacle(before.updates.as_ref(), next.updates.as_ref())
+        });
         add_line(list, held);
         announced = (!is_known).then(|| events::normal(events::HELD_BACK, held));
     }
@@ -116,9 +120,16 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) ->
     Ok(())
 }
 
-/// Whether the message of `Ready` has this part.
-fn ready_mentions(list: &[Condition], part: &str) -> bool {
-    conditions::find(list, READY).is_some_and(|found| found.message.contains(part))
+/// Whether the same bundle is held back for the same reason.
+fn is_same_obstacle(before: Option<&UpdatesStatus>, after: Option<&UpdatesStatus>) -> bool {
+    let obstacle = |updates: &UpdatesStatus| {
+        (
+            updates.newest.clone(),
+            updates.held_back_by.clone(),
+            updates.message.clone(),
+        )
+    };
+    before.map(obstacle) == after.map(obstacle)
 }
 
 /// The unready parts of the newest revision, with reasons, when it has rolled out for some time.

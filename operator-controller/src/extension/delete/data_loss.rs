@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
-use kube::Client;
-use olm_api::{ClusterExtension, ClusterObjectSet};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
+use olm_api::ClusterExtension;
 use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
@@ -33,7 +34,7 @@ const MAX_HELD: usize = 100;
 /// The most objects that are named.
 const NAMED: usize = 3;
 /// The finalizer of a CRD whose objects are being deleted.
-pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The CRDs of an extension, and a client with its account's rights.
 struct Kinds {
@@ -65,6 +66,18 @@ impl Kinds {
             Err(error) => Err(chain(&error)),
         };
         Self { definitions, client }
+    }
+
+    /// Keeps the CRDs that wait for the deletion of their objects.
+    async fn retain_held(&mut self) {
+        let Ok(client) = &self.client else {
+            return;
+        };
+        let held = stream::iter(std::mem::take(&mut self.definitions))
+            .map(async |definition| is_held(client, &definition).await.then_some(definition))
+            .buffered(AT_ONCE)
+            .filter_map(async |definition| definition);
+        self.definitions = held.collect().await;
     }
 
     fn collections(&self) -> impl Iterator<Item = Collection<'_>> {
@@ -144,10 +157,7 @@ impl Cache {
             return found.clone();
         }
         let mut kinds = Kinds::of(context, extension, left).await;
-        let messages: Vec<&str> = left.all().iter().flat_map(|set| messages(set)).collect();
-        kinds
-            .definitions
-            .retain(|definition| is_named(definition, &messages));
+        kinds.retain_held().await;
         let found = find_held(&kinds).await;
         // Objects may not be marked for deletion yet.
         let rest = if found.is_some() {
@@ -160,15 +170,16 @@ impl Cache {
     }
 }
 
-fn messages(set: &ClusterObjectSet) -> impl Iterator<Item = &str> {
-    let conditions = set.conditions().iter();
-    conditions.map(|condition| condition.message.as_str())
-}
-
-/// Whether messages of revisions name a CRD.
-fn is_named(definition: &Value, messages: &[&str]) -> bool {
-    let name = definition_name(definition).unwrap_or_default();
-    messages.iter().any(|text| text.contains(name))
+/// Whether a CRD waits for the deletion of its objects. A CRD that cannot be read is not reported.
+async fn is_held(client: &Client, definition: &Value) -> bool {
+    let Some(name) = definition_name(definition) else {
+        return false;
+    };
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.get_metadata(name).await.is_ok_and(|found| {
+        let finalizers = found.metadata.finalizers.unwrap_or_default();
+        found.metadata.deletion_timestamp.is_some() && finalizers.iter().any(|one| one == CLEANUP)
+    })
 }
 
 async fn find_held(kinds: &Kinds) -> Option<String> {
@@ -273,11 +284,25 @@ mod tests {
         );
     }
 
-    #[test]
-    fn only_kinds_that_revisions_speak_of_are_asked_about() {
-        let messages = ["CustomResourceDefinition greetings.x.io is held", ""];
-        assert!(is_named(&definition("greetings"), &messages));
-        assert!(!is_named(&definition("backups"), &messages));
+    #[tokio::test]
+    async fn only_kinds_whose_deletion_waits_for_their_objects_are_asked_about() {
+        let (client, _) = fake::client(|_, path| {
+            let mut metadata = json!({"name": "greetings.x.io", "finalizers": [CLEANUP]});
+            if path.contains("greetings") {
+                metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let (api, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+            (
+                200,
+                json!({"apiVersion": api, "kind": kind, "metadata": metadata}),
+            )
+        });
+        let mut kinds = Kinds {
+            definitions: ["greetings", "backups"].map(definition).to_vec(),
+            client: Ok(client),
+        };
+        kinds.retain_held().await;
+        assert_eq!(kinds.definitions, [definition("greetings")]);
     }
 
     #[test]
