@@ -63,7 +63,7 @@ impl Args {
 
 /// Reads a time as Go writes it: numbers with units, `1h30m`, `90s`, `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let malformed = || format!("`{text}` is no time such as `12h`, `30m` or `90s`");
+    let malformed = || format!("`{text}` is not a time such as `12h`, `30m` or `90s`");
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

@@ -53,7 +53,7 @@ pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -
     let interval = if given.is_empty() {
         INTERVAL
     } else {
-        follow::duration(given).with_context(|| format!("`--interval` is no duration: {given:?}"))?
+        follow::duration(given).with_context(|| format!("`--interval` is not a duration: {given:?}"))?
     };
     let global = if args.global_namespace.is_empty() {
         base.namespace.clone()

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !arguments.addr.ip().is_loopback() {
-        let error = anyhow!("{} is no loopback address", arguments.addr);
+        let error = anyhow!("{} is not a loopback address", arguments.addr);
         return Err(error.context(Hint(
             "the pages show what your kubeconfig may read: listen on 127.0.0.1 or [::1]".to_owned(),
         )));

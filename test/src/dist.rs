@@ -236,8 +236,8 @@ fn time() -> Result<Option<Timestamp>> {
         return Ok(None);
     };
     let seconds = text.to_str().and_then(|text| text.parse().ok());
-    let seconds =
-        seconds.with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {}", text.display()))?;
+    let seconds = seconds
+        .with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {}", text.display()))?;
     Ok(Some(Timestamp::from_second(seconds)?))
 }
 

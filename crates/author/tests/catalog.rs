@@ -452,7 +452,7 @@ fn an_image_without_a_bundle_says_why() {
             "Could not find annotations file",
         ),
     ] {
-        let error = entry(&files(&given), &BTreeMap::new(), "").expect_err("it is no bundle");
+        let error = entry(&files(&given), &BTreeMap::new(), "").expect_err("it is not a bundle");
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -41,7 +41,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// A path in the image leaves it, or is not UTF-8.
-    #[error("`{path}` is no path within an image")]
+    #[error("`{path}` is not a path within an image")]
     Path {
         /// The path.
         path: PathBuf,

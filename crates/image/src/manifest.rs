@@ -77,7 +77,7 @@ pub(crate) fn parse_manifest(text: &[u8]) -> Result<OciManifest, String> {
             "it has Docker's old format, schema 1, which is not supported: push the image again with a current tool"
                 .to_owned()
         }
-        _ => "it is no image manifest and no index of version 2".to_owned(),
+        _ => "it is neither an image manifest nor an index of version 2".to_owned(),
     })
 }
 

@@ -17,7 +17,7 @@ pub enum Blocker {
         has: String,
     },
     /// The version that it needs cannot be read.
-    #[error("its minKubeVersion {} is no version", quoted(.0))]
+    #[error("its minKubeVersion {} is not a version", quoted(.0))]
     UnreadableKubernetes(String),
     /// No node has one of the bundle's architectures.
     #[error("it runs on {runs_on} only, and the cluster's nodes are of {nodes}")]

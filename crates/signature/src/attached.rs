@@ -119,7 +119,7 @@ impl Attached {
             Some(signature) => AttachedContent::Signature(
                 STANDARD
                     .decode(signature.trim())
-                    .map_err(|_| SignatureError::Form("it is no base64".to_owned()))?,
+                    .map_err(|_| SignatureError::Form("it is not base64".to_owned()))?,
             ),
             None => AttachedContent::Envelope(envelope(&self.payload)?),
         };
@@ -271,7 +271,7 @@ fn entry(text: &str, content: &AttachedContent) -> Result<TransparencyLogEntry, 
     } = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let body = STANDARD
         .decode(&payload.body)
-        .map_err(|_| wrong("the entry is no base64".to_owned()))?;
+        .map_err(|_| wrong("the entry is not base64".to_owned()))?;
     let kind: Kind = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
     let kind = match (content, kind.kind.as_str(), kind.version.as_str()) {
         (AttachedContent::Signature(_), "hashedrekord", "0.0.1") => KindVersion::HashedRekordV001,

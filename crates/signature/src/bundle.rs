@@ -39,7 +39,7 @@ impl Bundle {
         let shape: Shape = serde_json::from_slice(&self.text).map_err(|error| unreadable(&error))?;
         if shape.media_type != BUNDLE {
             return Err(SignatureError::Form(format!(
-                "{:?} is no known kind of bundle",
+                "{:?} is not a known kind of bundle",
                 shape.media_type
             )));
         }

@@ -45,7 +45,7 @@ impl Pattern {
         compile(text)
             .and_then(|_| compile(&format!("{BEGIN}{text}{END}")))
             .map(Self::Matching)
-            .map_err(|error| format!("{text:?} is no usable regular expression: {error}"))
+            .map_err(|error| format!("{text:?} is not a usable regular expression: {error}"))
     }
 
     fn fits(&self, text: &str) -> bool {

@@ -78,7 +78,7 @@ impl PublicKey {
 
 /// The contents of all blocks of a PEM text with this label.
 pub(crate) fn blocks(text: &[u8], label: &str) -> Result<Vec<Vec<u8>>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "it is no PEM".to_owned())?;
+    let text = std::str::from_utf8(text).map_err(|_| "it is not PEM".to_owned())?;
     let (begin, end) = (
         format!("-----BEGIN {label}-----"),
         format!("-----END {label}-----"),
@@ -88,9 +88,9 @@ pub(crate) fn blocks(text: &[u8], label: &str) -> Result<Vec<Vec<u8>>, String> {
     while let Some((_, after)) = rest.split_once(&begin) {
         let (body, tail) = after
             .split_once(&end)
-            .ok_or_else(|| "it is no whole PEM".to_owned())?;
+            .ok_or_else(|| "it is not a whole PEM".to_owned())?;
         let body: String = body.split_ascii_whitespace().collect();
-        found.push(STANDARD.decode(body).map_err(|_| "it is no PEM".to_owned())?);
+        found.push(STANDARD.decode(body).map_err(|_| "it is not PEM".to_owned())?);
         rest = tail;
     }
     Ok(found)

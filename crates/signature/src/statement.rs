@@ -56,7 +56,9 @@ impl<'payload> Statement<'payload> {
     pub(crate) fn read(payload_type: &str, payload: &'payload [u8]) -> Result<Self, SignatureError> {
         let form = |message: String| SignatureError::Form(message);
         if payload_type != IN_TOTO {
-            return Err(form(format!("the payload type {payload_type:?} is no statement")));
+            return Err(form(format!(
+                "the payload type {payload_type:?} is not a statement"
+            )));
         }
         let document: Document<'payload> = serde_json::from_slice(payload)
             .map_err(|error| form(format!("the statement cannot be read: {error}")))?;
@@ -99,7 +101,7 @@ impl<'payload> Statement<'payload> {
         let form = |message: String| Err(SignatureError::Form(message));
         if self.predicate_type != SIGNATURE_PREDICATE_TYPE {
             return form(format!(
-                "it is a statement of type {:?}, which is no signature of an image",
+                "it is a statement of type {:?}, which is not a signature of an image",
                 self.predicate_type
             ));
         }

@@ -63,10 +63,10 @@ impl Trust {
         if text.len() > ROOT_BYTES {
             return Err(format!("it is larger than {ROOT_BYTES} bytes"));
         }
-        let text = std::str::from_utf8(text).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(text).map_err(|_| "it is not a text".to_owned())?;
         let root = TrustedRoot::from_json(text).map_err(|error| error.to_string())?;
         if !ROOT_TYPES.contains(&root.media_type.as_str()) {
-            return Err(format!("{:?} is no known kind of trust root", root.media_type));
+            return Err(format!("{:?} is not a known kind of trust root", root.media_type));
         }
         let most = [
             root.tlogs.len(),

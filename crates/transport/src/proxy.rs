@@ -137,7 +137,7 @@ fn parse(variable: &'static str, value: &str) -> Result<Url, ProxyError> {
     } else {
         format!("http://{value}")
     };
-    let url = Url::parse(&with_scheme).map_err(|error| wrong(format!("it is no URL: {error}")))?;
+    let url = Url::parse(&with_scheme).map_err(|error| wrong(format!("it is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong(format!(
             "its scheme is `{}`, and only `http` and `https` are supported",
@@ -273,7 +273,7 @@ mod tests {
         );
         assert_eq!(
             fault("http://me:secret@p:99999"),
-            "cannot use the proxy of HTTPS_PROXY: it is no URL: invalid port number"
+            "cannot use the proxy of HTTPS_PROXY: it is not a URL: invalid port number"
         );
         let debug = format!(
             "{:?}",

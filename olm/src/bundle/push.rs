@@ -29,14 +29,14 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let files = bundle_files(&arguments.directory)?;
     if files.is_empty() {
         let error = anyhow!(
-            "{:?} is no bundle: it has neither of the directories manifests and metadata",
+            "{:?} is not a bundle: it has neither of the directories manifests and metadata",
             arguments.directory.display().to_string()
         );
         return Err(error.context(Hint("a catalog is pushed by `olm catalog push`".to_owned())));
     }
     let shown = arguments.directory.display();
     parse(&files, &BTreeMap::new())
-        .with_context(|| format!("{shown} is no bundle that can be installed"))
+        .with_context(|| format!("{shown} is not a bundle that can be installed"))
         .with_context(|| faults_shown(&shown.to_string()))?;
     let mut layer = LayerBuilder::new();
     for part in ["manifests", "metadata", "tests"] {

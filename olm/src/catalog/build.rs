@@ -122,7 +122,7 @@ fn composition(file: &Path) -> anyhow::Result<Composition> {
     let value = olm_yaml::to_json(&text).with_context(|| format!("cannot read {}", file.display()))?;
     let composition: Composition = serde_json::from_value(value).with_context(|| {
         format!(
-            "{} is no composition of name, repo, tag and references",
+            "{} is not a composition of name, repo, tag and references",
             file.display()
         )
     })?;

@@ -203,8 +203,9 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<MirrorItem>> {
         let related = bundle.related_images.iter().map(|related| related.image.as_str());
         let all = std::iter::once(bundle.image.as_str()).chain(related);
         for text in all.filter(|text| !text.is_empty()) {
-            let reference = Reference::parse_familiar(text)
-                .with_context(|| format!("{} names {text:?}, which is no image reference", bundle.name))?;
+            let reference = Reference::parse_familiar(text).with_context(|| {
+                format!("{} names {text:?}, which is not an image reference", bundle.name)
+            })?;
             let place = *places.entry(reference.to_string()).or_insert_with(|| {
                 items.push(MirrorItem {
                     reference,

@@ -69,7 +69,7 @@ pub(crate) fn image_template(text: &str) -> Result<String, String> {
     }
     if !sample.is_empty() {
         Reference::parse_familiar(&sample)
-            .map_err(|fault| format!("{sample:?} is no image reference: {fault}"))?;
+            .map_err(|fault| format!("{sample:?} is not an image reference: {fault}"))?;
     }
     Ok(text.to_owned())
 }

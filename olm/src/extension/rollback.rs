@@ -38,19 +38,19 @@ const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// ClusterExtension to take back
+    /// ClusterExtension to roll back
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
     /// Revision to roll back to [default: the newest earlier one with another version]
     #[arg(long, value_name = "NUMBER")]
     to_revision: Option<i64>,
-    /// Go back although custom resources lose fields, become invalid or are deleted
+    /// Roll back even if custom resources lose fields, become invalid or are deleted
     #[arg(long)]
     accept_data_loss: bool,
-    /// Pin the version although the API server refuses objects of it; nothing is applied until they are made anew
+    /// Pin the version even if the API server refuses some of its objects; OLM applies nothing until you recreate them
     #[arg(long)]
     accept_refusal: bool,
-    /// Change nothing; the API server is asked whether it would take the change
+    /// Change nothing; only ask the API server whether it accepts the change
     #[arg(long)]
     dry_run: bool,
     /// Namespace of the managers

@@ -200,7 +200,7 @@ fn in_file(path: &Path) -> anyhow::Result<Vec<ClusterRecord>> {
         let value = document.into_value()?;
         if !value.is_null() {
             let record = ClusterRecord::read(value);
-            found.push(record.with_context(|| format!("{shown}:{line} is no inventory"))?);
+            found.push(record.with_context(|| format!("{shown}:{line} is not an inventory"))?);
         }
     }
     Ok(found)

@@ -278,7 +278,7 @@ fn a_misspelled_word_in_the_reference_of_an_image_is_refused() {
             none.status == 2
                 && none
                     .stderr
-                    .contains("\"reg.example/A B:1.0.0\" is no image reference"),
+                    .contains("\"reg.example/A B:1.0.0\" is not an image reference"),
             "{none:?}"
         );
         for template in [

@@ -195,7 +195,7 @@ fn an_icon_that_is_not_shown_is_reported() {
     check("{base64data: PHN2Zy8+, mediatype: image/svg+xml}", None);
     check(
         "{base64data: PHN2Zy8+, mediatype: image/png}",
-        Some("its data are image/svg+xml"),
+        Some("its data is image/svg+xml"),
     );
     check("{base64data: PHN2Zy8+}", Some("has no media type"));
     check(
@@ -392,7 +392,7 @@ fn content_that_would_be_installed_differently_is_reported() {
         ),
         (
             "version: ''",
-            "spec.version: \"\" is no version, such as 1.2.3 [install]\n  hint: correct the value",
+            "spec.version: \"\" is not a version, such as 1.2.3 [install]\n  hint: correct the value",
         ),
     ] {
         reports(
@@ -411,7 +411,7 @@ fn content_that_would_be_installed_differently_is_reported() {
         1,
         &[
             "manifests/csv.yaml:1: error: Deployment \"greeter\": the API server refuses \
-             spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is no quantity, such as 500m, 2 or 128Mi \
+             spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is not a quantity, such as 500m, 2 or 128Mi \
              [install]\n  hint: correct the value",
         ],
     );
@@ -455,8 +455,8 @@ fn content_that_would_be_installed_differently_is_reported() {
         &[],
         1,
         &[
-            ".limits.cpu: \"much\" is no quantity",
-            ".limits.memory: \"lots\" is no quantity",
+            ".limits.cpu: \"much\" is not a quantity",
+            ".limits.memory: \"lots\" is not a quantity",
         ],
     );
     reports(

@@ -152,7 +152,7 @@ fn constraints_and_icons_are_looked_into() {
     for (bad, expected) in [
         (
             r#"{"base64data":"R0lGODlh","mediatype":"image/png"}"#,
-            "its data are image/gif [package-icon]",
+            "data is image/gif [package-icon]",
         ),
         (
             r#"{"base64data":"aGVsbG8=","mediatype":"image/png"}"#,
@@ -418,7 +418,7 @@ fn a_path_of_the_wrong_kind_names_the_expected_one() {
         ),
         (
             &["catalog", "build", "-f", "file"],
-            "error: file is no composition of name, repo, tag and references: invalid type: null, expected an object\n",
+            "error: file is not a composition of name, repo, tag and references: invalid type: null, expected an object\n",
         ),
         (
             &["catalog", "template", "any", "cat/c.json"],

@@ -399,9 +399,9 @@ fn undecided(extension: &str) -> String {
 /// The message about objects that the next revision of an extension takes over.
 fn held(extension: &str, objects: &[ObjectId]) -> String {
     format!(
-        "removed all objects but custom resource definitions and custom resources, which stay with all data of users until the \
-         next revision of ClusterExtension {extension} has taken them over; its condition Ready says what that waits \
-         for; remaining: {}",
+        "removed all objects except custom resource definitions and custom resources; these stay, with all their data, until the \
+         next revision of ClusterExtension {extension} takes them over; its condition Ready says what the revision \
+         waits for; remaining: {}",
         report::names(objects)
     )
 }

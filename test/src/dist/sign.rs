@@ -251,7 +251,7 @@ async fn push(arguments: &Arguments, prefix: &str, name: &str, image: &Contents)
     let program = images::PROGRAMS
         .iter()
         .find(|program| name.starts_with(**program));
-    let program = program.with_context(|| format!("{name} is no image of a release"))?;
+    let program = program.with_context(|| format!("{name} is not an image of a release"))?;
     let version = env!("CARGO_PKG_VERSION");
     let rest = name.strip_prefix(program).unwrap_or_default();
     let reference = Reference::parse_familiar(&format!("{prefix}/{program}:v{version}{rest}"))?;

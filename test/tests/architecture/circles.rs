@@ -7,7 +7,7 @@ use crate::tokens::{Token, imports, paths, production};
 use crate::{Kind, crates, sources};
 
 /// A module by the names that lead to it from the root of its crate.
-type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// A file of a crate.
 #[derive(Debug, Default)]
@@ -110,9 +110,9 @@ fn target(files: &BTreeMap<Module, File>, from: &Module, path: &str, depth: usiz
     Some(at)
 }
 
-/// The modules that import each other in a circle.
-fn circles(files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
-    let mut arrows: BTreeMap<&Module, BTreeSet<Module>> = BTreeMap::new();
+/// The modules that each module imports.
+fn arrows(files: &BTreeMap<Module, File>) -> BTreeMap<&Module, BTreeSet<Module>> {
+    let mut arrows = BTreeMap::new();
     for (from, file) in files {
         // A name alone is that of a variable, or declares a module.
         let paths = file.paths.iter().filter(|path| path.contains("::"));
@@ -121,6 +121,25 @@ fn circles(files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
         let targets = targets.filter(|target| !from.starts_with(target));
         arrows.insert(from, targets.collect());
     }
+    arrows
+}
+
+/// The imports between the modules of a crate, with its `src` folder, as pairs of importing and imported module.
+pub(crate) fn imports_between(folder: &Path) -> BTreeSet<(Module, Module)> {
+    let files: BTreeMap<Module, File> = sources(folder)
+        .into_iter()
+        .map(|(path, text)| (module(path.strip_prefix(folder).unwrap()), File::read(&text)))
+        .collect();
+    let pairs = arrows(&files).into_iter().flat_map(|(from, targets)| {
+        let from = from.clone();
+        targets.into_iter().map(move |target| (from.clone(), target))
+    });
+    pairs.collect()
+}
+
+/// The modules that import each other in a circle.
+fn circles(files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
+    let arrows = arrows(files);
     let reaches = |from: &Module| {
         let mut known = BTreeSet::new();
         let mut open = vec![from.clone()];

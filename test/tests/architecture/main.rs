@@ -10,6 +10,7 @@ mod names;
 mod purity;
 mod roles;
 mod rooms;
+mod stages;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,32 @@ fn the_platform_crate_knows_no_product_crate() {
 }
 
 /// The Rust files below a folder except tests, with their content.
+
+#[test]
+fn the_cluster_crate_knows_no_kind_of_ours() {
+    let ours = [
+        "ClusterCatalog",
+        "ClusterExtension",
+        "ClusterObjectSet",
+        "ChangePolicy",
+    ];
+    let mut read = 0;
+    for (path, text) in sources(&root().join("crates/cluster/src")) {
+        let paths = tokens::paths(&tokens::production(&text));
+        read += paths.len();
+        for used in paths {
+            let is_ours = used.split("::").any(|part| ours.contains(&part));
+            let is_name = used == "olm_api::names" || used.starts_with("olm_api::names::");
+            assert!(
+                !is_ours && (is_name || !used.starts_with("olm_api")),
+                "{} uses {used}",
+                path.display()
+            );
+        }
+    }
+    assert!(read > 100, "only {read} paths were read");
+}
+
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];

@@ -107,7 +107,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
     revisions(world)
         .delete("held-deletion-1", &DeleteParams::default())
         .await?;
-    let stays = "until the next revision of ClusterExtension held-deletion has taken them over";
+    let stays = "until the next revision of ClusterExtension held-deletion takes them over";
     let left =
         "remaining: CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
     world

@@ -127,7 +127,7 @@ fn advertised(given: &str, base: &Base) -> Option<IpAddr> {
         if parsed.is_err() {
             tracing::error!(
                 given,
-                "`--advertise-address` is no IP address; nothing leads to registries"
+                "`--advertise-address` is not an IP address; nothing leads to registries"
             );
         }
         return parsed.ok();

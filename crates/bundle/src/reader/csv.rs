@@ -158,7 +158,7 @@ const CSV: Shape = Object(&[
 ]);
 
 fn version_fault(text: &str) -> Option<String> {
-    let fault = || format!("{} is no version, such as 1.2.3", quoted(text));
+    let fault = || format!("{} is not a version, such as 1.2.3", quoted(text));
     blang::parse_tolerant(text).is_err().then(fault)
 }
 
@@ -166,7 +166,7 @@ fn release_fault(text: &str) -> Option<String> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_sound =
         |part: &str| part.bytes().all(is_letter) && blang::parse_version(&format!("0.0.0-{part}")).is_ok();
-    let fault = || format!("{} is no release, such as 1 or alpha.1", quoted(text));
+    let fault = || format!("{} is not a release, such as 1 or alpha.1", quoted(text));
     (!text.split('.').all(is_sound)).then(fault)
 }
 

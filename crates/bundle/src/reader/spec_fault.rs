@@ -199,7 +199,7 @@ mod tests {
             "replicas: ",
             "template.spec.containers[0].args[0]: ",
             "template.spec.containers[0].args[2]: ",
-            "template.spec.containers[0].resources.limits.cpu: \"much\" is no quantity",
+            "template.spec.containers[0].resources.limits.cpu: \"much\" is not a quantity",
             "template.spec.containers[0].resources.limits.any: ",
         ];
         let (last, faults) = found.split_last().unwrap();

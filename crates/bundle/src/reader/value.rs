@@ -380,7 +380,7 @@ impl<'de> Deserializer<'de> for Given<'de, '_> {
         if !is_quantity(&text) {
             let shown: String = text.chars().take(64).collect();
             return Err(Error::custom(format!(
-                "{} is no quantity, such as 500m, 2 or 128Mi",
+                "{} is not a quantity, such as 500m, 2 or 128Mi",
                 olm_version::quoted(&shown)
             )));
         }

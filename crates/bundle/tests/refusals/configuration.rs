@@ -113,7 +113,7 @@ fn deployment_configurations_are_read_as_kubernetes_reads_them() {
             .map(|refusal| refusal.to_string())
             .unwrap_or_default(),
         "invalid ClusterExtension configuration: invalid deploymentConfig: failed to unmarshal deploymentConfig: \
-         resources.limits.cpu: \"lots\" is no quantity, such as 500m, 2 or 128Mi",
+         resources.limits.cpu: \"lots\" is not a quantity, such as 500m, 2 or 128Mi",
     );
     let prepared = prepared(json!({
         "env": [{"name": "A", "valeu": "b"}],

@@ -30,7 +30,7 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
     );
     spec(
         "release: a..b",
-        "spec.release: \"a..b\" is no release, such as 1 or alpha.1",
+        "spec.release: \"a..b\" is not a release, such as 1 or alpha.1",
     );
     spec(
         "selector: []",
@@ -49,7 +49,7 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
     check(
         "  version: 1.2.0\n",
         "  version: one\n",
-        "spec.version: \"one\" is no version, such as 1.2.3",
+        "spec.version: \"one\" is not a version, such as 1.2.3",
     );
     // As lenient as the reference implementation: null is absent, a version may be short, an integer may have a
     // fraction of zero.
@@ -73,7 +73,7 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
     check(
         "limits: {cpu: 500m, memory: 64Mi}",
         "limits: {cpu: lots}",
-        "spec.install.spec.deployments[0].spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is no quantity, \
+        "spec.install.spec.deployments[0].spec.template.spec.containers[0].resources.limits.cpu: \"lots\" is not a quantity, \
          such as 500m, 2 or 128Mi",
     );
 }

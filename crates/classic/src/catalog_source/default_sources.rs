@@ -88,7 +88,7 @@ pub fn default_sources(hub: &Value, version: &str, cluster: &Cluster) -> Operato
             }
             (None, _) => {
                 fault = Some(format!(
-                    "cannot tell the image of the catalog: {version:?} is no version of OpenShift"
+                    "cannot tell the image of the catalog: {version:?} is not a version of OpenShift"
                 ));
             }
         }

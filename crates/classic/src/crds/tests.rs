@@ -289,7 +289,7 @@ fn an_administrator_need_not_say_when_an_override_was_set() {
 fn structural(path: &str, schema: &Value) {
     let node = schema
         .as_object()
-        .unwrap_or_else(|| panic!("{path} is no schema"));
+        .unwrap_or_else(|| panic!("{path} is not a schema"));
     assert!(!node.contains_key("$ref"), "{path}");
     let has_type = node.contains_key("type");
     assert!(

@@ -79,10 +79,10 @@ impl Icon {
         }
         let found = Self::media_type_of(&data);
         match (found, self.media_type.as_str()) {
-            (None, _) => Some("the data of the icon are no image".to_owned()),
-            (Some(found), "") => Some(format!("the icon has no media type; its data are {found}")),
+            (None, _) => Some("the icon data is not an image".to_owned()),
+            (Some(found), "") => Some(format!("the icon has no media type; its data is {found}")),
             (Some(found), given) if found != given => Some(format!(
-                "the icon is said to be {}, its data are {found}",
+                "the media type of the icon is {}, but its data is {found}",
                 quoted(given)
             )),
             _ => None,

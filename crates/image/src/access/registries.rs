@@ -40,7 +40,9 @@ pub enum PlaceError {
         prefix: String,
     },
     /// The place that the configuration names gives no reference.
-    #[error("the configuration of registries leads from `{prefix}` to `{text}`, which is no image reference")]
+    #[error(
+        "the configuration of registries leads from `{prefix}` to `{text}`, which is not an image reference"
+    )]
     Rewritten {
         /// The rule that does.
         prefix: String,

@@ -117,7 +117,7 @@ pub enum LayerError {
         target: String,
     },
     /// A device, a pipe or another kind of entry that no catalog or bundle holds.
-    #[error("`{path}` is no file, directory or link")]
+    #[error("`{path}` is not a file, directory or link")]
     Kind {
         /// The path in the image, shortened.
         path: String,

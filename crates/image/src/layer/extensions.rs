@@ -33,7 +33,7 @@ impl Extensions {
                         b"size" => {
                             let size = record.value().ok().and_then(|text| text.parse().ok());
                             self.size = Some(size.ok_or_else(|| {
-                                LayerError::Corrupt(io::Error::other("a size is no number"))
+                                LayerError::Corrupt(io::Error::other("a size is not a number"))
                             })?);
                         }
                         _ => {}

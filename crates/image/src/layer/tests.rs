@@ -448,7 +448,7 @@ fn extension_headers_name_the_next_entry_and_are_bounded() {
 
     for (key, value, expected) in [
         ("size", "5", "an entry has two sizes"),
-        ("size", "many", "a size is no number"),
+        ("size", "many", "a size is not a number"),
     ] {
         let mut archive = tar::Builder::new(Vec::new());
         archive.append_pax_extensions([(key, value.as_bytes())]).unwrap();

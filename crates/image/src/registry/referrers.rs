@@ -39,7 +39,7 @@ pub(crate) async fn fetch(
         }
     }
     let list =
-        joined(pages).map_err(|error| session.protocol(&format!("the {what} is no index: {error}")))?;
+        joined(pages).map_err(|error| session.protocol(&format!("the {what} is not an index: {error}")))?;
     let digest = Digest::of(&list);
     Ok((list, digest))
 }

@@ -370,7 +370,9 @@ impl Validator<'_> {
         if let Some(factor) = limit("multipleOf").filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > 1e-9 {
-                self.report(position, "multipleOf", || format!("is no multiple of {factor}"))?;
+                self.report(position, "multipleOf", || {
+                    format!("is not a multiple of {factor}")
+                })?;
             }
         }
         Ok(())

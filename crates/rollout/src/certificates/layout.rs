@@ -215,7 +215,7 @@ pub(super) mod tests {
         assert_eq!(
             all.observed_phases(),
             content().observed_phases(),
-            "it is no content"
+            "it is not content"
         );
         let layout = Layout::of(&all);
         let (secret, caller) = (

@@ -31,7 +31,7 @@ impl std::str::FromStr for PackageSelector {
         }
         let parse = |range: &str| match Constraint::parse(range) {
             Ok(parsed) => Ok((range.to_owned(), parsed)),
-            Err(error) => Err(format!("{range:?} is no version range: {error}")),
+            Err(error) => Err(format!("{range:?} is not a version range: {error}")),
         };
         Ok(Self {
             package: package.to_owned(),

@@ -141,7 +141,7 @@ pub(crate) fn wait(
 
 /// A time such as `90s`, `10m` or `1h`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let unclear = || format!("{text:?} is no time: write 90s, 10m or 1h");
+    let unclear = || format!("{text:?} is not a time: write 90s, 10m or 1h");
     let (number, unit) = text
         .split_at_checked(text.len().saturating_sub(1))
         .ok_or_else(unclear)?;

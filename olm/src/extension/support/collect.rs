@@ -83,7 +83,7 @@ impl<'a> Collector<'a> {
             .await
             .context("the cluster does not answer")?;
         let server: Value =
-            serde_json::from_slice(&server).context("the answer of the cluster is no version")?;
+            serde_json::from_slice(&server).context("the answer of the cluster is not a version")?;
         for plural in FIRST {
             self.ours(plural).await?;
         }
@@ -149,7 +149,7 @@ impl<'a> Collector<'a> {
                 let answer = self
                     .ask(&format!("{path}?limit={PAGE}&continue={}", percent_encode(&next)))
                     .await?;
-                let page = serde_json::from_slice::<Value>(&answer).context("the answer is no list")?;
+                let page = serde_json::from_slice::<Value>(&answer).context("the answer is not a list")?;
                 anyhow::Ok((answer.len() as u64, page))
             };
             let (size, mut page) = match page.await {

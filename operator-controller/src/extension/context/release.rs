@@ -39,7 +39,7 @@ pub enum ReleaseError {
     #[error("Secret {0:?} has no key {key:?}", key = release::CHUNK)]
     Empty(String),
     /// The index with the names of the other Secrets is invalid.
-    #[error("key {key:?} of Secret {name:?} is no list of names", key = release::EXTRA_CHUNKS)]
+    #[error("key {key:?} of Secret {name:?} is not a list of names", key = release::EXTRA_CHUNKS)]
     Names {
         /// The Secret.
         name: String,
@@ -372,7 +372,7 @@ mod tests {
         );
         assert_eq!(
             index(&both("null".to_owned())).unwrap_err().to_string(),
-            "key \"extraChunks\" of Secret \"s\" is no list of names"
+            "key \"extraChunks\" of Secret \"s\" is not a list of names"
         );
         assert_eq!(
             index(&both(names(11))).unwrap_err().to_string(),

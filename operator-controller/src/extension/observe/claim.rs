@@ -26,12 +26,12 @@ fn next_step(owner: &str, precedence: ClaimPrecedence) -> String {
     match precedence {
         ClaimPrecedence::Established => {
             format!(
-                "change that one and delete this one; `kubectl delete clusterextension {owner}` frees the package and removes everything that it installed, including custom resource definitions with all their objects"
+                "change ClusterExtension {owner} and delete this one. To free the package instead, run `kubectl delete clusterextension {owner}`; that removes everything that it installed, including custom resource definitions with all their objects"
             )
         }
         ClaimPrecedence::New => format!(
-            "that one has installed nothing yet, `kubectl describe clusterextension {owner}` says why: delete the one that \
-             you do not want"
+            "ClusterExtension {owner} has not installed anything yet; `kubectl describe clusterextension {owner}` says why. \
+             Delete the one that you do not need"
         ),
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         };
         assert!(
             refused.to_string().ends_with(
-                "`kubectl describe clusterextension b` says why: delete the one that you do not want"
+                "`kubectl describe clusterextension b` says why. Delete the one that you do not need"
             ),
             "{refused}"
         );

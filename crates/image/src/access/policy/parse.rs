@@ -134,7 +134,7 @@ impl<'fields> Fields<'fields> {
             Some(value) => value
                 .as_str()
                 .map(Some)
-                .ok_or_else(|| self.wrong(format!("`{name}` is no text"))),
+                .ok_or_else(|| self.wrong(format!("`{name}` is not a string"))),
         }
     }
 
@@ -149,14 +149,14 @@ impl<'fields> Fields<'fields> {
         };
         let list = value.as_array().filter(|list| !list.is_empty());
         list.and_then(|list| list.iter().map(Value::as_str).collect())
-            .ok_or_else(|| self.wrong(format!("`{name}` is no list of texts")))
+            .ok_or_else(|| self.wrong(format!("`{name}` is not a list of strings")))
     }
 
     fn object(&mut self, name: &str) -> Result<Option<Self>, PolicyError> {
         match self.left.remove(name) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(Self::new(self.scope, map))),
-            Some(_) => Err(self.wrong(format!("`{name}` is no object"))),
+            Some(_) => Err(self.wrong(format!("`{name}` is not an object"))),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'fields> Fields<'fields> {
     fn decoded(&self, name: &str, text: &str) -> Result<Vec<u8>, PolicyError> {
         base64::engine::general_purpose::STANDARD
             .decode(text)
-            .map_err(|_| self.wrong(format!("`{name}` is no base64")))
+            .map_err(|_| self.wrong(format!("`{name}` is not base64")))
     }
 
     fn end(&self) -> Result<(), PolicyError> {
@@ -250,7 +250,7 @@ fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyEr
     let identity = match fields.left.remove("signedIdentity") {
         None => Identity::RepositoryOrExact,
         Some(Value::Object(map)) => identity(fields.scope, map)?,
-        Some(_) => return Err(fields.wrong("`signedIdentity` is no object")),
+        Some(_) => return Err(fields.wrong("`signedIdentity` is not an object")),
     };
     Ok(Signed {
         authority,
@@ -369,11 +369,11 @@ fn identities_of(scope: &str, list: &Value) -> Result<Identities, PolicyError> {
         message: message.to_owned(),
     };
     let list = list.as_array().filter(|list| !list.is_empty());
-    let list = list.ok_or_else(|| wrong("`identities` is no list of identities"))?;
+    let list = list.ok_or_else(|| wrong("`identities` is not a list of identities"))?;
     let one = |value: &Value| {
         let map = value
             .as_object()
-            .ok_or_else(|| wrong("an identity is no object"))?;
+            .ok_or_else(|| wrong("an identity is not an object"))?;
         let mut fields = Fields::new(scope, map);
         let identity = olm_signature::Identity {
             subject: fields.pattern("subject")?,

@@ -167,7 +167,7 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "keyPath": "/other" })),
         "key `/other`: it holds no public key",
     );
-    check(&signed(json!({ "keyData": "%" })), "is no base64");
+    check(&signed(json!({ "keyData": "%" })), "is not base64");
     check(
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
         "kind of key is not supported",
@@ -572,7 +572,7 @@ fn an_attestation_names_its_type_its_signer_and_a_condition_that_is_an_expressio
     for (more, expected) in [
         (json!({ "predicateType": null }), "`predicateType` is missing"),
         (json!({ "condition": "predicate ==" }), "is not a condition"),
-        (json!({ "condition": 1 }), "`condition` is no text"),
+        (json!({ "condition": 1 }), "`condition` is not a string"),
         (json!({ "keyPath": null }), "names no key"),
         (
             json!({ "signedIdentity": { "type": "matchDigest" } }),

@@ -17,7 +17,7 @@ const FILE_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistriesError {
     /// It is no TOML, or has a field with another meaning than it should.
-    #[error("`{file}` is no configuration of registries: {message}")]
+    #[error("`{file}` is not a configuration of registries: {message}")]
     Syntax {
         /// The file.
         file: String,
