@@ -8,7 +8,8 @@ use crate::root;
 /// The folders of the stages, as the table of the architecture page lists them.
 fn stages() -> Vec<String> {
     let page = std::fs::read_to_string(root().join("docs/design/architecture.md")).unwrap();
-    let table = page.split("## operator-controller").nth(1).unwrap();
+    let section = page.split("\n## operator-controller\n").nth(1).unwrap();
+    let table = section.split("\n## ").next().unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let folders = rows.filter_map(|row| row.split_once("/` |"));
     folders.map(|(folder, _)| folder.to_owned()).collect()
