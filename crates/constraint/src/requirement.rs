@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use olm_fbc::decode::ShapeError;
 use olm_fbc::property::{Gvk, Property, TYPE_CONSTRAINT, TYPE_GVK_REQUIRED, TYPE_PACKAGE_REQUIRED};
 use olm_version::blang::{Range, RangeError};
 use olm_version::quoted;
+use parking_lot::Mutex;
 
 use crate::cel::{CompileError, Program};
 use crate::constraint::{Compound, Constraint, PackageConstraint, ParseError};
@@ -100,17 +101,13 @@ impl<T> Default for Shared<T> {
 impl<T: Clone> Shared<T> {
     /// The parsed text, from the cache if it is there.
     fn read<E>(&self, text: &str, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T, E> {
-        let known = self.by_text().get(text).cloned();
+        let known = self.by_text.lock().get(text).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
         let found = read(text)?;
-        self.by_text().insert(text.into(), found.clone());
+        self.by_text.lock().insert(text.into(), found.clone());
         Ok(found)
-    }
-
-    fn by_text(&self) -> MutexGuard<'_, HashMap<Box<str>, T>> {
-        self.by_text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

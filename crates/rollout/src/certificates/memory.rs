@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::civil::Date;
+use parking_lot::Mutex;
 
 use super::layout::Layout;
 use crate::outline::ObjectPosition;
@@ -25,17 +25,18 @@ struct Secret {
 impl CertificateMemory {
     /// Records that a Secret was read on a day, and the authorities to trust.
     pub fn secret_seen(&self, position: ObjectPosition, looked: Date, trusted: String) {
-        lock(&self.secrets).insert(position, Secret { looked, trusted });
+        self.secrets.lock().insert(position, Secret { looked, trusted });
     }
 
     /// Records that a caller was compared with these authorities.
     pub fn caller_seen(&self, position: ObjectPosition, trusted: &str) {
-        lock(&self.callers).insert(position, mark(trusted));
+        self.callers.lock().insert(position, mark(trusted));
     }
 
     /// The authorities to be trusted, PEM.
     pub fn trusted(&self, secret: ObjectPosition) -> Option<String> {
-        lock(&self.secrets)
+        self.secrets
+            .lock()
             .get(&secret)
             .map(|secret| secret.trusted.clone())
     }
@@ -44,7 +45,9 @@ impl CertificateMemory {
     /// is read every day, a caller when the authority has changed.
     pub fn is_current(&self, layout: &Layout, position: ObjectPosition, today: Date) -> bool {
         if layout.names(position).is_some() {
-            return lock(&self.secrets)
+            return self
+                .secrets
+                .lock()
                 .get(&position)
                 .is_some_and(|secret| secret.looked == today);
         }
@@ -54,7 +57,7 @@ impl CertificateMemory {
         let Some(trusted) = self.trusted(secret) else {
             return false;
         };
-        lock(&self.callers).get(&position) == Some(&mark(&trusted))
+        self.callers.lock().get(&position) == Some(&mark(&trusted))
     }
 }
 
@@ -62,10 +65,6 @@ fn mark(trusted: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     trusted.hash(&mut hasher);
     hasher.finish()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
