@@ -1,8 +1,8 @@
 //! Bundle images: from a reference to the files of a bundle.
 
-pub mod credentials;
-pub mod operands;
-pub mod pulls;
+pub(crate) mod credentials;
+pub(crate) mod operands;
+pub(crate) mod pulls;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use pulls::{Pending, Pulled, Pulls};
 
 /// An error while fetching a bundle.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     /// The catalog has an invalid image reference.
     #[error("error parsing image reference {reference:?}")]
     Reference {
@@ -69,10 +69,10 @@ fn pending(reference: &str, registry: &str, state: Pending) -> String {
 }
 
 /// The labels and files of a bundle, and what satisfies each rule about its image.
-pub type Verified = (Arc<olm_image::Contents>, Vec<Approval>);
+pub(crate) type Verified = (Arc<olm_image::Contents>, Vec<Approval>);
 
 /// Fetches bundles and caches them by digest. No call waits for a slow registry; see [`Pulls`].
-pub struct Bundles {
+pub(crate) struct Bundles {
     registries: Arc<Registries>,
     pins: Pulls<Result<Pinned, FetchError>>,
     pulls: Pulls<Result<Verified, FetchError>>,
@@ -92,7 +92,7 @@ struct Registries {
 }
 
 /// The settings of bundle fetches.
-pub struct Settings {
+pub(crate) struct Settings {
     /// A directory of PEM files with authorities of registries.
     pub authorities: Option<PathBuf>,
     /// Hosts of token services that registries of other sites may use.
@@ -113,7 +113,7 @@ pub struct Settings {
 
 impl Bundles {
     /// A fetcher that has not read anything yet.
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
         options.authorities = settings.authorities;
         options.authorities_setting = "--pull-cas-dir";
@@ -139,7 +139,7 @@ impl Bundles {
     }
 
     /// Shows how often images were checked against the signature policy.
-    pub fn report_to(&self, metrics: &Metrics) {
+    pub(crate) fn report_to(&self, metrics: &Metrics) {
         let images = self.registries.images.clone();
         metrics.outcomes(
             "operator_controller_signature_checks",
@@ -150,7 +150,12 @@ impl Bundles {
 
     /// The image of an extension by digest, if it satisfies the policy and these rules. A reference by digest needs no
     /// request.
-    pub async fn pin(&self, extension: &str, reference: &str, rules: &Rules) -> Result<Pinned, FetchError> {
+    pub(crate) async fn pin(
+        &self,
+        extension: &str,
+        reference: &str,
+        rules: &Rules,
+    ) -> Result<Pinned, FetchError> {
         let parsed = Reference::parse(reference).map_err(|source| FetchError::Reference {
             reference: reference.to_owned(),
             source,
@@ -168,7 +173,7 @@ impl Bundles {
     }
 
     /// An extension's bundle, if its image satisfies the policy and these rules.
-    pub async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         extension: &str,
         pinned: &Pinned,
@@ -186,22 +191,22 @@ impl Bundles {
     }
 
     /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
-    pub async fn follow_policy(&self, changed: impl Fn()) {
+    pub(crate) async fn follow_policy(&self, changed: impl Fn()) {
         self.policy.follow(changed).await;
     }
 
     /// The number of the signature policy and these rules, which changes with them.
-    pub async fn policy_number(&self, rules: &Rules) -> u64 {
+    pub(crate) async fn policy_number(&self, rules: &Rules) -> u64 {
         self.policy.number(rules).await
     }
 
     /// Whether the signature policy or these rules ask for a signature of an image with this name.
-    pub async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
+    pub(crate) async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
         self.policy.asks_about(reference, rules).await
     }
 
     /// The verdict of the signature policy and these rules about the image of an extension's installed bundle.
-    pub async fn signature_status(
+    pub(crate) async fn signature_status(
         &self,
         extension: &str,
         image: &Pinned,
@@ -226,7 +231,7 @@ impl Bundles {
 
     /// The images of a bundle's Pods that the signature policy and these rules refuse, each with the reason. Images for
     /// which no rule asks for anything need no request.
-    pub async fn refused_images(
+    pub(crate) async fn refused_images(
         &self,
         extension: &str,
         images: BTreeSet<String>,
@@ -253,7 +258,7 @@ impl Bundles {
     }
 
     /// Drops the requests of an extension.
-    pub fn forget(&self, extension: &str) {
+    pub(crate) fn forget(&self, extension: &str) {
         self.operands.forget(extension);
         self.checks.forget(extension);
         self.pins.forget(extension);
@@ -262,7 +267,7 @@ impl Bundles {
 
     /// Drops answers that no caller collected, and cached bundles except those named here, by reference, and those
     /// fetched since the last call.
-    pub async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
+    pub(crate) async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
         self.operands.tidy();
         self.checks.tidy();
         self.pins.tidy();

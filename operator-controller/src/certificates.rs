@@ -11,7 +11,5 @@
 //! [`olm_platform::tls::issue`] decides when a certificate is renewed, and creates it. If a Secret is deleted,
 //! everything in it is created again; trusted authorities stay trusted until their certificates have expired.
 
-pub mod choose;
-pub mod secret;
-
-pub use olm_rollout::certificates::{authority, layout};
+pub(crate) mod choose;
+pub(crate) mod secret;

@@ -5,8 +5,8 @@
 //! and the binding for the operator with its own rights. While the OperatorCondition of the installed bundle says
 //! `Upgradeable=False`, no other bundle replaces it. If OLM classic has installed the CRD, it is used as it is.
 
-pub mod definition;
-pub mod gate;
+pub(crate) mod definition;
+pub(crate) mod gate;
 mod owner;
-pub mod records;
-pub mod watch;
+pub(crate) mod records;
+pub(crate) mod watch;

@@ -12,18 +12,18 @@
 //! cluster, and it takes only checked plans. [`delete`] does the same for a deletion. [`crate::object_set`] applies the
 //! objects.
 
-pub mod act;
-pub mod approval;
-pub mod bundle;
-pub mod context;
+pub(crate) mod act;
+pub(crate) mod approval;
+pub(crate) mod bundle;
+pub(crate) mod context;
 pub mod delete;
-pub mod events;
-pub mod failure;
-pub mod observe;
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod observe;
 pub mod plan;
-pub mod preflight;
-pub mod reconcile;
-pub mod report;
-pub mod resolve;
+pub(crate) mod preflight;
+pub(crate) mod reconcile;
+pub(crate) mod report;
+pub(crate) mod resolve;
 pub mod revisions;
-pub mod watch;
+pub(crate) mod watch;

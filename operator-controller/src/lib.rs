@@ -12,10 +12,10 @@
 //! connects everything; start reading at [`extension`].
 
 pub mod args;
-pub mod bundles;
-pub mod catalogs;
-pub mod certificates;
-pub mod conditions;
+pub(crate) mod bundles;
+pub(crate) mod catalogs;
+pub(crate) mod certificates;
+pub(crate) mod conditions;
 pub mod extension;
 pub mod metrics;
 pub mod object_set;

@@ -1,6 +1,6 @@
 //! The metrics of operator-controller: the state of extensions, and the work on them.
 
-pub mod collector;
+pub(crate) mod collector;
 pub mod counters;
-pub mod rollouts;
-pub mod sample;
+pub(crate) mod rollouts;
+pub(crate) mod sample;

@@ -13,22 +13,13 @@ mod context;
 pub mod controller;
 #[cfg(test)]
 mod default_probes;
-pub mod executor;
+pub(crate) mod executor;
 mod observe;
-pub mod reconcile;
-pub mod records;
-pub mod removal;
-pub mod rights;
-pub mod state;
+pub(crate) mod reconcile;
+pub(crate) mod records;
+pub(crate) mod removal;
+pub(crate) mod rights;
+pub(crate) mod state;
 
-pub use observe::{gather, store};
-pub use olm_rollout::{canonical, content, policy, status};
-pub use records::teardown_records;
-
-/// The types of the engine.
-pub mod engine {
-    pub use olm_rollout::engine::rollout;
-    pub use olm_rollout::failure::{FailureKind, RequestFailure};
-    pub use olm_rollout::object::ObjectId;
-    pub use olm_rollout::{ownership, report};
-}
+pub(crate) use observe::{gather, store};
+pub(crate) use records::teardown_records;

@@ -4,5 +4,5 @@
 //! [`verdict`] is the pure rule, [`olm_bundle::openshift`] reads versions, [`controller`] runs only if the API group
 //! `config.openshift.io` is served, and writes only the condition `Upgradeable` of the ClusterOperator `olm`.
 
-pub mod controller;
+pub(crate) mod controller;
 pub mod verdict;

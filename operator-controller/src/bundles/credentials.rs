@@ -12,7 +12,7 @@ const KEPT: Duration = Duration::from_secs(30);
 
 /// An error while reading credentials.
 #[derive(Debug, thiserror::Error)]
-pub enum CredentialsError {
+pub(crate) enum CredentialsError {
     /// The API server did not return an object.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -22,14 +22,18 @@ pub enum CredentialsError {
 }
 
 /// The source of credentials.
-pub struct PullSecrets {
+pub(crate) struct PullSecrets {
     secrets: pull_secrets::PullSecrets,
     kept: tokio::sync::Mutex<Option<(Instant, Arc<Credentials>)>>,
 }
 
 impl PullSecrets {
     /// Reads the Secret for all registries and those of a service account, each by namespace and name.
-    pub fn new(client: Client, global: Option<(String, String)>, account: Option<(String, String)>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        global: Option<(String, String)>,
+        account: Option<(String, String)>,
+    ) -> Self {
         Self {
             secrets: pull_secrets::PullSecrets::new(client, global, account),
             kept: tokio::sync::Mutex::default(),
@@ -37,7 +41,7 @@ impl PullSecrets {
     }
 
     /// The credentials. A later Secret overrides an earlier one for the same registry. An absent Secret is empty.
-    pub async fn read(&self) -> Result<Arc<Credentials>, CredentialsError> {
+    pub(crate) async fn read(&self) -> Result<Arc<Credentials>, CredentialsError> {
         let mut kept = self.kept.lock().await;
         if let Some((at, credentials)) = kept.as_ref()
             && at.elapsed() < KEPT
@@ -52,7 +56,7 @@ impl PullSecrets {
     }
 
     /// Drops the cached credentials. The next pull reads them again.
-    pub async fn forget(&self) {
+    pub(crate) async fn forget(&self) {
         *self.kept.lock().await = None;
     }
 }

@@ -19,7 +19,7 @@ const STANDS: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 4;
 
 /// The images that the signature policy refuses, each with the reason.
-pub type ImageRefusals = Vec<String>;
+pub(crate) type ImageRefusals = Vec<String>;
 
 /// Verifies the images of bundles, at most one set for each extension at a time.
 pub(super) struct Operands {

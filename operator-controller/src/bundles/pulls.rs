@@ -19,7 +19,7 @@ const KEPT: Duration = Duration::from_mins(10);
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pulled<T> {
+pub(crate) enum Pulled<T> {
     /// The answer.
     Done(T),
     /// No answer yet. The extension is reconciled when there is one.
@@ -28,7 +28,7 @@ pub enum Pulled<T> {
 
 /// The state of a request without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pending {
+pub(crate) enum Pending {
     /// The request is under way.
     UnderWay,
     /// The request waits for a permit.
@@ -36,7 +36,7 @@ pub enum Pending {
 }
 
 /// Requests of one kind, at most one for each extension.
-pub struct Pulls<T> {
+pub(crate) struct Pulls<T> {
     permits: Arc<RequestPermits>,
     jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
     wake: Queue<String>,
@@ -64,7 +64,7 @@ impl<T> Job<T> {
 
 impl<T: Send + 'static> Pulls<T> {
     /// `wake` is the queue of extensions.
-    pub fn new(permits: Arc<RequestPermits>, wake: Queue<String>) -> Self {
+    pub(crate) fn new(permits: Arc<RequestPermits>, wake: Queue<String>) -> Self {
         Self {
             permits,
             jobs: Arc::default(),
@@ -74,7 +74,7 @@ impl<T: Send + 'static> Pulls<T> {
 
     /// The answer to a request of an extension, returned once. `registry` names the registry that limits it; `None` for
     /// a local answer. A new request of an extension replaces its earlier one.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         extension: &str,
         what: &str,
@@ -149,12 +149,12 @@ impl<T: Send + 'static> Pulls<T> {
     }
 
     /// Drops the request of an extension. A request under way continues and keeps its permit.
-    pub fn forget(&self, extension: &str) {
+    pub(crate) fn forget(&self, extension: &str) {
         self.jobs.lock().remove(extension);
     }
 
     /// Drops answers that no caller collected.
-    pub fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         self.jobs
             .lock()
             .retain(|_, job| job.outcome.is_none() || job.began.elapsed() < KEPT);

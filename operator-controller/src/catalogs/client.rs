@@ -30,7 +30,7 @@ const ANSWER_BYTES: usize = 2 << 30;
 
 /// The address of a catalog and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CatalogAddress<'a> {
+pub(crate) struct CatalogAddress<'a> {
     /// The catalog's name.
     pub name: &'a str,
     /// `status.urls.base`.
@@ -41,7 +41,7 @@ pub struct CatalogAddress<'a> {
 
 /// The reason why a catalog did not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum CatalogsError {
+pub(crate) enum CatalogsError {
     /// There is no HTTPS client.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -90,7 +90,7 @@ fn at_host(error: &reqwest::Error) -> String {
 
 /// A server that is not catalogd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForeignServer {
+pub(crate) struct ForeignServer {
     /// `status.urls.base`, which names the server.
     base: String,
     /// The address of catalogd, `HOST:PORT`.
@@ -173,7 +173,7 @@ impl Token {
 type Key = (String, String);
 
 /// Asks catalogs and keeps their answers.
-pub struct Catalogs {
+pub(crate) struct Catalogs {
     authorities: Authorities,
     releases: ReleaseField,
     token: Option<Token>,
@@ -187,7 +187,7 @@ pub struct Catalogs {
 
 impl Catalogs {
     /// A client without cached answers.
-    pub fn new(authorities: Authorities, releases: ReleaseField) -> Self {
+    pub(crate) fn new(authorities: Authorities, releases: ReleaseField) -> Self {
         Self {
             authorities,
             releases,
@@ -201,7 +201,7 @@ impl Catalogs {
 
     /// Sends a token to catalogd.
     #[must_use]
-    pub fn with_token(mut self, token: Option<Token>) -> Self {
+    pub(crate) fn with_token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
@@ -209,7 +209,7 @@ impl Catalogs {
     /// The content of a package in a catalog; `None` if the catalog does not have it. Content is identified by its
     /// digest. A cached answer about the same digest is used while the catalog does not answer, and revalidated by its
     /// ETag when it is no longer fresh.
-    pub async fn package(
+    pub(crate) async fn package(
         &self,
         address: CatalogAddress<'_>,
         package: &str,
@@ -250,7 +250,7 @@ impl Catalogs {
     }
 
     /// Drops the answers for which `used` (catalog, package) returns false.
-    pub fn retain(&self, used: impl Fn(&str, &str) -> bool) {
+    pub(crate) fn retain(&self, used: impl Fn(&str, &str) -> bool) {
         let mut answers = self.answers.lock();
         answers.retain(|(catalog, package), _| used(catalog, package));
     }

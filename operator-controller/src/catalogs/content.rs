@@ -10,7 +10,7 @@ const MAX_OTHER_BLOB_BYTES: usize = 2 << 20;
 
 /// An answer that resolution cannot use. It affects this package of this catalog alone.
 #[derive(Debug, thiserror::Error)]
-pub enum ContentError {
+pub(crate) enum ContentError {
     /// A line is not a blob.
     #[error("line {line} of the answer is not a blob of a catalog: {reason}")]
     Blob {
@@ -38,7 +38,7 @@ pub enum ContentError {
 
 /// Reads an answer by lines.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     package: &'a str,
     line: usize,
     builder: PackageBuilder,
@@ -54,7 +54,7 @@ struct Head<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader for `package`. Blobs of other packages are dropped.
-    pub fn new(package: &'a str, releases: ReleaseField) -> Self {
+    pub(crate) fn new(package: &'a str, releases: ReleaseField) -> Self {
         Self {
             package,
             line: 0,
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a line.
-    pub fn line(&mut self, line: &[u8]) -> Result<(), ContentError> {
+    pub(crate) fn line(&mut self, line: &[u8]) -> Result<(), ContentError> {
         self.line += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The package, prepared for resolution; `None` if the catalog does not have it.
-    pub fn finish(self) -> Option<Package> {
+    pub(crate) fn finish(self) -> Option<Package> {
         self.builder.finish()
     }
 }

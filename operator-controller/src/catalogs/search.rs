@@ -32,7 +32,7 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the catalog does not answer.
-    pub async fn providing(
+    pub(crate) async fn providing(
         &self,
         address: CatalogAddress<'_>,
         wanted: &SimpleRequirement,
@@ -82,7 +82,7 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the catalog does not answer.
-    pub async fn similar_package(
+    pub(crate) async fn similar_package(
         &self,
         address: CatalogAddress<'_>,
         package: &str,
@@ -125,7 +125,7 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the catalog does not answer.
-    pub async fn default_channel(
+    pub(crate) async fn default_channel(
         &self,
         address: CatalogAddress<'_>,
         package: &str,

@@ -15,7 +15,7 @@ const KEPT: Duration = Duration::from_mins(5);
 
 /// The sources of authorities besides those of the system.
 #[derive(Clone)]
-pub struct Authorities {
+pub(crate) struct Authorities {
     /// A directory of PEM files, read when needed.
     pub directory: Option<PathBuf>,
     /// Reads the ConfigMap in which catalogd publishes its own authority.
@@ -28,7 +28,7 @@ pub struct Authorities {
 
 /// The reason why there is no HTTPS client.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub(crate) enum TrustError {
     /// The directory of authorities cannot be used.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),

@@ -10,7 +10,7 @@ use olm_cluster::discover::Discovery;
 
 /// Certificate providers other than OLM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Providers {
+pub(crate) struct Providers {
     /// cert-manager.
     pub cert_manager: bool,
     /// The service CA operator of OpenShift.
@@ -21,7 +21,7 @@ pub struct Providers {
 ///
 /// # Errors
 /// The kinds that the cluster serves cannot be read.
-pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
+pub(crate) async fn served(discovery: &Discovery, allowed: Providers) -> Result<Providers, kube::Error> {
     let has = async |allowed: bool, group: &str, kind: &str| {
         // A cached API may be gone, and nothing else refreshes it.
         Ok::<_, kube::Error>(
@@ -45,7 +45,7 @@ pub async fn served(discovery: &Discovery, allowed: Providers) -> Result<Provide
 
 /// The provider of the newest revision, if it is available; otherwise cert-manager if installed; otherwise the service
 /// CA on OpenShift; otherwise OLM.
-pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> CertificateProvider {
+pub(crate) fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> CertificateProvider {
     let usable = |provider: &CertificateProvider| match provider {
         CertificateProvider::CertManager => served.cert_manager,
         CertificateProvider::OpenShiftServiceCa => served.service_ca,
@@ -66,7 +66,7 @@ pub fn provider(served: Providers, latest: Option<&ClusterObjectSet>) -> Certifi
 }
 
 /// Whether OLM creates the certificates of a revision.
-pub fn are_ours(set: &ClusterObjectSet) -> bool {
+pub(crate) fn are_ours(set: &ClusterObjectSet) -> bool {
     let provider = set.annotation(annotation::CERTIFICATE_PROVIDER);
     provider.and_then(|name| name.parse().ok()) == Some(CertificateProvider::SelfSigned)
 }

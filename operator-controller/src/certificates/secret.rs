@@ -25,7 +25,7 @@ const LIFETIMES: Lifetimes = Lifetimes::LONG;
 
 /// The state of a live Secret.
 #[derive(Debug)]
-pub struct SecretState {
+pub(crate) struct SecretState {
     /// The differences from the wanted one, including a certificate that is due for renewal.
     pub differences: Differences,
     /// The authorities to trust, PEM; `None` if the Secret cannot be used.
@@ -33,7 +33,13 @@ pub struct SecretState {
 }
 
 /// Compares a live Secret with the wanted one.
-pub fn state(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, today: Date) -> SecretState {
+pub(crate) fn state(
+    skeleton: &Value,
+    owner: &Owner,
+    names: &[String],
+    live: &Value,
+    today: Date,
+) -> SecretState {
     let issued = Issued::read(&data(live));
     let mut differences = differences_by(field_manager::CERTIFICATES, &wanted(skeleton, owner, live), live);
     let renew = plan(issued.as_ref(), names, LIFETIMES, today);
@@ -47,7 +53,7 @@ pub fn state(skeleton: &Value, owner: &Owner, names: &[String], live: &Value, to
 }
 
 /// The valid content of a live Secret of ours.
-pub fn usable(live: &Value) -> Option<Issued> {
+pub(crate) fn usable(live: &Value) -> Option<Issued> {
     Issued::read(&data(live)).filter(|_| is_ours(live))
 }
 
@@ -77,7 +83,7 @@ fn of_classic(live: &Value, names: &[String], today: Date) -> Option<Issued> {
 ///
 /// # Errors
 /// When keys or certificates cannot be made.
-pub fn body(
+pub(crate) fn body(
     skeleton: &Value,
     owner: &Owner,
     write: &Write,

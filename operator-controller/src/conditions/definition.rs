@@ -7,7 +7,7 @@ use kube::{Client, Error};
 use olm_api::names::{field_manager, operator_condition as names};
 
 /// The kind for clients.
-pub fn resource() -> ApiResource {
+pub(crate) fn resource() -> ApiResource {
     ApiResource {
         group: names::GROUP.to_owned(),
         version: names::VERSION.to_owned(),
@@ -25,7 +25,7 @@ fn name() -> String {
 ///
 /// # Errors
 /// The cluster did not answer, or refused it.
-pub async fn ensure(client: &Client) -> Result<(), Error> {
+pub(crate) async fn ensure(client: &Client) -> Result<(), Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     if definitions.get_metadata_opt(&name()).await?.is_some() {
         return Ok(());
@@ -49,7 +49,7 @@ pub async fn ensure(client: &Client) -> Result<(), Error> {
 ///
 /// # Errors
 /// The cluster could not be asked.
-pub async fn serves_ours(client: &Client) -> Result<bool, Error> {
+pub(crate) async fn serves_ours(client: &Client) -> Result<bool, Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let found = definitions.get_opt(&name()).await?;
     let mut versions = found.into_iter().flat_map(|definition| definition.spec.versions);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Whether an operator allows its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UpgradeGate {
+pub(crate) enum UpgradeGate {
     /// The operator allows the upgrade, or has no condition.
     Upgradeable,
     /// The operator blocks the upgrade.
@@ -19,7 +19,7 @@ pub enum UpgradeGate {
 
 /// The decision in a live OperatorCondition. An administrator's override comes first; conditions in `status` count for
 /// types that `spec` does not have.
-pub fn upgrade_gate(object: &Value) -> UpgradeGate {
+pub(crate) fn upgrade_gate(object: &Value) -> UpgradeGate {
     let decisive = ["/spec/overrides", "/spec/conditions", "/status/conditions"]
         .into_iter()
         .find_map(|list| condition(object.pointer(list)?));

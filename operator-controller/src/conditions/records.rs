@@ -24,7 +24,7 @@ use olm_rollout::engine::differences::differences_by;
 /// A record could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {what} for the operator")]
-pub struct RecordError {
+pub(crate) struct RecordError {
     what: String,
     #[source]
     source: Error,
@@ -32,7 +32,7 @@ pub struct RecordError {
 
 impl RecordError {
     /// Whether the namespace does not exist or is being deleted.
-    pub fn is_without_place(&self) -> bool {
+    pub(crate) fn is_without_place(&self) -> bool {
         matches!(&self.source, Error::Api(status) if matches!(status.code, 403 | 404))
     }
 }
@@ -44,18 +44,18 @@ impl StageError for RecordError {
 }
 
 /// The OperatorConditions of a namespace.
-pub fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
+pub(crate) fn conditions(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &definition::resource())
 }
 
 /// The name of the OperatorCondition in the newest revision.
-pub fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
+pub(crate) fn named(latest: Option<&ClusterObjectSet>) -> Option<&str> {
     latest?.annotation(annotation::OPERATOR_CONDITION)
 }
 
 /// Whether an OperatorCondition exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
+pub(crate) enum Record {
     /// The OperatorCondition exists, or the newest revision already names it.
     Yes,
     /// The OperatorCondition cannot exist.
@@ -66,7 +66,7 @@ pub enum Record {
 ///
 /// # Errors
 /// The cluster could not be asked.
-pub async fn keep(
+pub(crate) async fn keep(
     client: &Client,
     extension: &ClusterExtension,
     is_named: bool,
@@ -155,7 +155,7 @@ fn role_name(extension: &ClusterExtension) -> String {
 }
 
 /// The service accounts of the operator's Deployments.
-pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
+pub(crate) fn accounts(objects: &[Value]) -> BTreeSet<String> {
     let deployments = objects
         .iter()
         .filter(|object| object.get("kind").and_then(Value::as_str) == Some("Deployment"));
@@ -171,7 +171,7 @@ pub fn accounts(objects: &[Value]) -> BTreeSet<String> {
 ///
 /// # Errors
 /// The Role or its binding could not be written.
-pub async fn bind(
+pub(crate) async fn bind(
     client: &Client,
     extension: &ClusterExtension,
     accounts: &BTreeSet<String>,
@@ -265,7 +265,7 @@ pub(super) fn role_and_binding(
 ///
 /// # Errors
 /// They could not be listed or removed.
-pub async fn tidy(
+pub(crate) async fn tidy(
     client: &Client,
     extension: &ClusterExtension,
     needed: &BTreeSet<String>,
@@ -285,7 +285,7 @@ pub async fn tidy(
 ///
 /// # Errors
 /// A record could not be removed.
-pub async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(), Error> {
+pub(crate) async fn remove(client: &Client, extension: &ClusterExtension) -> Result<(), Error> {
     let namespace = &extension.spec.namespace;
     let conditions = conditions(client, namespace);
     for object in listed(&conditions, extension).await? {

@@ -17,7 +17,7 @@ use olm_cluster::followed::{Followed, ObjectChange};
 
 /// The number of deleted OperatorConditions for each extension. When it changes, the extension creates them again.
 #[derive(Debug, Default)]
-pub struct Deletions(Mutex<HashMap<String, u64>>);
+pub(crate) struct Deletions(Mutex<HashMap<String, u64>>);
 
 impl Deletions {
     /// The number of the extension's OperatorConditions that were deleted.
@@ -42,7 +42,7 @@ impl Deletions {
 }
 
 /// Adds to the queue the extensions whose OperatorConditions change. Never returns.
-pub async fn watch(client: Client, deletions: Arc<Deletions>, queue: Queue<String>) {
+pub(crate) async fn watch(client: Client, deletions: Arc<Deletions>, queue: Queue<String>) {
     let api: Api<DynamicObject> = Api::all_with(client, &definition::resource());
     let config = watcher::Config::default().labels(label::OWNER_NAME);
     let events = watcher::watcher(api, config).default_backoff();

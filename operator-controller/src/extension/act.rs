@@ -1,10 +1,10 @@
 //! Executes a checked plan without decisions of its own. Only this stage writes, apart from status and events.
 
-pub mod changes;
-pub mod migrate;
-pub mod orphaned_secrets;
-pub mod progress;
-pub mod write;
+pub(crate) mod changes;
+pub(crate) mod migrate;
+pub(crate) mod orphaned_secrets;
+pub(crate) mod progress;
+pub(crate) mod write;
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ const TRIES: usize = 5;
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     /// The progress of a migration of stored versions.
     migration: Migration,
     /// The migrations for the next revision, a line for each CRD.
@@ -66,7 +66,7 @@ impl Cache {
 
 /// The result of the execution.
 #[derive(Debug)]
-pub enum Applied {
+pub(crate) enum Applied {
     /// Everything was executed.
     Done(Announcement),
     /// Only preparations were executed. The next run continues.
@@ -89,7 +89,7 @@ impl Default for Applied {
 
 /// The reason why an action could not be executed.
 #[derive(Debug, thiserror::Error)]
-pub enum ActError {
+pub(crate) enum ActError {
     /// A revision or its Secrets could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

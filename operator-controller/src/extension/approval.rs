@@ -1,7 +1,7 @@
 //! Decides whether a change may begin, from the ChangePolicies that select the extension and the decision.
 
-pub mod pending;
-pub mod policies;
+pub(crate) mod pending;
+pub(crate) mod policies;
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::object_set::gather::{self, GatherError};
 
 /// The reason why it is unknown whether a change may begin.
 #[derive(Debug, thiserror::Error)]
-pub enum ApprovalError {
+pub(crate) enum ApprovalError {
     /// The policies are unknown.
     #[error(transparent)]
     Policies(#[from] PoliciesError),
@@ -79,7 +79,7 @@ impl StageError for ApprovalError {
 }
 
 /// A new revision of an extension that policies select.
-pub struct Proposal {
+pub(crate) struct Proposal {
     /// The planned change.
     pub plan: Arc<ChangePlan>,
     /// The policies that select the extension.
@@ -92,7 +92,7 @@ pub struct Proposal {
 
 /// A change that has to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldChange {
+pub(crate) struct HeldChange {
     /// The first cause that holds it back.
     pub cause: Cause,
     /// The message: the change, the causes, and a hint.
@@ -103,7 +103,7 @@ pub struct HeldChange {
 
 impl HeldChange {
     /// The failure to report if the extension is not as its spec asks.
-    pub fn failure(&self) -> StageFailure {
+    pub(crate) fn failure(&self) -> StageFailure {
         StageFailure {
             severity: Severity::Terminal,
             reason: self.cause.reason(),
@@ -116,12 +116,12 @@ impl HeldChange {
 
 impl Proposal {
     /// Whether the change has to wait.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         !self.gate.causes.is_empty()
     }
 
     /// The held change, if anything holds it back.
-    pub fn held(&self, extension: &str) -> Option<HeldChange> {
+    pub(crate) fn held(&self, extension: &str) -> Option<HeldChange> {
         let cause = self.gate.causes.first()?.clone();
         let texts: Vec<String> = self.gate.causes.iter().map(Cause::text).collect();
         let wanted = &self.plan.wanted.version;
@@ -146,7 +146,7 @@ impl Proposal {
     }
 
     /// Records the digest and the approval on a new revision.
-    pub fn record(&self, creation: &mut Creation) {
+    pub(crate) fn record(&self, creation: &mut Creation) {
         let annotations = creation.set.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::CHANGE_DIGEST.to_owned(), self.plan.digest.clone());
         let uid = self

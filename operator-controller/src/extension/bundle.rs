@@ -1,11 +1,11 @@
 //! Pulls and renders the chosen bundle, up to the objects in phases.
 
-pub mod compatibility;
-pub mod fetch;
-pub mod render;
-pub mod requirements;
-pub mod settled;
-pub mod verification;
+pub(crate) mod compatibility;
+pub(crate) mod fetch;
+pub(crate) mod render;
+pub(crate) mod requirements;
+pub(crate) mod settled;
+pub(crate) mod verification;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     settled: Settled,
     compatibility: compatibility::Cache,
     verification: verification::Cache,

@@ -1,12 +1,12 @@
 //! The shared parts of all runs over ClusterExtensions: clients, stores that watches fill, and caches.
 
-pub mod account;
-pub mod claims;
-pub mod cluster_info;
-pub mod helm;
-pub mod joint_updates;
-pub mod providers;
-pub mod release;
+pub(crate) mod account;
+pub(crate) mod claims;
+pub(crate) mod cluster_info;
+pub(crate) mod helm;
+pub(crate) mod joint_updates;
+pub(crate) mod providers;
+pub(crate) mod release;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Gates {
 }
 
 /// The shared parts of all runs.
-pub struct Context {
+pub(crate) struct Context {
     /// A client with the controller's own rights.
     pub client: Client,
     /// Publishes events.
@@ -119,13 +119,13 @@ pub struct Context {
 
 impl Context {
     /// An extension as the watch last saw it.
-    pub fn extension(&self, name: &str) -> Option<Arc<ClusterExtension>> {
+    pub(crate) fn extension(&self, name: &str) -> Option<Arc<ClusterExtension>> {
         self.extensions.get(&ObjectRef::new(name))
     }
 
     /// An extension's revisions as the watch last saw them: the sets that it controls. The label proves nothing,
     /// because any user can write it.
-    pub fn revisions(&self, name: &str) -> Revisions {
+    pub(crate) fn revisions(&self, name: &str) -> Revisions {
         let Some(uid) = self.extension(name).and_then(|found| found.metadata.uid.clone()) else {
             return Revisions::default();
         };
@@ -134,7 +134,7 @@ impl Context {
 
     /// The UIDs of an extension, of its revisions, and of objects that an earlier extension of the same name left under
     /// the same account. Its next revision takes over from all of them.
-    pub fn predecessors(&self, extension: &ClusterExtension, account: &AccountName) -> Vec<String> {
+    pub(crate) fn predecessors(&self, extension: &ClusterExtension, account: &AccountName) -> Vec<String> {
         let uid = extension.metadata.uid.clone();
         let sets = self.sets.state().into_iter();
         let sets = sets.filter(|set| {
@@ -148,18 +148,18 @@ impl Context {
     }
 
     /// The bundle of the newest revision of an extension.
-    pub fn newest_bundle(&self, extension: &str) -> Option<String> {
+    pub(crate) fn newest_bundle(&self, extension: &str) -> Option<String> {
         let newest = self.revisions(extension).newest_active().map(BundleIdentity::of);
         newest.map(|newest| newest.metadata.name)
     }
 
     /// A ChangePolicy.
-    pub fn policy(&self, name: &str) -> Option<Arc<ChangePolicy>> {
+    pub(crate) fn policy(&self, name: &str) -> Option<Arc<ChangePolicy>> {
         self.policies.get(&ObjectRef::new(name))
     }
 
     /// The PendingChanges of extensions of that name.
-    pub fn pending_changes(&self, name: &str) -> Vec<Arc<PendingChange>> {
+    pub(crate) fn pending_changes(&self, name: &str) -> Vec<Arc<PendingChange>> {
         let mut all = self.changes.state();
         all.retain(|change| change.spec.extension == name);
         all
@@ -167,7 +167,7 @@ impl Context {
 
     /// Sets that already have a possible name or number of an extension's next revision. Any user can write the label
     /// of an owner, so only sets under the extension's account count.
-    pub fn others(&self, extension: &ClusterExtension) -> ConflictingSets {
+    pub(crate) fn others(&self, extension: &ClusterExtension) -> ConflictingSets {
         let uid = extension.metadata.uid.as_deref();
         let account = account::choose(extension, self.default_account.as_ref()).ok();
         let mut others = ConflictingSets::default();
@@ -190,7 +190,7 @@ impl Context {
     }
 
     /// Forgets an extension that is gone.
-    pub fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.joint_updates.forget(name);
         self.claims.forget(name);
         self.counters.forget(name);

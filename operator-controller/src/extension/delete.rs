@@ -1,6 +1,6 @@
 //! Deletion: observe, plan, act, report, like every run.
 
-pub mod data_loss;
+pub(crate) mod data_loss;
 pub mod plan;
 
 use std::time::Duration;

@@ -23,19 +23,19 @@ const DOWNGRADING: &str = "Downgrading";
 /// The installed bundle is about to change within its version.
 const CHANGING: &str = "Changing";
 /// A revision is created, with warnings.
-pub const WARNED: &str = "Warned";
+pub(crate) const WARNED: &str = "Warned";
 /// A bundle with precedence is held back, and another one is installed.
-pub const HELD_BACK: &str = "HeldBack";
+pub(crate) const HELD_BACK: &str = "HeldBack";
 /// There is a newer bundle than the installed one.
 const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 /// Stored versions of a definition are being migrated.
-pub const MIGRATING: &str = "Migrating";
+pub(crate) const MIGRATING: &str = "Migrating";
 /// The user has paused the extension.
-pub const PAUSED: &str = "Paused";
+pub(crate) const PAUSED: &str = "Paused";
 /// The extension is being deleted.
-pub const UNINSTALLING: &str = "Uninstalling";
+pub(crate) const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
-pub const UNINSTALLED: &str = "Uninstalled";
+pub(crate) const UNINSTALLED: &str = "Uninstalled";
 
 /// The event that reports a blocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum EventKind {
 }
 
 /// A normal event.
-pub fn normal(reason: &str, note: impl Into<String>) -> Notice {
+pub(crate) fn normal(reason: &str, note: impl Into<String>) -> Notice {
     Notice {
         is_fault: false,
         reason: reason.to_owned(),
@@ -58,7 +58,7 @@ pub fn normal(reason: &str, note: impl Into<String>) -> Notice {
 }
 
 /// The event before an installed bundle is replaced.
-pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Notice {
+pub(crate) fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str) -> Notice {
     let reason = match order(installed, wanted) {
         Ordering::Less => UPGRADING,
         Ordering::Equal => CHANGING,
@@ -68,7 +68,7 @@ pub fn upcoming(installed: &BundleMetadata, wanted: &BundleMetadata, note: &str)
 }
 
 /// A revision replaces one that is being deleted.
-pub fn replacing(deleted: &str, made: &str) -> Notice {
+pub(crate) fn replacing(deleted: &str, made: &str) -> Notice {
     let note = format!(
         "{deleted} is being deleted, {made} replaces it: custom resource definitions stay with all their objects, other objects are created again"
     );
@@ -85,7 +85,7 @@ fn order(old: &BundleMetadata, new: &BundleMetadata) -> Ordering {
 }
 
 /// The events between two states of an extension. `kind` is that of the blocker.
-pub fn changes(
+pub(crate) fn changes(
     before: Option<&ClusterExtensionStatus>,
     after: &ClusterExtensionStatus,
     kind: EventKind,

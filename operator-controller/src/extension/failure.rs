@@ -5,7 +5,7 @@ use std::error::Error;
 use olm_api::conditions::reason;
 use olm_api::updates::held_back;
 use olm_platform::log::chain;
-pub use olm_platform::queue::Severity;
+pub(crate) use olm_platform::queue::Severity;
 
 /// The reason of `Progressing` if the reference implementation retries a failure that waits for a user.
 pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str {

@@ -1,8 +1,8 @@
 //! Reads the state of an extension: its account, options, revisions, Helm release, and other claims to its package.
 //! Writes nothing.
 
-pub mod claim;
-pub mod options;
+pub(crate) mod claim;
+pub(crate) mod options;
 
 use std::sync::Arc;
 

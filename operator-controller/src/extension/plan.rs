@@ -1,7 +1,7 @@
 //! The plan of a run, given the wanted and the actual state. Pure: planning again on the result plans nothing.
 
 pub mod action;
-pub mod prepare;
+pub(crate) mod prepare;
 pub mod revision;
 
 use self::revision::{DesiredRevision, PlanError, RevisionPlan};

@@ -1,14 +1,14 @@
 //! Checks a plan before anything is written, under the account that will write it. Uses reviews, reads and dry runs
 //! only.
 
-pub mod access;
-pub mod checked;
-pub mod definitions;
-pub mod existing;
-pub mod images;
-pub mod ownership;
-pub mod rehearse;
-pub mod stored_versions;
+pub(crate) mod access;
+pub(crate) mod checked;
+pub(crate) mod definitions;
+pub(crate) mod existing;
+pub(crate) mod images;
+pub(crate) mod ownership;
+pub(crate) mod rehearse;
+pub(crate) mod stored_versions;
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use olm_preflight::dry_run::BundleContent;
 use olm_preflight::installer;
 use serde_json::Value;
 
-pub use self::access::PreflightError;
+pub(crate) use self::access::PreflightError;
 use self::access::{MAX_FINDINGS, PreflightAccess};
-pub use self::checked::{Announcement, Checked, Started};
+pub(crate) use self::checked::{Announcement, Checked, Started};
 use self::rehearse::Rehearsal;
 use super::approval::Proposal;
 use super::bundle::Rendered;

@@ -45,7 +45,7 @@ const REPEAT: Duration = Duration::from_secs(5);
 const SHOWN: usize = 200;
 
 /// Runs over extensions, one at a time over each.
-pub struct Controller {
+pub(crate) struct Controller {
     /// The shared parts of all runs.
     pub context: Arc<Context>,
     memories: Mutex<HashMap<String, StageStates>>,
@@ -66,7 +66,7 @@ struct StageStates {
 
 impl Controller {
     /// A controller without state.
-    pub fn new(context: Arc<Context>) -> Self {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             context,
             memories: Mutex::default(),
@@ -79,7 +79,7 @@ impl Controller {
 }
 
 /// Runs once: creates the revision that the extension asks for, and updates the status from its revisions.
-pub async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
+pub(crate) async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let context = &controller.context;
     let memory = controller.memory(|all| all.remove(&name));
     let Some(extension) = context.extension(&name) else {

@@ -1,11 +1,11 @@
 //! The status of an extension, its events, and when it is reconciled again.
 
 mod inputs;
-pub mod policy;
-pub mod readiness;
-pub mod retry;
-pub mod status;
-pub mod updates;
+pub(crate) mod policy;
+pub(crate) mod readiness;
+pub(crate) mod retry;
+pub(crate) mod status;
+pub(crate) mod updates;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
@@ -34,7 +34,7 @@ use super::revisions::{Revisions, deletion_report};
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// The results of a run.
-pub struct Run {
+pub(crate) struct Run {
     /// The result of the last stage.
     pub progress: Progress,
     /// The deprecations in the catalogs; `None` if no catalog answered.

@@ -1,13 +1,13 @@
 //! The bundle that the extension gets: reads the catalogs, [`olm_resolve`] decides.
 
 pub(crate) mod admission;
-pub mod catalogs;
-pub mod inventory;
-pub mod joint_search;
-pub mod proposals;
-pub mod target;
-pub mod updates;
-pub mod upgrade_gate;
+pub(crate) mod catalogs;
+pub(crate) mod inventory;
+pub(crate) mod joint_search;
+pub(crate) mod proposals;
+pub(crate) mod target;
+pub(crate) mod updates;
+pub(crate) mod upgrade_gate;
 
 use futures::future::join_all;
 use olm_api::ClusterCatalog;
@@ -26,7 +26,7 @@ use self::catalogs::{AskedCatalog, address};
 use self::inventory::OWN;
 use self::joint_search::JointSearchResult;
 use self::target::identity;
-pub use self::target::{Origin, Resolution, Resolved, Target};
+pub(crate) use self::target::{Origin, Resolution, Resolved, Target};
 use self::updates::{HeldBack, Updates};
 use super::context::Context;
 use super::failure::{Severity, StageError, StageFailure};
@@ -38,7 +38,7 @@ const MOST_RECORDED: usize = 16 << 10;
 
 /// The reason why there is no target.
 #[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
+pub(crate) enum ResolveError {
     /// No bundle fits.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -28,7 +28,7 @@ use olm_cluster::followed::{Followed, ObjectChange};
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The writers of the stores.
-pub struct Writers {
+pub(crate) struct Writers {
     /// The store of ClusterExtensions.
     pub extensions: Writer<ClusterExtension>,
     /// The store of ClusterCatalogs.
@@ -41,7 +41,12 @@ pub struct Writers {
 
 /// Fills the stores and adds changed extensions to the queue. `revisions` is notified of changes of revisions. Never
 /// returns.
-pub async fn watch(context: Arc<Context>, writers: Writers, queue: Queue<String>, revisions: Arc<Notify>) {
+pub(crate) async fn watch(
+    context: Arc<Context>,
+    writers: Writers,
+    queue: Queue<String>,
+    revisions: Arc<Notify>,
+) {
     let client = &context.client;
     let extensions = async {
         let events = follow(client, writers.extensions);

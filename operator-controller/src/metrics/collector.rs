@@ -28,7 +28,7 @@ const WAITING: [&str; 4] = [
 ];
 
 /// Registers the extensions and PendingChanges of stores.
-pub fn register(
+pub(crate) fn register(
     metrics: &Metrics,
     extensions: Store<ClusterExtension>,
     sets: Arc<Sets>,

@@ -9,7 +9,7 @@ use super::counters::Counters;
 use crate::object_set::store::Change;
 
 /// Measures rollouts from the changes of revisions. Ends with the changes.
-pub async fn follow(mut changes: UnboundedReceiver<Change>, counters: Counters) {
+pub(crate) async fn follow(mut changes: UnboundedReceiver<Change>, counters: Counters) {
     while let Some(change) = changes.recv().await {
         let before = change.before.as_deref();
         if let Some(seconds) = change.now.as_deref().and_then(|now| completed_after(before, now)) {

@@ -17,7 +17,7 @@ const OTHER: &str = "Other";
 
 /// The state of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub(crate) enum State {
     /// The content of its spec is there and works.
     Ready,
     /// The extension is not ready, and the controller works on it.
@@ -32,7 +32,7 @@ pub enum State {
 
 impl State {
     /// The value of the label.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",
@@ -45,7 +45,7 @@ impl State {
 
 /// A newer bundle than the installed one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Update {
+pub(crate) struct Update {
     /// The version.
     pub version: String,
     /// The catalog that has it.
@@ -56,7 +56,7 @@ pub struct Update {
 
 /// The values of one extension's metrics. Texts are escaped and bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// The name.
     pub extension: String,
     /// The state.
@@ -87,7 +87,7 @@ pub struct Sample {
 
 impl Sample {
     /// The sample of an extension and its revisions.
-    pub fn of(extension: &ClusterExtension, revisions: &Revisions) -> Self {
+    pub(crate) fn of(extension: &ClusterExtension, revisions: &Revisions) -> Self {
         let list = extension.conditions();
         let source = extension.spec.source.catalog.as_ref();
         let installed = revisions.installed();

@@ -51,7 +51,7 @@ use goal::Goal;
 const CONCURRENCY: usize = 8;
 
 /// The parts that are needed to execute requests.
-pub struct Executor<'a> {
+pub(crate) struct Executor<'a> {
     /// A client with the account's rights.
     pub client: &'a Client,
     /// The kinds that the cluster serves.
@@ -76,7 +76,7 @@ pub struct Executor<'a> {
 
 impl Executor<'_> {
     /// Rolls the revision out as far as possible now.
-    pub async fn roll_out(&mut self, settings: Settings) -> Report {
+    pub(crate) async fn roll_out(&mut self, settings: Settings) -> Report {
         let mut doubted = HashSet::new();
         let mut step = Rollout::start(self.outline, settings);
         loop {
@@ -91,7 +91,7 @@ impl Executor<'_> {
     }
 
     /// Tears the revision down as far as possible now.
-    pub async fn take_down(&mut self, lasting: RetainedObjects) -> TeardownEnd {
+    pub(crate) async fn take_down(&mut self, lasting: RetainedObjects) -> TeardownEnd {
         let mut doubted = HashSet::new();
         let kept = lasting.kept.clone();
         let mut step = Teardown::start(self.outline, lasting);

@@ -1,6 +1,6 @@
 //! The inputs of a run over a ClusterObjectSet: the sets, their content, their accounts.
 
 pub(super) mod accounts;
-pub mod gather;
+pub(crate) mod gather;
 pub(super) mod load;
-pub mod store;
+pub(crate) mod store;

@@ -45,7 +45,7 @@ use super::{
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
 /// Runs once with the set in the cache.
-pub async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Outcome {
+pub(crate) async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Outcome {
     let mut set = set.clone();
     memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
     if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.cache.written {

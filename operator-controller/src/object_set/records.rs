@@ -1,6 +1,6 @@
 //! Writes of OLM's own records with the controller's own rights: status, finalizers, the lifecycle of older revisions.
 
-pub mod teardown_records;
+pub(crate) mod teardown_records;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
@@ -15,10 +15,10 @@ use olm_api::{
 use serde_json::json;
 
 /// The finalizer with which Kubernetes removes owner references from objects instead of deleting them.
-pub const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// The finalizer with which Kubernetes deletes the objects before the set.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 fn params() -> PatchParams {
     PatchParams {
@@ -32,7 +32,7 @@ fn api(client: &Client) -> Api<ClusterObjectSet> {
 }
 
 /// Whether the set has the finalizer.
-pub fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
+pub(crate) fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
     set.metadata
         .finalizers
         .iter()
@@ -44,7 +44,7 @@ pub fn has_finalizer(set: &ClusterObjectSet, finalizer: &str) -> bool {
 ///
 /// # Errors
 /// The set has changed, or could not be written.
-pub async fn finalizers(
+pub(crate) async fn finalizers(
     client: &Client,
     set: &mut ClusterObjectSet,
     add: &[&str],
@@ -80,7 +80,7 @@ pub async fn finalizers(
 ///
 /// # Errors
 /// The set has changed, or could not be written.
-pub async fn status(
+pub(crate) async fn status(
     client: &Client,
     set: &mut ClusterObjectSet,
     conditions: Vec<Condition>,
@@ -109,7 +109,7 @@ pub async fn status(
 ///
 /// # Errors
 /// The set is another one, or could not be written.
-pub async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), kube::Error> {
+pub(crate) async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), kube::Error> {
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
         preconditions: Some(Preconditions {
@@ -128,7 +128,7 @@ pub async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), k
 ///
 /// # Errors
 /// It could not be written.
-pub async fn archive(client: &Client, older: &ClusterObjectSet) -> Result<(), kube::Error> {
+pub(crate) async fn archive(client: &Client, older: &ClusterObjectSet) -> Result<(), kube::Error> {
     let patch = json!({
         "metadata": {"uid": older.metadata.uid},
         "spec": {"lifecycleState": LifecycleState::Archived},

@@ -21,7 +21,7 @@ use super::{acting::Actor, context::Context};
 /// The most bytes of roles in a condition. Larger ones are left out.
 const MAX_ROLES: usize = 12_288;
 /// The consequence of rights that are missing before anything is written.
-pub const NOTHING_IS_APPLIED: &str = "nothing is applied";
+pub(crate) const NOTHING_IS_APPLIED: &str = "nothing is applied";
 /// The verbs that are needed to delete or release objects.
 const REMOVAL: [&str; 3] = ["get", "patch", "delete"];
 
@@ -110,7 +110,12 @@ pub(super) async fn needed_for_removal(
 }
 
 /// The missing rights, the consequence, and the roles that grant them.
-pub fn explain(missing: &Missing, extension: &str, account: &AccountName, consequence: &str) -> String {
+pub(crate) fn explain(
+    missing: &Missing,
+    extension: &str,
+    account: &AccountName,
+    consequence: &str,
+) -> String {
     let text = format!("{}; {consequence}", missing.text(asking(account)));
     match bounded_roles(missing, extension, account) {
         Some((roles, RoleGranularity::Each)) => {

@@ -22,7 +22,7 @@ const LAG: (Duration, u32) = (Duration::from_millis(10), 4);
 
 /// The state of one ClusterObjectSet, a part for each stage.
 #[derive(Debug, Default)]
-pub struct SetState {
+pub(crate) struct SetState {
     /// The UID. A set with another UID starts with empty state.
     pub uid: String,
     /// A hash of its probes, on which the state of objects depends.
@@ -41,7 +41,7 @@ pub struct SetState {
 
 /// The cache of the set beside our own writes.
 #[derive(Debug, Default)]
-pub struct CacheState {
+pub(crate) struct CacheState {
     /// The newest resourceVersion of our own writes.
     pub written: u64,
     /// The number of consecutive runs in which the cache was older than that.
@@ -50,7 +50,7 @@ pub struct CacheState {
 
 /// The content of a set.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The bodies, only while they are needed.
     pub content: Option<Arc<RevisionContent>>,
     /// The phases without bodies.
@@ -61,7 +61,7 @@ pub struct Loaded {
 
 /// The objects of a set on the cluster.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub(crate) struct Objects {
     /// The objects as they were last seen.
     pub known: HashMap<ObjectPosition, SeenObject>,
     /// The state of certificates.
@@ -72,7 +72,7 @@ pub struct Objects {
 
 /// The course of a rollout.
 #[derive(Debug, Default)]
-pub struct RolloutState {
+pub(crate) struct RolloutState {
     /// The times of repairs of objects of a complete set.
     repairs: Vec<Instant>,
     /// Whether the kind of an object is missing, so that new kinds start a run.
@@ -85,7 +85,7 @@ pub struct RolloutState {
 
 /// The course of a teardown.
 #[derive(Debug, Default)]
-pub struct TeardownState {
+pub(crate) struct TeardownState {
     /// Objects that are gone.
     pub gone: BTreeSet<ObjectPosition>,
     /// Certificates whose Secrets were deleted although the Certificates were already gone.
@@ -98,7 +98,7 @@ pub struct TeardownState {
 
 /// An object as it was last seen.
 #[derive(Debug, Clone)]
-pub struct SeenObject {
+pub(crate) struct SeenObject {
     /// The state.
     pub seen: Observation,
     /// The time at which it first had this state.
@@ -109,7 +109,7 @@ pub struct SeenObject {
 
 impl SetState {
     /// Drops state that does not apply to this set any more.
-    pub fn renew(&mut self, uid: &str, probes: u64) {
+    pub(crate) fn renew(&mut self, uid: &str, probes: u64) {
         if self.uid != uid {
             *self = Self {
                 uid: uid.to_owned(),
@@ -126,7 +126,7 @@ impl SetState {
 impl CacheState {
     /// The delay for a cache that is older than our own last write, increasing each time. The cache usually catches up
     /// within milliseconds, and the rollout may wait for that event.
-    pub fn lag(&mut self) -> Duration {
+    pub(crate) fn lag(&mut self) -> Duration {
         let (first, doublings) = LAG;
         let wait = first * 2u32.pow(self.behind.min(doublings));
         self.behind = self.behind.saturating_add(1);
@@ -137,14 +137,14 @@ impl CacheState {
 impl RolloutState {
     /// Records a repair of a complete set. Returns a delay if repairs are too frequent because another writer undoes
     /// them.
-    pub fn repaired(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn repaired(&mut self, now: Instant) -> Option<Duration> {
         self.repairs.retain(|at| now.duration_since(*at) < CALM);
         self.repairs.push(now);
         (self.repairs.len() > MAX_REPAIRS).then(|| CALM / 4)
     }
 
     /// The remaining delay of repairs, if they must wait.
-    pub fn repair_delay(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn repair_delay(&self, now: Instant) -> Option<Duration> {
         let last = self.repairs.last()?;
         let recent = self
             .repairs

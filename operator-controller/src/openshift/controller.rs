@@ -37,7 +37,7 @@ const GATHER: Duration = Duration::from_secs(1);
 
 /// The reason why the condition could not be written. Every cause is transient.
 #[derive(Debug, thiserror::Error)]
-pub enum GateError {
+pub(crate) enum GateError {
     /// The API server did not answer a request.
     #[error("cannot {action}")]
     Api {
@@ -65,7 +65,7 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 
 /// The installed bundles, as the watches last saw them.
 #[derive(Clone)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// All ClusterExtensions.
     pub extensions: Store<ClusterExtension>,
     /// All ClusterObjectSets.
@@ -87,7 +87,12 @@ impl Installed {
 
 /// Runs the gate while the cluster serves ClusterVersions, until `stop` is cancelled. `changed` is notified when a
 /// revision changes.
-pub async fn follow(client: Client, installed: Installed, changed: Arc<Notify>, stop: CancellationToken) {
+pub(crate) async fn follow(
+    client: Client,
+    installed: Installed,
+    changed: Arc<Notify>,
+    stop: CancellationToken,
+) {
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let config = watcher::Config::default().fields(&format!("metadata.name={DEFINITION}"));
     let mut events = watcher(definitions, config).default_backoff().boxed();

@@ -10,7 +10,7 @@ use crate::extension::failure::{Severity, StageError};
 /// A PendingChange could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {PENDING_CHANGE} {name:?}")]
-pub struct ChangeError {
+pub(crate) struct ChangeError {
     what: &'static str,
     name: String,
     #[source]

@@ -48,7 +48,7 @@ impl Limits {
 
 /// The reason why versions were not removed from the list.
 #[derive(Debug, thiserror::Error)]
-pub enum MigrationError {
+pub(crate) enum MigrationError {
     /// There are too many objects.
     #[error(
         "cannot remove {} from status.storedVersions of CRD {definition:?}: its objects exceed the limit of their {limit}; migrate them by a StorageVersionMigration and remove the versions from the list",

@@ -32,7 +32,7 @@ enum Disposal {
 
 /// Makes revisions the owners of their Secrets and deletes Secrets without a revision. Runs once at the start of
 /// leadership.
-pub async fn tidy(context: &Context) -> Result<(), kube::Error> {
+pub(crate) async fn tidy(context: &Context) -> Result<(), kube::Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
     let listed = secrets
         .list_metadata(&ListParams::default().labels(label::REVISION_NAME))

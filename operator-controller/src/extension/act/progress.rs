@@ -11,7 +11,7 @@ use crate::extension::context::Context;
 
 /// The objects of a CRD that are already written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// The CRD: its UID and generation.
     pub(crate) of: String,
     /// The last written object in the order of the API server; empty if there is none.
@@ -40,7 +40,7 @@ impl Progress {
 
 /// The progress that this process knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Migration {
+pub(crate) enum Migration {
     /// Unknown.
     #[default]
     Nothing,

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 4;
 
 /// The reason why a revision could not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     /// An archived revision could not be deleted.
     #[error("garbage collecting old revisions: {name}")]
     Remove {
@@ -331,7 +331,7 @@ async fn store(
 }
 
 /// Makes the revision the owner of a Secret, so that both are deleted together, and records the extension.
-pub async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
+pub(crate) async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
     let patch = Patch::Merge(ownership(set));
     let params = PatchParams {
         field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),

@@ -25,7 +25,7 @@ const MAX_LINES: usize = 99;
 const MAX_TEXT: usize = 1024;
 
 /// The change of an extension that is still to be applied.
-pub enum DesiredChange<'a> {
+pub(crate) enum DesiredChange<'a> {
     /// This change, which is free or held.
     Change(&'a Proposal, Option<&'a HeldChange>),
     /// No change, with the reason.

@@ -15,7 +15,7 @@ use crate::extension::failure::{Severity, StageError};
 
 /// The reason why the policies are unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum PoliciesError {
+pub(crate) enum PoliciesError {
     /// The policies cannot be listed.
     #[error("cannot list the ChangePolicies")]
     List(#[source] kube::Error),

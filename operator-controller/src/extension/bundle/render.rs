@@ -16,7 +16,7 @@ use crate::extension::failure::{Severity, StageError};
 
 /// The reason why a bundle cannot be rendered.
 #[derive(Debug, thiserror::Error)]
-pub enum RenderError {
+pub(crate) enum RenderError {
     /// The bundle is refused.
     #[error(transparent)]
     Refused(#[from] PrepareError),
@@ -69,7 +69,7 @@ pub(crate) async fn provider(
 }
 
 /// Renders a bundle for an extension. Bundles can be large, so this runs on a thread of its own.
-pub async fn render(
+pub(crate) async fn render(
     gates: Gates,
     (certificates, operator_condition): (CertificateProvider, Option<String>),
     roles_named_after: Option<String>,

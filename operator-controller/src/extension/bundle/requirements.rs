@@ -13,7 +13,7 @@ use crate::extension::resolve::{Resolved, proposals};
 
 /// The reason why a bundle cannot be installed on this cluster.
 #[derive(Debug, thiserror::Error)]
-pub enum RequirementsError {
+pub(crate) enum RequirementsError {
     /// The cluster did not answer.
     #[error(transparent)]
     Inventory(#[from] InventoryError),

@@ -9,7 +9,7 @@ use olm_cluster::identity::{AccountName, IdentityError};
 
 /// The reason why an extension has no account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccountError {
+pub(crate) enum AccountError {
     /// The spec has no account and there is no default.
     #[error(
         "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; {}",
@@ -36,7 +36,7 @@ fn without(kept_up_by: Option<&str>) -> String {
 impl AccountError {
     /// The error for an extension with this installed revision.
     #[must_use]
-    pub fn with_installed(self, installed: Option<&ClusterObjectSet>) -> Self {
+    pub(crate) fn with_installed(self, installed: Option<&ClusterObjectSet>) -> Self {
         let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
         let Self::None { namespace, .. } = self;
         Self::None {
@@ -78,7 +78,7 @@ impl StageError for IdentityError {
 }
 
 /// The account in the spec, in the extension's namespace; otherwise the default.
-pub fn choose(
+pub(crate) fn choose(
     extension: &ClusterExtension,
     default: Option<&AccountName>,
 ) -> Result<AccountName, AccountError> {

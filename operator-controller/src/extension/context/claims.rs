@@ -9,13 +9,13 @@ use crate::extension::failure::{Severity, StageFailure};
 
 /// The stages of extensions. One that is not listed claims its package and has not begun to install it.
 #[derive(Debug, Default)]
-pub struct Claims {
+pub(crate) struct Claims {
     stages: Mutex<HashMap<String, Stage>>,
 }
 
 /// The stage of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// The last run needs a user to act first.
     Blocked,
     /// A run began to install its bundle. Its revision may not be visible yet.

@@ -18,7 +18,7 @@ const NODES: u32 = 500;
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
 /// Version and architectures of the cluster.
-pub struct ClusterInfo {
+pub(crate) struct ClusterInfo {
     client: Client,
     version: Mutex<Option<(Instant, Version)>>,
     architectures: Mutex<Option<(Instant, Vec<String>)>>,
@@ -26,7 +26,7 @@ pub struct ClusterInfo {
 
 impl ClusterInfo {
     /// A reader with this client.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             version: Mutex::default(),

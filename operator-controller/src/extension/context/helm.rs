@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// The reason why a release cannot be read or removed.
 #[derive(Debug, thiserror::Error)]
-pub enum HelmError {
+pub(crate) enum HelmError {
     /// The releases cannot be listed.
     #[error("migrating storage: cannot list the releases of the Helm runtime")]
     List(#[source] kube::Error),
@@ -70,14 +70,14 @@ impl StageError for HelmError {
 type Entries = Arc<HashMap<String, Vec<Entry>>>;
 
 /// The releases in the system namespace.
-pub struct Releases {
+pub(crate) struct Releases {
     secrets: Api<Secret>,
     listed: Mutex<Option<(Instant, Entries)>>,
 }
 
 impl Releases {
     /// Releases in the Secrets of this namespace.
-    pub fn new(client: Client, system_namespace: &str) -> Self {
+    pub(crate) fn new(client: Client, system_namespace: &str) -> Self {
         Self {
             secrets: Api::namespaced(client, system_namespace),
             listed: Mutex::default(),

@@ -23,13 +23,13 @@ pub struct JointChange {
 
 /// The states of extensions.
 #[derive(Debug, Default)]
-pub struct JointUpdates {
+pub(crate) struct JointUpdates {
     states: Mutex<HashMap<String, JointUpdateState>>,
 }
 
 /// A bundle that passed every check. It can be installed as soon as its companions can.
 #[derive(Debug, Clone)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// The bundle.
     pub bundle: String,
     /// The planned change, if policies select the extension.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The providers that the cluster has and the feature gates allow.
-pub struct CertificateProviders {
+pub(crate) struct CertificateProviders {
     discovery: Arc<Discovery>,
     allowed: Providers,
     cached: Mutex<Option<(Instant, Providers)>>,
@@ -19,7 +19,7 @@ pub struct CertificateProviders {
 
 impl CertificateProviders {
     /// A cache for the allowed providers.
-    pub fn new(discovery: Arc<Discovery>, allowed: Providers) -> Self {
+    pub(crate) fn new(discovery: Arc<Discovery>, allowed: Providers) -> Self {
         Self {
             discovery,
             allowed,

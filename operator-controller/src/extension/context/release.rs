@@ -88,7 +88,7 @@ pub struct Entry {
 }
 
 /// The ClusterExtension's name and the release of a first Secret; `None` if it is not deployed.
-pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
+pub(crate) fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
     let label = |key: &str| secret.labels.as_ref()?.get(key);
     if label(release::STATUS)? != release::DEPLOYED || secret.deletion_timestamp.is_some() {
         return None;
@@ -105,7 +105,7 @@ pub fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 
 /// The extension that continues from a release.
 #[derive(Debug, Clone, Copy)]
-pub struct Successor<'a> {
+pub(crate) struct Successor<'a> {
     /// The UID.
     pub uid: &'a str,
     /// The time at which it was created.
@@ -117,7 +117,7 @@ pub struct Successor<'a> {
 /// The releases of that extension. A release whose Secret has another owner was left by an earlier extension of the
 /// same name. So was one without owners, which remains if an extension is deleted without its dependents, that is older
 /// than the extension, or beside which revisions exist: its content may have been replaced long ago.
-pub fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator<Item = &'a Entry> {
+pub(crate) fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator<Item = &'a Entry> {
     entries.iter().filter(move |entry| {
         if entry.owners.is_empty() {
             !successor.has_earlier_revisions && entry.made >= successor.created
@@ -128,7 +128,7 @@ pub fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator
 }
 
 /// The first chunk of a release, and the names of the other Secrets.
-pub fn index(secret: &Secret) -> Result<(Vec<u8>, Vec<String>), ReleaseError> {
+pub(crate) fn index(secret: &Secret) -> Result<(Vec<u8>, Vec<String>), ReleaseError> {
     let first = part(secret, release::INDEX_SECRET_TYPE)?;
     let names = secret
         .data
@@ -150,7 +150,7 @@ pub fn index(secret: &Secret) -> Result<(Vec<u8>, Vec<String>), ReleaseError> {
 }
 
 /// Another chunk of a release.
-pub fn chunk(secret: &Secret) -> Result<Vec<u8>, ReleaseError> {
+pub(crate) fn chunk(secret: &Secret) -> Result<Vec<u8>, ReleaseError> {
     part(secret, release::CHUNK_SECRET_TYPE)
 }
 
@@ -191,7 +191,7 @@ struct Payload {
 }
 
 /// Reads a release with this name from all chunks.
-pub fn decode(name: &str, parts: &[Vec<u8>]) -> Result<Release, ReleaseError> {
+pub(crate) fn decode(name: &str, parts: &[Vec<u8>]) -> Result<Release, ReleaseError> {
     let compressed = parts.concat();
     let mut plain = GzDecoder::new(compressed.as_slice()).take(MAX_TOTAL + 1);
     let payload: Result<Payload, _> = serde_json::from_reader(BufReader::new(&mut plain));

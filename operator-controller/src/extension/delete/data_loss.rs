@@ -93,7 +93,11 @@ impl Kinds {
 }
 
 /// The number of custom resources by kind that are deleted with the extension; `None` if it has no kinds.
-pub async fn count(context: &Context, extension: &ClusterExtension, left: &Revisions) -> Option<String> {
+pub(crate) async fn count(
+    context: &Context,
+    extension: &ClusterExtension,
+    left: &Revisions,
+) -> Option<String> {
     let kinds = Kinds::of(context, extension, left).await;
     let until = Instant::now() + MAX_TIME;
     let work: Vec<_> = kinds

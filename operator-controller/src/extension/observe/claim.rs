@@ -6,7 +6,7 @@ use crate::extension::failure::{Severity, StageError};
 
 /// Another extension has the better claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
+pub(crate) enum ClaimError {
     /// The other extension owns the same package.
     #[error(
         "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
@@ -44,7 +44,7 @@ impl StageError for ClaimError {
 
 /// An extension that claims a package.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
     /// Whether it has revisions.
@@ -53,7 +53,7 @@ pub struct Claim<'a> {
 
 /// The precedence of a claim: whether the extension has revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClaimPrecedence {
+pub(crate) enum ClaimPrecedence {
     /// The extension has revisions.
     Established,
     /// The extension has no revisions.
@@ -61,14 +61,14 @@ pub enum ClaimPrecedence {
 }
 
 /// The package that an extension claims.
-pub fn wanted(extension: &ClusterExtension) -> Option<&str> {
+pub(crate) fn wanted(extension: &ClusterExtension) -> Option<&str> {
     let catalog = extension.spec.source.catalog.as_ref();
     catalog.map(|catalog| catalog.package_name.as_str())
 }
 
 /// Checks whether another extension has a better claim to the package: one with revisions has precedence over one
 /// without, then the older one, then the name.
-pub fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> {
+pub(crate) fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), ClaimError> {
     let rank = |claim: &Claim<'_>| {
         let created = claim
             .extension

@@ -125,7 +125,7 @@ impl Options {
 ///
 /// # Errors
 /// The annotation cannot be read.
-pub fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
+pub(crate) fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
     let Some(text) = extension.annotation(user::SIGNATURE_POLICY) else {
         return Ok(Rules::default());
     };

@@ -31,7 +31,7 @@ pub(crate) const FINALIZERS: [&str; 2] = [
 
 /// The reason why a Helm release cannot become a revision.
 #[derive(Debug, thiserror::Error)]
-pub enum AdoptError {
+pub(crate) enum AdoptError {
     /// The release is malformed.
     #[error(transparent)]
     Release(#[from] HelmError),

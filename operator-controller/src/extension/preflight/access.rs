@@ -21,7 +21,7 @@ pub(crate) const MAX_FINDINGS: usize = 8192;
 
 /// The reason why a revision is not created.
 #[derive(Debug, thiserror::Error)]
-pub enum PreflightError {
+pub(crate) enum PreflightError {
     /// The account cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),

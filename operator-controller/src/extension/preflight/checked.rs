@@ -10,14 +10,14 @@ use crate::extension::context::Context;
 use crate::extension::plan::action::Action;
 
 /// Actions that passed the preflight or need none. Only these are executed.
-pub struct Checked {
+pub(crate) struct Checked {
     actions: Vec<Action>,
     announcement: Option<Announcement>,
 }
 
 /// The report after all actions are executed.
 #[derive(Debug, Clone, Default)]
-pub struct Announcement {
+pub(crate) struct Announcement {
     /// The revision that is created.
     pub started: Option<Started>,
     /// Events.
@@ -28,7 +28,7 @@ pub struct Announcement {
 
 /// A new revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub(crate) struct Started {
     /// The name.
     pub revision: String,
     /// The bundle's version.

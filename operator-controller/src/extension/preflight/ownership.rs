@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Other extensions own CRDs of the bundle (CRD: owner).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("other extensions provide kinds of this bundle: {}; only one extension may provide a kind: delete the ClusterExtension that you do not want", list(.0))]
-pub struct OwnershipError(BTreeMap<String, String>);
+pub(crate) struct OwnershipError(BTreeMap<String, String>);
 
 fn list(kinds: &BTreeMap<String, String>) -> String {
     let item = |(definition, owner): (&String, &String)| {

@@ -8,7 +8,7 @@ use crate::extension::revisions::Revisions;
 
 /// The result of the last stages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// The wanted content is in a revision. `started` is one that was just created and has no status yet.
     Applied {
         /// The new revision.
@@ -22,7 +22,7 @@ pub enum Progress {
 
 impl Progress {
     /// The severity of the failure; `None` without a failure.
-    pub fn severity(&self) -> Option<Severity> {
+    pub(crate) fn severity(&self) -> Option<Severity> {
         match self {
             Self::Applied { .. } => None,
             Self::Silent(failure) | Self::Failed(failure) => Some(failure.severity),
@@ -32,7 +32,7 @@ impl Progress {
 
 /// The inputs of the status.
 #[derive(Debug, Clone, Copy)]
-pub struct StatusInputs<'a> {
+pub(crate) struct StatusInputs<'a> {
     /// The observed generation.
     pub generation: i64,
     /// The extension's revisions.

@@ -36,7 +36,7 @@ pub(crate) async fn report(client: &Client, policy: &ChangePolicy) -> Result<(),
 }
 
 /// The wanted status of a policy.
-pub fn status(policy: &ChangePolicy, now: Timestamp) -> ChangePolicyStatus {
+pub(crate) fn status(policy: &ChangePolicy, now: Timestamp) -> ChangePolicyStatus {
     let fault = match Selector::from(&policy.spec.selector).validate() {
         Err(error) => Some(format!("spec.selector: {error}")),
         Ok(()) => match windows(policy) {

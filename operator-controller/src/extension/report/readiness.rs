@@ -14,7 +14,7 @@ use crate::extension::revisions::{Revisions, deletion_report};
 
 /// The state of an extension, with its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExtensionReadiness {
+pub(crate) struct ExtensionReadiness {
     /// The state.
     pub verdict: Verdict,
     /// The reason.
@@ -25,7 +25,7 @@ pub struct ExtensionReadiness {
 
 impl ExtensionReadiness {
     /// The readiness with these values.
-    pub fn new(verdict: Verdict, reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(verdict: Verdict, reason: &str, message: impl Into<String>) -> Self {
         Self {
             verdict,
             reason: reason.to_owned(),
@@ -34,7 +34,7 @@ impl ExtensionReadiness {
     }
 
     /// The readiness after a failure.
-    pub fn of_failure(failure: &StageFailure, is_paused: bool) -> Self {
+    pub(crate) fn of_failure(failure: &StageFailure, is_paused: bool) -> Self {
         let (verdict, reason) = match failure.severity {
             Severity::Terminal if is_paused => (Verdict::Stalled, reason::PAUSED),
             // A failure that waits for a user is Stalled, even if `Progressing` says `Retrying`, as in the reference
@@ -55,7 +55,7 @@ impl ExtensionReadiness {
     }
 
     /// Writes the readiness into a status with this generation.
-    pub fn report(&self, status: &mut ClusterExtensionStatus, generation: i64, now: Timestamp) {
+    pub(crate) fn report(&self, status: &mut ClusterExtensionStatus, generation: i64, now: Timestamp) {
         status.observed_generation = Some(generation);
         let readiness = Readiness {
             verdict: self.verdict,
@@ -68,7 +68,7 @@ impl ExtensionReadiness {
 }
 
 /// The readiness after a run, given its conditions.
-pub fn after_run(inputs: StatusInputs<'_>, list: &[Condition]) -> ExtensionReadiness {
+pub(crate) fn after_run(inputs: StatusInputs<'_>, list: &[Condition]) -> ExtensionReadiness {
     match inputs.progress {
         Progress::Failed(failure) => ExtensionReadiness::of_failure(failure, inputs.is_paused),
         Progress::Applied {

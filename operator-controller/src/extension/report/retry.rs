@@ -26,7 +26,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     /// The number of consecutive runs that waited for a user.
     waits: u32,
     /// The start of the current image pull.

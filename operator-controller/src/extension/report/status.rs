@@ -10,12 +10,12 @@ use olm_api::names::annotation;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_rollout::status::rolling_out;
 
-pub use super::inputs::{Progress, StatusInputs};
+pub(crate) use super::inputs::{Progress, StatusInputs};
 use super::readiness::after_run;
 use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// The new status, given the old one.
-pub fn status(
+pub(crate) fn status(
     present: &ClusterExtensionStatus,
     inputs: StatusInputs<'_>,
     now: Timestamp,
@@ -221,7 +221,12 @@ impl Conditions<'_> {
 const NOTHING: &str = "No bundle installed";
 
 /// Copies a condition of a revision, with its transition time.
-pub fn mirror(list: &mut Vec<Condition>, set: &ClusterObjectSet, condition_type: &str, generation: i64) {
+pub(crate) fn mirror(
+    list: &mut Vec<Condition>,
+    set: &ClusterObjectSet,
+    condition_type: &str,
+    generation: i64,
+) {
     let Some(theirs) = conditions::find(set.conditions(), condition_type) else {
         return;
     };

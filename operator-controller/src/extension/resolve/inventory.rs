@@ -24,7 +24,7 @@ use olm_rollout::policy::Uninstall;
 pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
 /// The reason why the facts are unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum InventoryError {
+pub(crate) enum InventoryError {
     /// The kinds of the cluster are unknown.
     #[error("cannot find out which kinds the cluster serves")]
     Discover(#[source] kube::Error),
@@ -57,7 +57,7 @@ impl StageError for InventoryError {
 }
 
 /// The facts about the cluster that the choice among these packages needs.
-pub async fn gather<'a>(
+pub(crate) async fn gather<'a>(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
@@ -161,7 +161,7 @@ fn present(revisions: &Revisions) -> Option<&ClusterObjectSet> {
 }
 
 /// The recorded properties of a revision's bundle without those for which its own files have precedence.
-pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
+pub(crate) fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
     let mut declared = olm_resolve::cluster::inventory::declared(set);
     declared.retain(|(kind, _)| !OWN.contains(&kind.as_str()));
     declared
@@ -171,7 +171,7 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, serde_json::Value)> {
 ///
 /// # Errors
 /// The cluster did not answer, or the user's override is invalid.
-pub async fn needed_by_others(
+pub(crate) async fn needed_by_others(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,

@@ -37,7 +37,7 @@ pub enum Origin {
 
 /// The result of a resolution.
 #[derive(Debug, Clone)]
-pub struct Resolution {
+pub(crate) struct Resolution {
     /// The bundle of the extension.
     pub target: Result<Target, StageFailure>,
     /// The deprecations in the catalogs; `None` if no catalog answered.

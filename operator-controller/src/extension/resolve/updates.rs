@@ -10,7 +10,7 @@ use crate::extension::revisions::as_installed;
 
 /// Newer bundles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Updates {
+pub(crate) struct Updates {
     /// The chosen bundle, if it is not the installed one.
     pub next: Option<AvailableBundle>,
     /// The newest bundle, if it is newer than the installed one or, without an installed one, than `next`.
@@ -21,7 +21,7 @@ pub struct Updates {
 
 /// The reason why a bundle is not chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldBack {
+pub(crate) struct HeldBack {
     /// One of [`held_back`]'s constants.
     pub by: &'static str,
     /// The message.

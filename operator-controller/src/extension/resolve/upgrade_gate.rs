@@ -18,7 +18,7 @@ use crate::extension::revisions::{BundleIdentity, Revisions};
 
 /// The reason why an upgrade waits.
 #[derive(Debug, thiserror::Error)]
-pub enum UpgradeGateError {
+pub(crate) enum UpgradeGateError {
     /// The operator blocks it.
     #[error(
         "the operator blocks the upgrade from {from} to {to}: OperatorCondition {namespace}/{from} says \
@@ -73,7 +73,7 @@ impl StageError for UpgradeGateError {
 
 /// If another bundle would replace the installed one and its operator blocks that, the present bundle stays the target,
 /// and the status reports the reason.
-pub async fn enforce(
+pub(crate) async fn enforce(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,

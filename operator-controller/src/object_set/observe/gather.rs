@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// The reason why Secrets could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum GatherError {
+pub(crate) enum GatherError {
     /// The server did not answer.
     #[error("getting Secret {name}: {source}")]
     Unread {
@@ -38,7 +38,7 @@ pub enum GatherError {
 const AT_ONCE: usize = 4;
 
 /// The Secrets of a content with their UIDs. The content of an immutable Secret changes only with its UID.
-pub type Sources = BTreeMap<SecretName, String>;
+pub(crate) type Sources = BTreeMap<SecretName, String>;
 
 /// Reads the existing Secrets, and the data to which the set refers. The controller itself reads only Secrets that were
 /// created for this set in the namespace of OLM. All others are read under the account, so that a user cannot see more
@@ -46,7 +46,7 @@ pub type Sources = BTreeMap<SecretName, String>;
 ///
 /// # Errors
 /// A Secret could not be read, or they are too large.
-pub async fn secrets(
+pub(crate) async fn secrets(
     set: &ClusterObjectSet,
     system_namespace: &str,
     own: &Client,
@@ -81,7 +81,7 @@ pub async fn secrets(
 ///
 /// # Errors
 /// One could not be read.
-pub async fn are_same(
+pub(crate) async fn are_same(
     sources: &Sources,
     system_namespace: &str,
     own: &Client,
@@ -113,7 +113,7 @@ async fn is_same(client: &Client, name: &SecretName, uid: &str) -> Result<bool, 
 ///
 /// # Errors
 /// A Secret could not be read, or its content is invalid.
-pub async fn objects(
+pub(crate) async fn objects(
     set: &ClusterObjectSet,
     system_namespace: &str,
     own: &Client,
