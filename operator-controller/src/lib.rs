@@ -7,8 +7,8 @@
 //!              which objects                   taken down       account
 //! ```
 //!
-//! [`certificates`] belongs to both: the provider is chosen with the bundle, and our certificates are created with its
-//! objects. [`conditions`] lets operators block their upgrade. [`openshift`] is independent of both. [`run`](run::run)
+//! `certificates` belongs to both: the provider is chosen with the bundle, and our certificates are created with its
+//! objects. `conditions` lets operators block their upgrade. [`openshift`] is independent of both. [`run`](run::run)
 //! connects everything; start reading at [`extension`].
 
 pub mod args;
