@@ -7,6 +7,7 @@ use olm_api::conditions::{
     PROGRESSING, Report, Status, bounded_message, reason, set_condition, steady,
 };
 use olm_api::names::annotation;
+use olm_api::readiness::add_line;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_rollout::status::rolling_out;
 
@@ -79,12 +80,10 @@ pub(crate) fn status(
         let message = format!("Installed bundle {} successfully", bundle.image);
         list.set(INSTALLED, Status::True, reason::SUCCEEDED, &message);
     } else {
-        let mut message = NOTHING.to_owned();
-        if let Some(set) = inputs.revisions.of_no_bundle() {
-            message.push_str(&unnamed(set));
-        }
-        list.set(INSTALLED, Status::False, not_installed(inputs, rolling), &message);
+        let reason = not_installed(inputs, rolling);
+        list.set(INSTALLED, Status::False, reason, NOTHING);
     }
+    let unnamed = inputs.revisions.of_no_bundle().filter(|_| bundle.is_none());
     next.install = bundle.map(|bundle| InstallStatus {
         bundle: bundle.metadata,
     });
@@ -93,13 +92,17 @@ pub(crate) fn status(
     }
     let readiness = after_run(inputs, &next.conditions);
     readiness.report(&mut next, inputs.generation, now);
+    if let Some(set) = unnamed {
+        add_line(&mut next.conditions, &no_bundle(set));
+    }
     next
 }
 
 /// The message about a complete revision that does not count.
-fn unnamed(set: &ClusterObjectSet) -> String {
+fn no_bundle(set: &ClusterObjectSet) -> String {
     format!(
-        "; {} is complete, but its annotations {} and {} name no valid bundle: nothing counts as installed until the next revision replaces it",
+        "{} is complete, but its annotations {} and {} name no valid bundle. Nothing counts as installed until the next \
+         revision replaces it.",
         set.name(),
         annotation::BUNDLE_NAME,
         annotation::BUNDLE_VERSION
@@ -419,11 +422,11 @@ mod tests {
         set.metadata.annotations = None;
         let status = make(&Revisions::new(vec![Arc::new(set)]), &APPLIED, None);
         assert_eq!(status.install, None);
-        let installed = line(&status, INSTALLED);
+        assert_eq!(line(&status, INSTALLED), "False Failed No bundle installed");
+        let ready = line(&status, conditions::READY);
         assert!(
-            installed
-                .starts_with("False Failed No bundle installed; ext-1 is complete, but its annotations "),
-            "{installed}"
+            ready.contains("ext-1 is complete, but its annotations "),
+            "{ready}"
         );
     }
 
