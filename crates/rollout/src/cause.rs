@@ -29,7 +29,7 @@ pub struct WorkloadState<'a> {
 pub enum Pods<'a> {
     /// Some or all of its Pods, as the cluster has them.
     Known(&'a [Value]),
-    /// The account may not list them.
+    /// They may not be listed.
     Hidden,
     /// The Pods could not be listed.
     Unknown,
@@ -68,6 +68,31 @@ pub fn selector(workload: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
+/// Whether a Pod belongs to a workload, and not only matches its selector: its controller is the workload or, for a
+/// Deployment, one of its ReplicaSets, which are named after the Deployment and the hash of the template.
+pub fn is_pod_of(workload: &Value, pod: &Value) -> bool {
+    let owners = array(pod, "/metadata/ownerReferences");
+    let Some(controller) = owners
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+    else {
+        return false;
+    };
+    if string(pod, "/metadata/namespace") != string(workload, "/metadata/namespace") {
+        return false;
+    }
+    if string(workload, "/kind") != "Deployment" {
+        let uid = string(controller, "/uid");
+        return !uid.is_empty() && uid == string(workload, "/metadata/uid");
+    }
+    let hash = string(pod, "/metadata/labels/pod-template-hash");
+    let name = string(workload, "/metadata/name");
+    string(controller, "/apiVersion").starts_with("apps/")
+        && string(controller, "/kind") == "ReplicaSet"
+        && !hash.is_empty()
+        && string(controller, "/name") == format!("{name}-{hash}")
+}
+
 /// The number of a workload's available Pods, and the causes of the others.
 pub fn sentence(facts: &WorkloadState<'_>) -> String {
     let workload = facts.workload;
@@ -92,7 +117,7 @@ pub fn sentence(facts: &WorkloadState<'_>) -> String {
     if causes.is_empty() && matches!(facts.pods, Pods::Hidden) && available < wanted {
         let selector = selector(workload).unwrap_or_default();
         causes.push(format!(
-            "the service account may not list its Pods, which say why: `kubectl get pods -n {namespace} -l '{selector}'`"
+            "its Pods, which say why, may not be listed: `kubectl get pods -n {namespace} -l '{selector}'`"
         ));
     }
     let more = causes.len().saturating_sub(NAMED);
@@ -362,6 +387,42 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_with_a_matching_label_belongs_to_its_controller_alone() {
+        let pod = |namespace: &str, hash: &str, kind: &str, owner: &str, uid: &str, is_controller: bool| {
+            let owner = json!({
+                "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": uid, "controller": is_controller,
+            });
+            json!({"metadata": {
+                "name": "p", "namespace": namespace, "labels": {"pod-template-hash": hash}, "ownerReferences": [owner],
+            }})
+        };
+        let workload = |kind: &str| json!({"kind": kind, "metadata": {"name": "greeter", "namespace": "demo", "uid": "u"}});
+        let check = |kind: &str, pod: Value, expected: bool| {
+            assert_eq!(is_pod_of(&workload(kind), &pod), expected, "{kind} {pod}");
+        };
+        check(
+            "Deployment",
+            pod("demo", "5d", "ReplicaSet", "greeter-5d", "r", true),
+            true,
+        );
+        for other in [
+            pod("other", "5d", "ReplicaSet", "greeter-5d", "r", true),
+            pod("demo", "5d", "ReplicaSet", "greeter-other-5d", "r", true),
+            pod("demo", "6e", "ReplicaSet", "greeter-5d", "r", true),
+            pod("demo", "", "ReplicaSet", "greeter-", "r", true),
+            pod("demo", "5d", "ReplicaSet", "greeter-5d", "r", false),
+            pod("demo", "5d", "Job", "greeter-5d", "r", true),
+            json!({"metadata": {"namespace": "demo", "labels": {"pod-template-hash": "5d"}}}),
+        ] {
+            check("Deployment", other, false);
+        }
+        for kind in ["StatefulSet", "DaemonSet"] {
+            check(kind, pod("demo", "", kind, "greeter", "u", true), true);
+            check(kind, pod("demo", "", kind, "greeter", "another", true), false);
+        }
+    }
+
+    #[test]
     fn who_refuses_pods_is_quoted() {
         let refused = "pods \"greeter-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, \
                        limited: pods=0";
@@ -403,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_that_the_account_may_not_see_come_as_a_command() {
+    fn causes_that_may_not_be_seen_come_as_a_command() {
         let workload = deployment(&json!({}));
         let facts = WorkloadState {
             workload: &workload,
@@ -412,8 +473,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&facts),
-            "Deployment demo/greeter has 0 of 1 Pods available: the service account may not list its Pods, which say \
-             why: `kubectl get pods -n demo -l 'app=greeter'`"
+            "Deployment demo/greeter has 0 of 1 Pods available: its Pods, which say why, may not \
+             be listed: `kubectl get pods -n demo -l 'app=greeter'`"
         );
     }
 

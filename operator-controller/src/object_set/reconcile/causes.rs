@@ -1,17 +1,17 @@
-//! The causes of unready workloads in a revision that rolls out. They are read under the account, with few requests.
+//! The causes of unready workloads in a revision that rolls out, read with few requests.
+//!
+//! The workload is read under the account. Its Pods and events are read with the controller's own right to list them,
+//! because an account with the least rights may not, and every user of OLM needs the cause. Only the Pods that belong to
+//! the workload count: a wide selector shows no other Pod.
 
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
-use olm_cluster::{
-    apply::Target,
-    identity::AccountName,
-    permissions::{Viewer, right},
-};
+use olm_cluster::apply::Target;
 use olm_rollout::{
-    cause::{Pods, WorkloadState, is_workload, selector, sentence},
+    cause::{Pods, WorkloadState, is_pod_of, is_workload, selector, sentence},
     engine::rollout::NotReady,
 };
 use serde_json::Value;
@@ -27,7 +27,9 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The most workloads that are read.
 const WORKLOADS: usize = 3;
 /// The most Pods and events of a workload that are read.
-const LOOKED_AT: u32 = 20;
+const READ: u32 = 100;
+/// The most Pods of a workload that are looked at.
+const LOOKED_AT: usize = 20;
 
 /// Whether one of the objects is a workload.
 pub(super) fn concerns(not_ready: &[NotReady]) -> bool {
@@ -40,7 +42,7 @@ fn workloads(not_ready: &[NotReady]) -> impl Iterator<Item = &NotReady> {
         .filter(|object| is_workload(&object.id.group, &object.id.kind))
 }
 
-/// A line for each unready workload, with the cause as far as the account may read it.
+/// A line for each unready workload, with the cause as far as it may be read.
 pub(super) async fn causes(
     context: &Context,
     memory: &mut SetState,
@@ -65,7 +67,6 @@ pub(super) async fn causes(
 }
 
 async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<String> {
-    let Actor { account, client } = actor;
     let id = &object.id;
     let resource = context
         .discovery
@@ -73,46 +74,41 @@ async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<St
         .await
         .ok()??;
     let target = Target {
-        client,
+        client: &actor.client,
         resource: &resource,
         namespace: &id.namespace,
         name: &id.name,
     };
     let workload = target.read().await.ok()??;
-    let listed;
+    let own = &context.own;
+    let mut listed = Vec::new();
     let pods = match selector(&workload) {
         None => Pods::Unknown,
-        Some(_) if !may_list(context, account, client, "pods", &id.namespace).await => Pods::Hidden,
         Some(selector) => {
             let resource = ApiResource::erase::<Pod>(&());
             let wanted = ListParams::default().labels(&selector);
-            match list(client, &id.namespace, &resource, wanted).await {
-                Some(found) => {
-                    listed = found;
+            match list(own, &id.namespace, &resource, wanted).await {
+                Ok(found) => {
+                    let ours = found.into_iter().filter(|pod| is_pod_of(&workload, pod));
+                    listed.extend(ours.take(LOOKED_AT));
                     Pods::Known(&listed)
                 }
-                None => Pods::Unknown,
+                Err(kube::Error::Api(status)) if status.code == 403 => Pods::Hidden,
+                Err(_) => Pods::Unknown,
             }
         }
     };
     // The conditions of a Deployment contain the error of its Pods; for other kinds, only events do.
-    let events =
-        if id.kind != "Deployment" && may_list(context, account, client, "events", &id.namespace).await {
-            let about = format!(
-                "involvedObject.kind={},involvedObject.name={},type=Warning",
-                id.kind, id.name
-            );
+    let uid = workload.pointer("/metadata/uid").and_then(Value::as_str);
+    let events = match uid.filter(|_| id.kind != "Deployment") {
+        Some(uid) => {
+            let about = format!("involvedObject.uid={uid},type=Warning");
             let resource = ApiResource::erase::<Event>(&());
-            list(
-                client,
-                &id.namespace,
-                &resource,
-                ListParams::default().fields(&about),
-            )
-            .await
-        } else {
-            None
-        };
+            let wanted = ListParams::default().fields(&about);
+            list(own, &id.namespace, &resource, wanted).await.ok()
+        }
+        None => None,
+    };
     Some(sentence(&WorkloadState {
         workload: &workload,
         pods,
@@ -120,45 +116,23 @@ async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<St
     }))
 }
 
-async fn may_list(
-    context: &Context,
-    account: &AccountName,
-    client: &Client,
-    resource: &str,
-    namespace: &str,
-) -> bool {
-    let viewer = Viewer::Account(account.clone());
-    let list = right("list", "", resource, namespace);
-    context
-        .reviews
-        .may(client, &viewer, &list)
-        .await
-        .unwrap_or_default()
-}
-
-/// Some objects; `None` if the server does not answer.
+/// Some objects.
 async fn list(
     client: &Client,
     namespace: &str,
     resource: &ApiResource,
     wanted: ListParams,
-) -> Option<Vec<Value>> {
+) -> Result<Vec<Value>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
-    match api.list(&wanted.limit(LOOKED_AT)).await {
-        Ok(found) => found
-            .items
-            .into_iter()
-            .map(|object| serde_json::to_value(object).ok())
-            .collect(),
-        Err(error) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::debug!(
-                namespace,
-                kind = resource.kind,
-                error,
-                "cannot look for the cause"
-            );
-            None
-        }
-    }
+    let found = api.list(&wanted.limit(READ)).await.inspect_err(|error| {
+        let error = error as &dyn std::error::Error;
+        tracing::debug!(
+            namespace,
+            kind = resource.kind,
+            error,
+            "cannot look for the cause"
+        );
+    })?;
+    let values = found.items.into_iter().map(serde_json::to_value);
+    Ok(values.filter_map(Result::ok).collect())
 }
