@@ -1,7 +1,10 @@
 //! PendingChange: a change of an extension that waits for an approval, and the approval.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use olm_text::escape;
 use serde::{Deserialize, Serialize};
+
+use crate::conditions::prefix;
 
 crate::kind::kind! {
     /// A change of an extension that a user approves or rejects. operator-controller creates it.
@@ -91,7 +94,20 @@ pub struct PendingChangeStatus {
 /// The condition of a PendingChange: whether the change has been applied.
 pub const APPLIED: &str = "Applied";
 
+/// The longest text of a field, in bytes.
+const MAX_TEXT: usize = 1024;
+
+/// A text of a bundle as the fields of a PendingChange hold it.
+pub fn text(text: &str) -> String {
+    prefix(&escape(text), MAX_TEXT).to_owned()
+}
+
 impl PendingChange {
+    /// Whether it leads to the bundle of this name.
+    pub fn is_of(&self, bundle: &str) -> bool {
+        self.spec.bundle == text(bundle)
+    }
+
     /// Whether the change is no longer wanted, so that an approval has no effect.
     pub fn is_void(&self) -> bool {
         crate::conditions::find(self.conditions(), APPLIED)

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::act::{self, ActError, Applied, act};
 use super::approval;
-use super::approval::pending::{DesiredChange, records};
+use super::approval::pending::{DesiredChange, records, void_vanished};
 use super::bundle::fetch::patient;
 use super::bundle::{self, render};
 use super::context::Context;
@@ -208,7 +208,17 @@ async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -
         silent,
         held,
         updates,
+        vanished,
     } = resolve_and_count(context, observed).await;
+    let vanished = void_vanished(&vanished, &observed.revisions, Timestamp::now());
+    if !vanished.is_empty() {
+        let checked = Checked::own_records(vanished);
+        let written = act(context, &observed.extension, checked, &mut memory.act).await;
+        if let Err(error) = written {
+            unrecorded(observed, &error);
+        }
+        return Err(DECIDE_ANEW);
+    }
     tidy(context, observed, memory).await;
     if let Err(failure) = &target
         && ends_changes(failure)
@@ -476,12 +486,16 @@ async fn settle_changes(context: &Context, observed: &Observed, why: &str, memor
     let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
     if let Err(error) = recorded {
         memory.repeats = true;
-        tracing::debug!(
-            extension = observed.extension.name(),
-            error = &error as &dyn std::error::Error,
-            "cannot write the status of a PendingChange"
-        );
+        unrecorded(observed, &error);
     }
+}
+
+fn unrecorded(observed: &Observed, error: &ActError) {
+    tracing::debug!(
+        extension = observed.extension.name(),
+        error = error as &dyn std::error::Error,
+        "cannot write the status of a PendingChange"
+    );
 }
 
 /// The report of a paused extension.

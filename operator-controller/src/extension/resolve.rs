@@ -9,19 +9,21 @@ pub(crate) mod target;
 pub(crate) mod updates;
 pub(crate) mod upgrade_gate;
 
+use std::sync::Arc;
+
 use futures::future::join_all;
-use olm_api::ClusterCatalog;
 use olm_api::cluster_extension::CatalogFilter;
 use olm_api::conditions::reason;
 use olm_api::names::property::MAX_OPENSHIFT_VERSION;
 use olm_api::updates::held_back;
+use olm_api::{ClusterCatalog, PendingChange};
 use olm_resolve::cluster::inventory::REQUIRED;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
 use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, PackageAnswer, Reason, Refusal, Request};
 use serde_json::Value;
 
-use self::admission::admitted;
+use self::admission::{Admission, admitted};
 use self::catalogs::{AskedCatalog, address};
 use self::inventory::OWN;
 use self::joint_search::JointSearchResult;
@@ -110,10 +112,46 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
         return refused(ResolveError::NoPackage.into(), None, None);
     };
     let installed = revisions.installed();
-    let present = installed.map(BundleIdentity::of);
+    let (admission, asked) = admitted(context, filter, installed).await;
+    let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));
+    let vanished = match gone {
+        // The catalog may come back.
+        Some(_) => Vec::new(),
+        None => vanished(context.pending_changes(extension.name()), &asked),
+    };
+    let resolution = decide(context, observed, filter, (&admission, gone), &asked).await;
+    Resolution {
+        vanished,
+        ..resolution
+    }
+}
+
+/// The PendingChanges whose bundle no selected catalog has; none if one of them does not answer.
+fn vanished(changes: Vec<Arc<PendingChange>>, asked: &[AskedCatalog]) -> Vec<Arc<PendingChange>> {
+    let is_answer =
+        |asked: &AskedCatalog| matches!(asked.answer, PackageAnswer::Package(_) | PackageAnswer::Absent);
+    let is_failure = |asked: &AskedCatalog| matches!(asked.answer, PackageAnswer::Failed(_));
+    if changes.is_empty() || !asked.iter().any(is_answer) || asked.iter().any(is_failure) {
+        return Vec::new();
+    }
+    let packages = asked.iter().filter_map(AskedCatalog::package);
+    let bundles: Vec<&Candidate> = packages.flat_map(|package| package.candidates()).collect();
+    let is_gone = |change: &Arc<PendingChange>| !bundles.iter().any(|bundle| change.is_of(&bundle.name));
+    changes.into_iter().filter(is_gone).collect()
+}
+
+/// Chooses, given the answers of the catalogs. The home catalog of the installed bundle may be gone.
+async fn decide(
+    context: &Context,
+    observed: &Observed,
+    filter: &CatalogFilter,
+    (admission, gone): (&Admission, Option<String>),
+    asked: &[AskedCatalog],
+) -> Resolution {
+    let (extension, revisions) = (&observed.extension, &observed.revisions);
+    let present = revisions.installed().map(BundleIdentity::of);
     let present_name = present.as_ref().map(|bundle| bundle.metadata.name.as_str());
     let current = present.as_ref().map(|bundle| as_installed(&bundle.metadata));
-    let (admission, asked) = admitted(context, filter, installed).await;
     let selector = admission.selector();
     let request = Request::of(filter, selector.as_ref());
     let recorded = admission.recorded(revisions.newest_active());
@@ -128,7 +166,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
-            let deprecations = all_messages(&asked, &filter.channels, present_name);
+            let deprecations = all_messages(asked, &filter.channels, present_name);
             return refused(error.into(), deprecations, None);
         }
     };
@@ -136,7 +174,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let mut outcome = olm_resolve::resolve_in(&catalogs, &request, current.as_ref(), &facts);
     let (mut companions, mut kept) = (Vec::new(), None);
     if is_held(&outcome) {
-        match joint_search::search(context, extension, revisions, &asked, &request, current.as_ref()).await {
+        match joint_search::search(context, extension, revisions, asked, &request, current.as_ref()).await {
             JointSearchResult::Goes(moving, along) => {
                 outcome = Ok(*moving);
                 companions = along;
@@ -146,7 +184,6 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             JointSearchResult::No => {}
         }
     }
-    let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));
     let updates = gone.clone().map_or_else(
         || {
             let metadata = present.as_ref().map(|bundle| &bundle.metadata);
@@ -169,7 +206,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
             resolution
         }
         Err(mut refusal) => {
-            let deprecations = all_messages(&asked, &filter.channels, present_name);
+            let deprecations = all_messages(asked, &filter.channels, present_name);
             let follows = follows(revisions, &catalogs, &request, &facts);
             if follows.is_some() && revisions.on_its_way().is_some_and(is_on_track) {
                 refusal.clear_hints();
@@ -180,7 +217,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                 refusal.hint(hint);
             }
             if revisions.newest_active().is_none() {
-                suggest(context, &asked, &request, &mut refusal).await;
+                suggest(context, asked, &request, &mut refusal).await;
             }
             let silent = matches!(refusal.reason(), Reason::Catalog { .. });
             let failure = StageFailure::from(ResolveError::Refused(refusal));
@@ -197,6 +234,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
                     silent: silent.then_some(failure),
                     held: gone,
                     updates,
+                    vanished: Vec::new(),
                 },
                 None => refused(failure, deprecations, Some(updates)),
             }
@@ -282,6 +320,7 @@ fn chosen(
         silent: None,
         held,
         updates,
+        vanished: Vec::new(),
     }
 }
 
@@ -304,6 +343,7 @@ fn refused(
         problem: None,
         silent: None,
         held: None,
+        vanished: Vec::new(),
     }
 }
 

@@ -7,7 +7,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use olm_api::PendingChange;
+use olm_api::conditions::find;
 use olm_api::names::annotation;
+use olm_api::pending_change::APPLIED;
 use olm_test::extensions::{SOON, await_version, merge, patch_source, revisions};
 use olm_test::world::{World, binary};
 use serde_json::{Value, json};
@@ -216,6 +218,43 @@ fn a_rejected_change_says_who_rejected_it_and_may_be_approved_later() -> Result<
     })
 }
 
+/// Waits until a change is void because its bundle is gone.
+async fn says_that_it_is_gone(world: &World, change: &str) -> Result<()> {
+    world
+        .eventually("the change says that its bundle is gone", SOON, async || {
+            let found = changes(world).get(change).await?;
+            let applied = find(found.conditions(), APPLIED).context("no condition Applied")?;
+            let bundle = &found.spec.bundle;
+            let expected = format!("no selected catalog has bundle {bundle:?} any more");
+            ensure!(
+                applied.reason == "Void" && applied.message == expected,
+                "{applied:?}"
+            );
+            Ok(Some(()))
+        })
+        .await
+}
+
+/// A range admits the installed version, so nothing else tells that the waiting one is gone.
+#[test]
+fn a_change_within_a_range_is_void_when_its_bundle_is_gone_from_the_catalog() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "ranged";
+        publish(world, name, &["1.0.0"]).await?;
+        policy(world, name, &json!({ "approval": { "patch": "Manual" } }))?;
+        apply(world, name, "1.x")?;
+        await_version(world, name, "1.0.0").await?;
+        publish(world, name, &["1.0.0", "1.0.1"]).await?;
+        let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        publish(world, name, &["1.0.0"]).await?;
+        says_that_it_is_gone(world, pending.name()).await?;
+        await_version(world, name, "1.0.0").await?;
+        let refused = olm(world, &["approve", name, "--yes"]);
+        ensure!(refused.is_err(), "{refused:?}");
+        Ok(())
+    })
+}
+
 #[test]
 fn an_approval_holds_for_exactly_the_plan_that_was_shown() -> Result<()> {
     CLUSTER.with(async |world| {
@@ -255,10 +294,9 @@ fn an_approval_holds_for_exactly_the_plan_that_was_shown() -> Result<()> {
             "{again:?}"
         );
         ensure!(again.spec.decision.is_none(), "{again:?}");
-        // A change to a version that is gone from the catalog cannot be approved.
+        // A change to a version that is gone from the catalog says so, and cannot be approved.
         publish(world, name, &["1.0.0"]).await?;
-        let gone = change(world, name, "1.0.1", "Void").await?;
-        ensure!(gone.spec.digest == first.spec.digest || gone.spec.digest == second.spec.digest);
+        says_that_it_is_gone(world, again.name()).await?;
         let refused = olm(world, &["approve", name, "--yes"]);
         ensure!(refused.is_err(), "{refused:?}");
         let set = revisions(world).get_opt(&format!("{name}-2")).await?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use olm_api::conditions::{Change, Report, Status, prefix, reason, set_condition};
+use olm_api::conditions::{Change, Report, Status, reason, set_condition};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label};
-use olm_api::pending_change::{self, APPLIED, PendingChangeSpec};
+use olm_api::pending_change::{self, APPLIED, PendingChangeSpec, text};
 use olm_api::{ClusterExtension, PendingChange};
 use olm_plan::ChangePlan;
 use olm_plan::approval::{ChangeClass, widens_rights};
-use olm_text::escape;
+use olm_version::quoted;
 
 use super::{HeldChange, Proposal};
 use crate::extension::plan::action::Action;
@@ -21,8 +21,6 @@ use crate::extension::revisions::Revisions;
 const KEPT: usize = 5;
 /// The most lines of a summary.
 const MAX_LINES: usize = 99;
-/// The longest text, in bytes.
-const MAX_TEXT: usize = 1024;
 
 /// The change of an extension that is still to be applied.
 pub(crate) enum DesiredChange<'a> {
@@ -45,6 +43,27 @@ pub(crate) fn counts(
         && !pending.is_void()
         && !pending.is_applied()
         && !used(revisions).contains(pending.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// The writes that make these PendingChanges void: no catalog has their bundle any more.
+pub(crate) fn void_vanished(
+    changes: &[Arc<PendingChange>],
+    revisions: &Revisions,
+    now: Timestamp,
+) -> Vec<Action> {
+    let used = used(revisions);
+    let is_open = |pending: &&Arc<PendingChange>| {
+        let uid = pending.metadata.uid.as_deref().unwrap_or_default();
+        !pending.is_void() && !pending.is_applied() && !used.contains(uid)
+    };
+    let void = |pending: &Arc<PendingChange>| {
+        let why = format!(
+            "no selected catalog has bundle {} any more",
+            quoted(&pending.spec.bundle)
+        );
+        record(pending, Status::False, reason::VOID, &why, now)
+    };
+    changes.iter().filter(is_open).filter_map(void).collect()
 }
 
 /// The UIDs of the PendingChanges that revisions have used.
@@ -193,10 +212,6 @@ fn offer(
     set_condition(&mut status.conditions, report, now);
     status.observed_generation = Some(1);
     pending
-}
-
-fn text(text: &str) -> String {
-    prefix(&escape(text), MAX_TEXT).to_owned()
 }
 
 /// The changes, a line each.
@@ -359,6 +374,28 @@ mod tests {
         let held = one.held("ext");
         let wanted = DesiredChange::Change(&one, held.as_ref());
         assert_eq!(reasons(&[*void], Vec::new(), &wanted), ["removed", "offered"]);
+    }
+
+    #[test]
+    fn a_change_whose_bundle_is_gone_says_so_unless_it_is_over() {
+        let first = Arc::new(offered("1.0.0", "a"));
+        assert!(first.is_of(&first.spec.bundle) && !first.is_of("other.v1.0.0"));
+        let void = |change: &Arc<PendingChange>, sets| {
+            let all = [Arc::clone(change)];
+            void_vanished(&all, &Revisions::new(sets), Timestamp::UNIX_EPOCH)
+        };
+        let Some(Action::RecordPendingChange(change)) = void(&first, Vec::new()).pop() else {
+            panic!("it is not void");
+        };
+        let applied = find(change.conditions(), APPLIED).unwrap();
+        assert_eq!(applied.reason, "Void");
+        let expected = format!("no selected catalog has bundle {:?} any more", first.spec.bundle);
+        assert_eq!(applied.message, expected);
+        assert!(void(&Arc::new(*change), Vec::new()).is_empty());
+        let mut set = (*revision(1, &[])).clone();
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::PENDING_CHANGE.to_owned(), "a".to_owned());
+        assert!(void(&first, vec![Arc::new(set)]).is_empty());
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The result of a resolution: the bundle of an extension, or the reason why there is none.
 
+use std::sync::Arc;
+
+use olm_api::PendingChange;
 use olm_resolve::deprecation::Messages;
 use olm_resolve::{Candidate, ReleaseField};
 use serde_json::Value;
@@ -50,6 +53,8 @@ pub(crate) struct Resolution {
     pub held: Option<String>,
     /// Newer bundles, or the reason why they are unknown.
     pub updates: Result<Updates, HeldBack>,
+    /// The PendingChanges whose bundle no selected catalog has any more.
+    pub vanished: Vec<Arc<PendingChange>>,
 }
 
 /// An extension with a chosen bundle and an account.
