@@ -1,7 +1,9 @@
 //! Windows, freezes, and policies that cannot be used.
 
-use anyhow::{Result, ensure};
-use olm_test::extensions::{SOON, await_version};
+use anyhow::{Context as _, Result, ensure};
+use olm_api::conditions::{PROGRESSING, find};
+use olm_test::extensions::{SOON, await_version, installed_version, revisions};
+use olm_test::world::World;
 use serde_json::json;
 
 use super::{CLUSTER, apply, change, held_back_by, install_and_update, own_name, policy, publish, ready};
@@ -65,6 +67,93 @@ fn an_approved_update_waits_for_its_window() -> Result<()> {
         change(world, name, "1.0.1", "AwaitingWindow").await?;
         policy(world, name, &rules(&open))?;
         await_version(world, name, "1.0.1").await.map(drop)
+    })
+}
+
+/// The number of available Pods of the operator.
+fn available(world: &World, name: &str) -> Result<String> {
+    let deployment = format!("{name}-operator");
+    let number = "jsonpath={.status.availableReplicas}";
+    world.kubectl(&["get", "deployment", &deployment, "-n", name, "-o", number])
+}
+
+#[test]
+fn a_rollout_that_has_begun_finishes_outside_its_window() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let name = "begun";
+        let closed = json!({ "windows": [{ "schedule": "0 3 1 1 *", "duration": "1h", "timeZone": "UTC" }] });
+        let open = json!({ "windows": [{ "schedule": "* * * * *", "duration": "5m" }] });
+        publish(world, name, &["1.0.0"]).await?;
+        policy(world, name, &open)?;
+        apply(world, name, "1.0.x")?;
+        await_version(world, name, "1.0.0").await?;
+        // Without Pods, the rollout of the next version does not end.
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "no-pods", "namespace": name },
+            "spec": { "hard": { "pods": "0" } },
+        });
+        world.apply(&[quota])?;
+        world.kubectl(&[
+            "delete",
+            "pods",
+            "--all",
+            "-n",
+            name,
+            "--force",
+            "--grace-period=0",
+        ])?;
+        world
+            .eventually("no Pod is available", SOON, async || {
+                let number = available(world, name)?;
+                Ok(matches!(number.as_str(), "" | "0").then_some(()))
+            })
+            .await?;
+        publish(world, name, &["1.0.0", "1.0.1"]).await?;
+        let second = format!("{name}-2");
+        world
+            .eventually("the rollout begins", SOON, async || {
+                Ok(revisions(world).get_opt(&second).await?.map(drop))
+            })
+            .await?;
+        policy(world, name, &closed)?;
+        publish(world, name, &["1.0.0", "1.0.1", "1.0.2"]).await?;
+        // The policy is in force: the version after it waits.
+        let unfinished = world
+            .eventually("the rollout goes on", SOON, async || {
+                let extension = olm_test::extensions::extensions(world).get(name).await?;
+                let rolling =
+                    find(extension.conditions(), PROGRESSING).context("no condition Progressing")?;
+                ensure!(rolling.reason == "RollingOut", "{rolling:?}");
+                Ok(Some(extension))
+            })
+            .await?;
+        ensure!(installed_version(&unfinished) == Some("1.0.0"), "{unfinished:?}");
+        world.kubectl(&["delete", "resourcequota", "no-pods", "-n", name])?;
+        world
+            .eventually("it finishes outside the window", SOON, async || {
+                let again = format!("again={}", jiff::Timestamp::now().as_millisecond());
+                let sets = [
+                    "annotate",
+                    "replicasets",
+                    "--all",
+                    "-n",
+                    name,
+                    "--overwrite",
+                    &again,
+                ];
+                world.kubectl(&sets)?;
+                let extension = olm_test::extensions::extensions(world).get(name).await?;
+                Ok((installed_version(&extension) == Some("1.0.1")).then_some(()))
+            })
+            .await?;
+        let held = world
+            .eventually("the version after it waits for the window", SOON, async || {
+                let extension = ready(world, name, "True", "Healthy", "01-01T03:00:00Z").await?;
+                Ok((held_back_by(&extension) == Some("Window")).then_some(extension))
+            })
+            .await?;
+        ensure!(installed_version(&held) == Some("1.0.1"), "{held:?}");
+        Ok(())
     })
 }
 

@@ -160,7 +160,7 @@ fn tools_are_right_about_a_stuck_rollout() -> Result<()> {
             })
             .await?;
         rest(world, name, "InProgress").await?;
-        columns(world, name, "False", "RollingOut").await?;
+        columns(world, "cext", name, "False", "RollingOut").await?;
         world.kubectl(&["label", "nodes", "--all", "gitops-stuck=no"])?;
         rest(world, name, "Current").await.map(drop)
     })
@@ -297,10 +297,10 @@ fn tools_are_right_about_an_adoption() -> Result<()> {
 }
 
 /// Waits until `kubectl get` shows these words in the columns READY and STATUS.
-async fn columns(world: &World, name: &str, ready: &str, status: &str) -> Result<()> {
+async fn columns(world: &World, kind: &str, name: &str, ready: &str, status: &str) -> Result<()> {
     world
         .eventually(&format!("{ready} {status}"), SOON, async || {
-            let row = world.kubectl(&["get", "cext", name, "--no-headers"])?;
+            let row = world.kubectl(&["get", kind, name, "--no-headers"])?;
             let words: Vec<&str> = row.split_whitespace().collect();
             ensure!(words.windows(2).any(|two| two == [ready, status]), "{row}");
             Ok(Some(()))
@@ -315,20 +315,25 @@ fn kubectl_columns_tell_the_states_apart_and_describe_shows_events() -> Result<(
         let deprecation = json!({ "schema": "olm.deprecations", "package": name, "entries": [
             { "reference": { "schema": "olm.package" }, "message": "use another" },
         ] });
+        let missing = format!("{}/shown-catalog:none", world.registry()?);
+        world.apply(&[catalog(name, &missing)])?;
+        columns(world, "ccat", name, "False", "Retrying").await?;
         let reference = world.push_catalog("shown-catalog:v1", &blobs).await?;
         world.apply(&[catalog(name, &reference)])?;
         apply(world, name, "1.0.1")?;
-        columns(world, name, "False", "Blocked").await?;
+        columns(world, "cext", name, "False", "Blocked").await?;
         patch_source(world, name, json!({ "version": "1.0.0" })).await?;
-        columns(world, name, "True", "Healthy").await?;
+        columns(world, "cext", name, "True", "Healthy").await?;
         annotate(world, name, user::PAUSED, Some("true")).await?;
-        columns(world, name, "False", "Paused").await?;
+        columns(world, "cext", name, "False", "Paused").await?;
         annotate(world, name, user::PAUSED, None).await?;
-        columns(world, name, "True", "Healthy").await?;
+        columns(world, "cext", name, "True", "Healthy").await?;
         let blobs = format!("{blobs}\n{deprecation}\n");
         let reference = world.push_catalog("shown-catalog:v2", &blobs).await?;
         world.apply(&[catalog(name, &reference)])?;
-        columns(world, name, "True", "Deprecated").await?;
+        columns(world, "cext", name, "True", "Deprecated").await?;
+        columns(world, "ccat", name, "True", "Healthy").await?;
+        columns(world, "cos", &format!("{name}-1"), "True", "Healthy").await?;
         let sets = world.kubectl(&["get", "cos", &format!("{name}-1"), "--no-headers"])?;
         let sets: Vec<&str> = sets.split_whitespace().collect();
         ensure!(

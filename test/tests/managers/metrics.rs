@@ -275,6 +275,24 @@ fn metrics_show_every_extension() -> Result<()> {
             metric("upgrades_total", "", "1"),
         ])
         .await?;
+        // While a change waits for an approval, it counts.
+        let waiting = "operator_controller_pending_changes{reason=\"AwaitingApproval\"} ";
+        world.kubectl(&["label", "clusterextension", name, "example.com/policy=counted"])?;
+        world.apply(&[json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy", "metadata": { "name": name },
+            "spec": {
+                "selector": { "matchLabels": { "example.com/policy": name } },
+                "approval": { "default": "Manual" },
+            },
+        })])?;
+        let back = json!({ "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified" });
+        patch_source(world, name, back).await?;
+        shows(&[format!("{waiting}1")]).await?;
+        let forth = json!({ "version": "1.0.1", "upgradeConstraintPolicy": "CatalogProvided" });
+        patch_source(world, name, forth).await?;
+        shows(&[format!("{waiting}0"), metric("ready", "", "1")]).await?;
+        world.kubectl(&["delete", "changepolicy", name])?;
+
         let deployment = format!("deployment/{name}-operator");
         world.kubectl(&["scale", &deployment, "-n", name, "--replicas=3"])?;
         shows(&[metric("drift_repairs_total", "", "1")]).await?;

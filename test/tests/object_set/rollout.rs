@@ -37,6 +37,16 @@ fn a_rollout_past_its_deadline_is_reported_and_superseded_by_another_version() {
             .until(&name, "Available=False/ProbeFailure", "Deployment.apps/v1")
             .await;
 
+        let arguments = ["get", "cos", &name, "--no-headers"];
+        let row = olm_test::world::kubectl(&place.world.cluster, &arguments, None).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert!(
+            words
+                .windows(2)
+                .any(|two| two == ["False", "ProgressDeadlineExceeded"]),
+            "{row}"
+        );
+
         let better = place
             .create(&place.set(2, &[("deploy", vec![place.deployment("operator")])]))
             .await;

@@ -42,7 +42,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 pub(crate) const QUIET: Duration = Duration::from_secs(8);
 
 pub(crate) struct World {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     runtime: Runtime,
     pub(crate) admin: Client,
     config: Config,
