@@ -2,7 +2,7 @@
 
 use crate::ClusterObjectSet;
 use crate::cluster_extension::controlling_extension;
-use crate::names::label;
+use crate::names::{SYSTEM_NAMESPACE, label};
 
 /// The object to annotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,37 @@ pub fn annotate(annotated: Annotated<'_>, key: &str, value: Option<&str>) -> Str
     }
 }
 
+/// The prefix of a ClusterObjectSet in the arguments of commands.
+pub const SET_PREFIX: &str = "clusterobjectset/";
+
+/// The command that prints the roles which the account of an extension lacks. `system_namespace` is the namespace of
+/// the managers.
+pub fn rbac_of_extension(name: &str, system_namespace: &str) -> String {
+    if system_namespace == SYSTEM_NAMESPACE {
+        format!("olm rbac {name}")
+    } else {
+        format!("olm rbac {name} --system-namespace {system_namespace}")
+    }
+}
+
+/// The same for the objects of a ClusterObjectSet.
+pub fn rbac_of_set(name: &str, system_namespace: &str) -> String {
+    rbac_of_extension(&format!("{SET_PREFIX}{name}"), system_namespace)
+}
+
+/// A text as one word for a shell, whatever it contains; `None` if a command may take it for an option.
+pub fn word(text: &str) -> Option<String> {
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_' | '/' | ':');
+    if text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
+        None
+    } else if text.chars().all(is_plain) {
+        Some(text.to_owned())
+    } else {
+        Some(format!("'{}'", text.replace('\'', "'\\''")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -46,6 +77,29 @@ mod tests {
     use super::*;
     use crate::cluster_object_set::ClusterObjectSetSpec;
     use crate::names::{self, user};
+
+    #[test]
+    fn a_command_names_the_namespace_of_the_managers_where_it_is_another() {
+        assert_eq!(rbac_of_extension("greeter", SYSTEM_NAMESPACE), "olm rbac greeter");
+        assert_eq!(
+            rbac_of_set("greeter-1", "olm"),
+            "olm rbac clusterobjectset/greeter-1 --system-namespace olm"
+        );
+    }
+
+    #[test]
+    fn a_text_is_one_word_of_a_shell_or_left_out() {
+        for (text, expected) in [
+            ("stable-4.18", Some("stable-4.18")),
+            ("a b", Some("'a b'")),
+            ("x'; reboot", Some(r"'x'\''; reboot'")),
+            ("--yes", None),
+            ("a\nb", None),
+            ("", None),
+        ] {
+            assert_eq!(word(text).as_deref(), expected);
+        }
+    }
 
     #[test]
     fn a_set_is_annotated_where_its_annotations_come_from() {

@@ -22,7 +22,8 @@ use crate::registry::RegistryArguments;
 #[command(disable_version_flag = true)]
 #[command(
     after_help = "On a cluster, NAME is a ClusterExtension, or clusterobjectset/NAME; the output holds what its \
-                        service account lacks for the installed bundle, or for the one to install. With \
+                        service account lacks for the installed bundle, or for the one to install; while it is being \
+                        deleted, what the account lacks to remove the objects. With \
                         --service-account no cluster is asked: NAME is a package of --catalog, or left out with \
                         --bundle.\n\nTo apply it: olm rbac NAME | kubectl apply -f -"
 )]
@@ -82,8 +83,18 @@ struct Subject {
     /// The extension, or a set by itself.
     extension: String,
     account: AccountName,
-    /// All objects that are applied under the account.
+    /// All objects that are applied or removed under the account.
     objects: Vec<Value>,
+    purpose: Purpose,
+}
+
+/// What the account does with the objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It applies them, and removes them later.
+    Apply,
+    /// It removes them.
+    Remove,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {

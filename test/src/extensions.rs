@@ -212,6 +212,12 @@ pub fn rbac(world: &World, arguments: &[&str]) -> Result<String> {
     Ok(roles)
 }
 
+/// The argument of the command `olm rbac` in a message.
+pub fn rbac_subject(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("`olm rbac ")?;
+    rest.split_once('`').map(|(subject, _)| subject)
+}
+
 /// Grants the missing rights to the account of an extension.
 ///
 /// # Errors

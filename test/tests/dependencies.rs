@@ -170,9 +170,9 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             ["dependent", "bundle-dependent"].map(|package| extension(package, None));
         world.apply(&[dependent, bundle_dependent])?;
 
-        // The missing requirement, its provider, and the object to apply.
+        // The missing requirement, its provider, and the command that prints what to apply.
         let retrying = conditions::reason::RETRYING;
-        let message = await_progressing(world, "dependent", retrying, "kind: ClusterExtension").await?;
+        let message = await_progressing(world, "dependent", retrying, "`olm install provider ").await?;
         for part in [
             "bundle \"dependent.v1.0.0\" cannot be installed",
             "package provider (>=1.0.0 <2.0.0) is not installed",
@@ -182,7 +182,7 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             assert!(message.contains(part), "{part:?} in {message}");
         }
         let bundle_message =
-            await_progressing(world, "bundle-dependent", retrying, "kind: ClusterExtension").await?;
+            await_progressing(world, "bundle-dependent", retrying, "`olm install provider ").await?;
         let help = "install provider.v2.0.0 of package provider from channel stable of catalog dependencies";
         assert!(bundle_message.contains(help), "{bundle_message}");
         assert!(
@@ -190,10 +190,20 @@ fn a_missing_dependency_is_named_and_awaited_and_a_needed_extension_stays() -> R
             "nothing is installed unasked"
         );
 
-        // Applied unchanged, it installs the dependency; then the dependent is installed.
-        let manifest = message.find("apiVersion:").and_then(|start| message.get(start..));
+        // What the command prints installs the dependency; then the dependent is installed.
+        let (_, command) = message
+            .split_once("`olm ")
+            .context("the message names a command")?;
+        let (command, _) = command.split_once('`').context("the message names a command")?;
+        let authorities = world.authorities().display().to_string();
+        let printed = std::process::Command::new(binary("olm")?)
+            .args(command.split(' '))
+            .args(["--ca-dir", &authorities, "--kubeconfig"])
+            .arg(world.cluster.kubeconfig())
+            .output()?;
+        ensure!(printed.status.success(), "{printed:?}");
         let path = world.folder().join("proposed.yaml");
-        std::fs::write(&path, manifest.context("the message holds an object")?)?;
+        std::fs::write(&path, printed.stdout)?;
         world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
         await_version(world, "provider", "1.0.0").await?;
         for dependent in ["dependent", "bundle-dependent"] {

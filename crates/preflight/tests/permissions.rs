@@ -501,7 +501,7 @@ fn the_text_is_bounded() {
         })
         .collect();
     let text = needs(&objects).missing(&AccountRights::new()).text(ACCOUNT);
-    assert!(text.len() < 4200, "{}", text.len());
+    assert!(text.len() < 1200, "{}", text.len());
     assert!(text.ends_with(" more"), "{text}");
     let many: Vec<Value> = (0..500)
         .map(|number| config_map(&format!("map-{number}")))

@@ -51,7 +51,7 @@ pub use package::{
     Candidate, DeclaredRequirement, MAX_PACKAGE_BYTES, Package, PackageBuilder, PackageTooLarge,
     ReleaseField, VersionFault,
 };
-pub use refusal::{InstalledError, Reason, Refusal};
+pub use refusal::{InstalledError, MAX_LINE, Reason, Refusal};
 pub use request::{Installed, Request, UpgradeConstraintPolicy};
 pub use selector::{Selector, SelectorRequirement};
 pub use successors::Edge;

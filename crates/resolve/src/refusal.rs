@@ -14,7 +14,7 @@ use crate::selector::SelectorError;
 /// The longest text of a refusal, in bytes. A condition can hold eight times as much.
 pub const MAX_LENGTH: usize = 4096;
 /// The longest line of an explanation, in characters.
-const MAX_LINE: usize = 400;
+pub const MAX_LINE: usize = 400;
 
 /// The reason why the recorded version of the installed bundle cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +144,6 @@ pub struct Refusal {
     /// The index of the hint that no catalog has the package, if there is one.
     unknown: Option<usize>,
     wanted: Vec<SimpleRequirement>,
-    attachment: Option<String>,
 }
 
 impl Refusal {
@@ -155,17 +154,11 @@ impl Refusal {
             hints: Vec::new(),
             unknown: None,
             wanted: Vec::new(),
-            attachment: None,
         }
     }
 
     pub(crate) fn wants(&mut self, wanted: &[SimpleRequirement]) {
         self.wanted.extend_from_slice(wanted);
-    }
-
-    /// Adds a text to the end, with its lines, such as an object to apply.
-    pub fn attach(&mut self, text: impl Into<String>) {
-        self.attachment = Some(text.into());
     }
 
     /// The packages or APIs that would solve it.
@@ -286,10 +279,7 @@ impl Refusal {
             .hints()
             .map(|hint| format!("\nhint: {}", one_line(hint)))
             .collect();
-        let attached = self.attachment.as_ref().map_or(0, |text| text.len() + 1);
-        let room = limit
-            .saturating_sub(attached)
-            .saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
+        let room = limit.saturating_sub(hints.iter().map(String::len).sum::<usize>() + MORE.len());
         for finding in findings {
             if text.len() + finding.len() > room {
                 text.push_str(MORE);
@@ -301,14 +291,6 @@ impl Refusal {
             if text.len() + hint.len() <= limit {
                 text.push_str(&hint);
             }
-        }
-        if let Some(attachment) = self
-            .attachment
-            .as_ref()
-            .filter(|_| text.len() + attached <= limit)
-        {
-            text.push('\n');
-            text.push_str(attachment);
         }
         text
     }

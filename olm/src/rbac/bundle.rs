@@ -11,7 +11,7 @@ use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
-use super::{Arguments, Subject, name};
+use super::{Arguments, Purpose, Subject, name};
 use crate::input::{CatalogFiles, read};
 use crate::output::note;
 use crate::registry::RegistryArguments;
@@ -81,6 +81,7 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
         extension: extension.unwrap_or_default(),
         account,
         objects: all,
+        purpose: Purpose::Apply,
     }))
 }
 

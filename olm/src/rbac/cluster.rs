@@ -1,23 +1,32 @@
 //! The roles for the extensions and sets of a cluster.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context as _, anyhow};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use olm_api::cluster_object_set::LifecycleState;
+use olm_api::command::SET_PREFIX;
 use olm_api::conditions::{PROGRESSING, find, reason};
 use olm_api::names::{annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::Request as Installation;
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::AccountName;
-use olm_cluster::permissions::Reviews;
+use olm_cluster::permissions::{Reviews, Viewer};
 use olm_cluster::rights::{lacking, needed_here};
 use olm_plan::BundleIdentity;
 use olm_plan::bundle::roles_named_after;
-use olm_preflight::permissions::{AccountRights, Missing};
+use olm_preflight::crd_upgrade::definition_name;
+use olm_preflight::crd_upgrade::migration::{Migration, migration};
+use olm_preflight::permissions::{AccountRights, Missing, Right};
 use olm_resolve::{Installed, Request};
+use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
 use super::bundle::{ChosenBundles, choose, objects, sources, with_secrets};
-use super::{Arguments, Subject, name, print_roles};
+use super::{Arguments, Purpose, Subject, name, print_roles};
+use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active, recorded};
 use crate::extension::rollback::account::{account, act_as};
 use crate::extension::rollback::{objects as applied, revisions};
@@ -25,20 +34,22 @@ use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
 use crate::source::open_bundle;
 
-/// The prefix of a set on the command line.
-const SET: &str = "clusterobjectset/";
-
 pub(super) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Asker(Cluster::reach(&arguments.cluster)?);
     let name = name(arguments)?;
-    let subject = match name.strip_prefix(SET) {
+    let subject = match name.strip_prefix(SET_PREFIX) {
         Some(set) => Some(cluster.set(arguments, set)?),
         None => cluster.extension(arguments, name)?,
     };
     let Some(subject) = subject else {
         return Ok(Status::Failure);
     };
-    let missing = lacked(&cluster, &subject.account, &subject.objects, !arguments.all)?;
+    let asks = !arguments.all;
+    let missing = lacked(&cluster, &subject.account, &subject.objects, asks)?;
+    let missing = match subject.purpose {
+        Purpose::Remove => missing.for_removal(),
+        Purpose::Apply => missing.with_rights(cluster.migrations(&subject, asks)?),
+    };
     print_roles(&subject, &missing, arguments.output)
 }
 
@@ -63,10 +74,67 @@ impl Asker {
         let account = account
             .parse::<AccountName>()
             .with_context(|| format!("ClusterObjectSet {name:?} names no service account"))?;
+        let mut objects = self.applied(arguments, &set)?;
+        let purpose = if set.is_deleting() || set.spec.lifecycle_state == LifecycleState::Archived {
+            self.retain_removable(&mut objects, &account)?;
+            Purpose::Remove
+        } else {
+            Purpose::Apply
+        };
         Ok(Subject {
             extension: set.label(label::OWNER_NAME).unwrap_or(name).to_owned(),
             account,
-            objects: self.applied(arguments, &set)?,
+            objects,
+            purpose,
+        })
+    }
+
+    /// Leaves out objects whose namespace is gone. That of the account exists again when the account does.
+    fn retain_removable(&self, objects: &mut Vec<Value>, account: &AccountName) -> anyhow::Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let mut known = BTreeMap::from([(String::new(), true), (account.namespace.clone(), true)]);
+        for namespace in objects.iter().map(|object| ObjectId::of(object).namespace) {
+            if !known.contains_key(&namespace) {
+                let found = self.runtime.block_on(api.get_metadata_opt(&namespace));
+                let found = found.with_context(|| format!("cannot read Namespace {namespace:?}"))?;
+                known.insert(namespace, found.is_some());
+            }
+        }
+        objects.retain(|object| known.get(&ObjectId::of(object).namespace) == Some(&true));
+        Ok(())
+    }
+
+    /// The rights that the account lacks to migrate objects out of versions that definitions among the objects drop.
+    fn migrations(&self, subject: &Subject, asks: bool) -> anyhow::Result<BTreeSet<Right>> {
+        let mut rights = BTreeSet::new();
+        for new in &subject.objects {
+            let Some(name) = definition_name(new) else {
+                continue;
+            };
+            let Some(live) = self.definition(name)? else {
+                continue;
+            };
+            if let Migration::Possible(rewrite) = migration(&live, new) {
+                rights.extend(rewrite.rights());
+            }
+        }
+        if rights.is_empty() || !asks {
+            return Ok(rights);
+        }
+        let AccountName { namespace, name } = &subject.account;
+        self.runtime.block_on(async {
+            // Without an answer all of them are printed, as `lacked` says.
+            let Ok(client) = act_as(&self.config, &self.client, namespace, name).await else {
+                return Ok(rights);
+            };
+            let (reviews, viewer) = (Reviews::default(), Viewer::Account(subject.account.clone()));
+            let mut missing = BTreeSet::new();
+            for right in rights {
+                if !reviews.may(&client, &viewer, &right).await? {
+                    missing.insert(right);
+                }
+            }
+            Ok(missing)
         })
     }
 
@@ -83,10 +151,24 @@ impl Asker {
             namespace: namespace.to_owned(),
             name: account.to_owned(),
         };
+        if extension.is_deleting() {
+            let mut objects = Vec::new();
+            for set in &sets {
+                objects.extend(self.applied(arguments, set)?);
+            }
+            self.retain_removable(&mut objects, &account)?;
+            return Ok(Some(Subject {
+                extension: name.to_owned(),
+                account,
+                objects,
+                purpose: Purpose::Remove,
+            }));
+        }
         let subject = |objects| Subject {
             extension: name.to_owned(),
             account,
             objects,
+            purpose: Purpose::Apply,
         };
         let chosen = if let Some(source) = &arguments.bundle {
             ChosenBundles::only(source.clone())
@@ -145,6 +227,18 @@ impl Asker {
                 "spec.source.catalog is missing: there is nothing to install"
             ));
         };
+        if !arguments.every_version {
+            let origin = Origin {
+                catalogs: &arguments.catalogs,
+                registry: &arguments.registry,
+                access: &arguments.cluster,
+            };
+            let input = ResolutionInput::gather(&self.0, origin, extension, newest);
+            if let Some(chosen) = input.ok().and_then(|input| input.resolve().ok()) {
+                return Ok(Some(ChosenBundles::only(chosen.bundle.image)));
+            }
+        }
+        // A bundle that the cluster does not allow yet needs its rights later.
         let package = filter.package_name.as_str();
         let sources = if arguments.catalogs.is_empty() {
             let home = newest.and_then(|set| set.annotation(annotation::CATALOG));

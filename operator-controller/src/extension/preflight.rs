@@ -15,6 +15,7 @@ use std::sync::Arc;
 use kube::Client;
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::CrdUpgradeSafetyEnforcement;
+use olm_api::command::rbac_of_extension;
 use olm_api::conditions::bounded_message;
 use olm_api::names::annotation;
 use olm_bundle::CertificateProvider;
@@ -38,7 +39,7 @@ use super::plan::action::{Action, StoredVersions};
 use super::plan::revision::RevisionPlan;
 use super::revisions::{BundleIdentity, Revisions, is_being_replaced, is_blocked};
 use crate::object_set::gather;
-use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
+use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, remedy};
 use olm_cluster::rights::lacking;
 use olm_plan::changes::{self, Changes};
 use olm_rollout::certificates::layout;
@@ -236,7 +237,8 @@ async fn examine(
         }
     }
     entitled(context, rendered, &all, &client).await?;
-    stored_versions::may_migrate(&asking, extension, &rewrites).await?;
+    let roles = rbac_of_extension(extension.name(), &context.system_namespace);
+    stored_versions::may_migrate(&asking, &roles, &rewrites).await?;
     let bundle_content = BundleContent::of(objects.iter().copied());
     let is_rewritten = |object: &Value| {
         definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
@@ -318,12 +320,10 @@ async fn entitled(
         return Ok(());
     }
     let extension = rendered.resolved.observed.extension.name();
-    Err(PreflightError::Rights(explain(
-        &missing,
-        extension,
-        account,
-        NOTHING_IS_APPLIED,
-    )))
+    Err(PreflightError::Rights {
+        missing: explain(&missing, account, NOTHING_IS_APPLIED),
+        help: remedy(&rbac_of_extension(extension, &context.system_namespace)),
+    })
 }
 
 /// The objects that could not be tested, unless others are refused. A forbidden object may mean that a right was lost

@@ -36,7 +36,7 @@ use super::{
     state::SetState,
 };
 use abandon::{Abandoned, abandoned};
-use remaining::{left, needed};
+use remaining::left;
 use successor::{Successor, successor};
 
 /// The pause until objects that are being deleted are checked again. Watches are quicker.
@@ -195,7 +195,7 @@ pub(super) async fn delete(
                 }
             }
             Removal::NotYet(conclusion) if records::has_finalizer(set, records::FOREGROUND) => {
-                // The message may end with roles to apply.
+                // The message may have several lines.
                 return Ok(conclusion.reworded(|message| format!("{IN_FOREGROUND}; {message}")));
             }
             Removal::NotYet(conclusion) => return Ok(conclusion),
@@ -308,7 +308,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::Forbidden);
             let lacking = if forbidden {
-                rights::missing_for_removal(context, &actor, &outline).await
+                rights::missing_for_removal(context, set.name(), &actor, &outline).await
             } else {
                 None
             };
@@ -343,11 +343,8 @@ async fn without_account(
         reported = with(reported, abandoned.text());
         reported.outcome = Outcome::After(rest.min(RIGHTS));
     }
-    let needed = if no_actor.is_gone() {
-        needed(context, set, memory, outline).await
-    } else {
-        None
-    };
+    let gone = account(context, set).ok().filter(|_| no_actor.is_gone());
+    let needed = gone.map(|account| rights::needed_for_removal(context, &account, set.name()));
     Removal::NotYet(with(reported, needed))
 }
 

@@ -5,8 +5,8 @@ use olm_api::ClusterExtension;
 use olm_api::conditions::{self, reason};
 use olm_api::names::{annotation, user};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, extensions, installed_version, merge, patch_source, revisions,
-    rollback,
+    SOON, await_progressing, await_version, extensions, installed_version, merge, patch_source, rbac,
+    rbac_subject, revisions, rollback,
 };
 use olm_test::samples;
 use olm_test::world::{World, binary};
@@ -367,7 +367,7 @@ fn stored_versions_are_migrated_when_their_definition_goes() -> Result<()> {
         patch_source(world, "stored-versions", json!({ "version": "1.0.1" })).await?;
         await_version(world, "stored-versions", "1.0.1").await?;
         ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
-        // The account may neither write objects nor clean the list: the roles that it needs are in the message.
+        // The account may neither write objects nor clean the list: the message names the command that prints its roles.
         patch_source(world, "stored-versions", json!({ "version": "1.1.0" })).await?;
         let message = await_progressing(
             world,
@@ -376,7 +376,10 @@ fn stored_versions_are_migrated_when_their_definition_goes() -> Result<()> {
             "may still be stored as v1",
         )
         .await?;
-        let (_, roles) = message.split_once("apply:\n").context("roles in the message")?;
+        let roles = rbac(
+            world,
+            &[rbac_subject(&message).context("a command in the message")?],
+        )?;
         ensure!(
             stored()? == json!(["v1", "v2"]),
             "nothing is done without the rights"

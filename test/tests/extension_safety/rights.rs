@@ -7,7 +7,8 @@ use kube::api::DeleteParams;
 use olm_api::conditions::{self, reason};
 use olm_api::names::{annotation, user};
 use olm_test::extensions::{
-    SOON, await_progressing, await_version, extensions, grant, is_settled, patch_source, rbac, revisions,
+    SOON, await_progressing, await_version, extensions, grant, is_settled, patch_source, rbac, rbac_subject,
+    revisions,
 };
 use olm_test::objects::silent_webhook;
 use olm_test::world::World;
@@ -110,36 +111,42 @@ pub(crate) async fn until_powerless(world: &World, name: &str) -> Result<()> {
         .await
 }
 
-/// Applies the roles in the condition until `is_well` returns true. Returns the files.
+/// Applies what the command in the condition prints until `is_well` returns true. Returns the files.
 async fn given_until(
     world: &World,
     consequence: &str,
     is_well: impl AsyncFn() -> Result<bool>,
 ) -> Result<Vec<String>> {
     let mut given: Vec<(String, String)> = Vec::new();
-    let intro = format!("{consequence}. To give these rights to the account, apply:\n");
     let deadline = tokio::time::Instant::now() + 2 * SOON;
     loop {
         if is_well().await? {
-            ensure!(!given.is_empty(), "the message has no roles");
+            ensure!(!given.is_empty(), "the message names no command");
             return Ok(given.into_iter().map(|(path, _)| path).collect());
         }
         let extension = extensions(world).get_opt("lost-rights").await?;
         let message = extension
             .as_ref()
-            .and_then(|found| conditions::find(found.conditions(), conditions::PROGRESSING))
+            .and_then(|found| conditions::find(found.conditions(), conditions::READY))
             .map(|found| found.message.clone())
             .unwrap_or_default();
-        if let Some((_, roles)) = message.split_once(&intro)
-            && given.iter().all(|(_, known)| known != roles)
+        ensure!(
+            !message.contains("kind: "),
+            "roles stand in the message: {message}"
+        );
+        // Rights that were just granted may be all that was missing.
+        if message.contains(consequence)
+            && let Some(subject) = rbac_subject(&message)
+            && let Ok(roles) = rbac(world, &[subject])
+            && given.iter().all(|(_, known)| *known != roles)
         {
             let path = world
                 .folder()
                 .join(format!("lost-rights-roles-{}.yaml", given.len()));
-            std::fs::write(&path, roles)?;
+            std::fs::write(&path, &roles)?;
             let path = path.display().to_string();
             world.kubectl(&["apply", "--server-side", "-f", &path])?;
-            given.push((path, roles.to_owned()));
+            given.push((path, roles));
         }
         ensure!(tokio::time::Instant::now() < deadline, "still {message:?}");
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;

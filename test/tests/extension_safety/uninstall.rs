@@ -9,7 +9,9 @@ use kube::Api;
 use kube::api::DeleteParams;
 use olm_api::conditions::{self, reason};
 use olm_api::names::{self, label, user};
-use olm_test::extensions::{SOON, await_gone, await_progressing, await_version, extensions, revisions};
+use olm_test::extensions::{
+    SOON, await_gone, await_progressing, await_version, extensions, rbac, rbac_subject, revisions,
+};
 use olm_test::world::World;
 use serde_json::{Value, json};
 
@@ -37,7 +39,6 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
         &format!("service account {name}/{installer}"),
         user::UNINSTALL,
         ALL_AT_ONCE,
-        "kind: ClusterRoleBinding\n",
     ];
     // The message from before the deletion may come first.
     let message = world
@@ -56,8 +57,9 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     Ok(message)
 }
 
-/// The text before the roles for a missing account.
-const ALL_AT_ONCE: &str = "If its roles and bindings are gone, too, apply with it:\n";
+/// The text before the command for a missing account.
+const ALL_AT_ONCE: &str =
+    "If its roles and bindings are gone, too: once it exists, `olm rbac clusterobjectset/";
 
 #[test]
 fn a_deletion_without_account_is_explained_and_orphaning_ends_it() -> Result<()> {
@@ -293,14 +295,14 @@ fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
         "spec": { "revision": 1, "lifecycleState": "Active", "collisionProtection": "Prevent" },
     })])?;
     let message = remove_with_account(world, "restored-account").await?;
-    let (_, roles) = message.split_once(ALL_AT_ONCE).context("the roles")?;
+    let roles = rbac(world, &[rbac_subject(&message).context("a command in the message")?])?;
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(world.client.clone());
     world
         .eventually("the namespace is gone", SOON, async || {
             Ok(namespaces.get_opt("restored-account").await?.is_none().then_some(()))
         })
         .await?;
-    // The first message contains all required objects, in one file.
+    // All required objects, in one file.
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "restored-account-installer", "namespace": "restored-account" },
     });

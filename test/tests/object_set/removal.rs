@@ -197,9 +197,10 @@ fn removal_without_permissions_names_the_remaining_objects_and_continues_when_th
             };
             let said = |part: &str| set.conditions().iter().any(|c| c.message.contains(part));
             let roles = "lacks permissions: delete, patch configmaps \"one\", \"two\"";
-            let ready =
-                "; nothing more is removed. To give these rights to the account, apply:\napiVersion: rbac";
-            said("is forbidden") && said(&left) && said(roles) && said(ready)
+            let ready = format!(
+                "; nothing more is removed\n`olm rbac clusterobjectset/{name}` prints the roles to apply."
+            );
+            said("is forbidden") && said(&left) && said(roles) && said(&ready)
         };
         eventually("it names the remaining objects", named).await;
         place.grant(everything()).await;

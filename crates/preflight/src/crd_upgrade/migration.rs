@@ -5,6 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::version;
+use crate::permissions::Right;
+use crate::rules::{Access, Object};
+
+/// The API group of CRDs.
+const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// The migration of the versions that a new definition drops, out of `status.storedVersions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,30 @@ pub struct Rewrite {
     pub gone: Vec<String>,
     /// The content of the list afterwards.
     pub kept: Vec<String>,
+}
+
+impl Rewrite {
+    /// The rights that it needs: to write every object, and to clean the list of stored versions.
+    #[must_use]
+    pub fn rights(&self) -> [Right; 3] {
+        let right = |verb: &str, group: &str, resource: &str, name: Option<&String>| Right {
+            namespace: None,
+            access: Access {
+                verb: verb.to_owned(),
+                object: Object::Resource {
+                    group: group.to_owned(),
+                    resource: resource.to_owned(),
+                    name: name.cloned(),
+                },
+            },
+        };
+        let list = "customresourcedefinitions/status";
+        [
+            right("list", &self.group, &self.plural, None),
+            right("patch", &self.group, &self.plural, None),
+            right("patch", EXTENSIONS, list, Some(&self.definition)),
+        ]
+    }
 }
 
 /// The migration before `new` replaces `old`, the definition on the cluster.

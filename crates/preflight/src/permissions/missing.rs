@@ -10,7 +10,9 @@ use super::{RBAC, Right};
 use crate::rules::{ALL, Access, Object, PolicyRule};
 
 /// The longest text, in characters. Further rules are only counted.
-const MAX_TEXT: usize = 4096;
+const MAX_TEXT: usize = 1024;
+/// The verbs that are needed to delete or release objects.
+const REMOVAL: [&str; 3] = ["get", "patch", "delete"];
 /// The most names in the text of one rule. Further ones are only counted.
 const MAX_NAMES: usize = 5;
 
@@ -55,36 +57,26 @@ impl Missing {
         self
     }
 
-    /// The missing rules with these verbs on the objects themselves.
+    /// Adds further missing rights.
     #[must_use]
-    pub fn limited_to(mut self, verbs: &[&str]) -> Self {
+    pub fn with_rights(mut self, rights: BTreeSet<Right>) -> Self {
+        for (namespace, rules) in scoped(rights, |_| false) {
+            self.rules.entry(namespace).or_default().extend(rules);
+        }
+        self
+    }
+
+    /// The missing rules that are needed to find the objects and take them away.
+    #[must_use]
+    pub fn for_removal(mut self) -> Self {
         self.granted.clear();
         for rules in self.rules.values_mut() {
             for rule in rules.iter_mut() {
-                rule.verbs.retain(|verb| verbs.contains(&verb.as_str()));
+                rule.verbs.retain(|verb| REMOVAL.contains(&verb.as_str()));
             }
             rules.retain(|rule| !rule.verbs.is_empty());
         }
         self.rules.retain(|_, rules| !rules.is_empty());
-        self
-    }
-
-    /// The missing rules without names, which is shorter. `escalate` and `bind` keep their names, and granted rules
-    /// stay as they are.
-    #[must_use]
-    pub fn for_all_objects(mut self) -> Self {
-        for rules in self.rules.values_mut() {
-            let mut wide: Vec<PolicyRule> = Vec::new();
-            for mut rule in std::mem::take(rules) {
-                if !rule.verbs.iter().any(|verb| verb == "escalate" || verb == "bind") {
-                    rule.resource_names.clear();
-                }
-                if !wide.contains(&rule) {
-                    wide.push(rule);
-                }
-            }
-            *rules = wide;
-        }
         self
     }
 
@@ -131,7 +123,7 @@ impl Missing {
         })
     }
 
-    /// The rules in one line for a condition, at most a few kilobytes long.
+    /// The rules in one line for a condition: the first ones, and the number of the others.
     #[must_use]
     pub fn text(&self, account: Account<'_>) -> String {
         let mut text = format!(
@@ -366,6 +358,30 @@ mod tests {
             ]
         );
         assert_eq!(least.without_covered(), least);
+    }
+
+    #[test]
+    fn a_removal_needs_no_more_than_to_find_the_objects_and_take_them_away() {
+        let right = |verb: &str| Right {
+            namespace: Some("n".to_owned()),
+            access: Access {
+                verb: verb.to_owned(),
+                object: Object::Resource {
+                    group: String::new(),
+                    resource: "configmaps".to_owned(),
+                    name: Some("a".to_owned()),
+                },
+            },
+        };
+        let all = ["create", "delete", "get", "patch"].map(right);
+        let missing = Missing::new(all.into()).with_granted([right("list")].into());
+        let removal = missing.for_removal();
+        assert_eq!(
+            described(&removal.rules),
+            ["delete, get, patch configmaps \"a\" in namespace n"]
+        );
+        assert!(removal.granted.is_empty());
+        assert!(Missing::new([right("create")].into()).for_removal().is_empty());
     }
 
     #[test]

@@ -35,8 +35,13 @@ pub(crate) enum PreflightError {
         source: kube::Error,
     },
     /// The account lacks rights.
-    #[error("{0}")]
-    Rights(String),
+    #[error("{missing}")]
+    Rights {
+        /// The first missing rights.
+        missing: String,
+        /// The command that prints the roles.
+        help: String,
+    },
     /// A CRD on the cluster cannot be read.
     #[error("getting existing resource for CRD {name:?}: {message}")]
     Read {
@@ -110,7 +115,7 @@ impl StageError for PreflightError {
             Self::Access(error) => error.severity(),
             Self::Read { kind, .. } if *kind != FailureKind::Forbidden => Severity::Transient,
             Self::Foreign { .. }
-            | Self::Rights(_)
+            | Self::Rights { .. }
             | Self::Read { .. }
             | Self::Definitions { .. }
             | Self::Owned(_)
@@ -126,6 +131,7 @@ impl StageError for PreflightError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Definitions { help, .. } => help.clone(),
+            Self::Rights { help, .. } => Some(help.clone()),
             Self::Images(_) => Some(format!(
                 "sign the images, change the signature policy, or set the annotation {} to `bundle`",
                 user::VERIFY_IMAGES
@@ -137,7 +143,7 @@ impl StageError for PreflightError {
     fn held_back_by(&self) -> &'static str {
         match self {
             Self::Identity(error) => error.held_back_by(),
-            Self::Rights(_) => held_back::RIGHTS,
+            Self::Rights { .. } => held_back::RIGHTS,
             Self::Read { .. } if self.is_forbidden() => held_back::RIGHTS,
             Self::Definitions { .. } | Self::Foreign { .. } => held_back::CRD_UPGRADE_SAFETY,
             Self::NotReady(_) => held_back::REQUIREMENT,

@@ -2,19 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
 use olm_preflight::permissions::{Missing, Right};
-use olm_preflight::rules::Object;
 use serde_json::Value;
 
 use super::access::{PreflightAccess, PreflightError};
-use crate::object_set::rights::{NOTHING_IS_APPLIED, explain};
-use olm_cluster::permissions::right;
-
-/// The API group of CRDs.
-const EXTENSIONS: &str = "apiextensions.k8s.io";
+use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, remedy};
 
 /// The CRDs (name, live) that lose stored versions, and how to migrate them.
 pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a str, &'a Value, Rewrite)> {
@@ -25,10 +19,10 @@ pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a s
     pairs.iter().filter_map(possible).collect()
 }
 
-/// Checks that the account may remove stored versions.
+/// Checks that the account may remove stored versions. The command `roles` prints the missing roles.
 pub(crate) async fn may_migrate(
     asking: &PreflightAccess<'_>,
-    extension: &ClusterExtension,
+    roles: &str,
     rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<(), PreflightError> {
     let (mut missing, mut stored) = (BTreeSet::new(), Vec::new());
@@ -47,27 +41,20 @@ pub(crate) async fn may_migrate(
     if missing.is_empty() {
         return Ok(());
     }
-    let needed = explain(
-        &Missing::new(missing),
-        extension.name(),
-        asking.account,
-        NOTHING_IS_APPLIED,
-    );
-    Err(PreflightError::Rights(format!(
-        "{}, which the new definition lacks: they must be migrated; {needed}",
-        stored.join(", ")
-    )))
+    let needed = explain(&Missing::new(missing), asking.account, NOTHING_IS_APPLIED);
+    Err(PreflightError::Rights {
+        missing: format!(
+            "{}, which the new definition lacks: they must be migrated; {needed}",
+            stored.join(", ")
+        ),
+        help: remedy(roles),
+    })
 }
 
 /// The rights that the account lacks to write the objects and clean the list.
 async fn lacking(asking: &PreflightAccess<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
-    let mut clean = right("patch", EXTENSIONS, "customresourcedefinitions/status", "");
-    if let Object::Resource { name, .. } = &mut clean.access.object {
-        *name = Some(rewrite.definition.clone());
-    }
-    let of_objects = |verb| right(verb, &rewrite.group, &rewrite.plural, "");
     let mut missing: BTreeSet<Right> = BTreeSet::new();
-    for needed in [of_objects("list"), of_objects("patch"), clean] {
+    for needed in rewrite.rights() {
         if !asking.may(&needed).await? {
             missing.insert(needed);
         }

@@ -1,17 +1,15 @@
 //! Proposals of bundles that meet missing requirements, when a bundle is held back.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, label};
+use olm_api::command::word;
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_constraint::SimpleRequirement;
 use olm_constraint::cel::Budget;
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::providers::{Provider, ProviderCandidate, providers};
-use olm_resolve::{Candidate, Package, Reason, Refusal};
+use olm_resolve::{Candidate, MAX_LINE, Package, Reason, Refusal};
 
 use super::catalogs::address;
 use crate::extension::context::Context;
@@ -28,7 +26,7 @@ struct ProvidingPackage {
     default_channel: Option<String>,
 }
 
-/// Adds the bundles that meet the missing requirement to a refusal, and a ClusterExtension for the best. Installs
+/// Adds the bundles that meet the missing requirement to a refusal, and the command that installs the best. Installs
 /// nothing.
 pub(crate) async fn propose(
     context: &Context,
@@ -43,7 +41,6 @@ pub(crate) async fn propose(
     let own_package = extension.spec.source.catalog.as_ref();
     let own_package = own_package.map(|catalog| catalog.package_name.as_str());
     let facts = gathered.facts();
-    let mut attachments = Vec::new();
     let mut proposed: Vec<Candidate> = Vec::new();
     let mut budget = Budget::default();
     let wanted: Vec<SimpleRequirement> = refusal.wanted().iter().take(MOST_WANTED).cloned().collect();
@@ -81,14 +78,13 @@ pub(crate) async fn propose(
             if index == 0 {
                 let is_known = proposed.iter().any(|bundle| bundle.package == proposal.package);
                 if there.is_none() && on_its_way.is_none() && !is_known {
-                    attachments.push(manifest(extension, proposal));
+                    if let Some(command) = install(extension, proposal) {
+                        refusal.hint(command);
+                    }
                 }
                 proposed.push(proposal.bundle.clone());
             }
         }
-    }
-    if !attachments.is_empty() {
-        refusal.attach(attachments.join("---\n"));
     }
 }
 
@@ -149,71 +145,58 @@ impl ProvidingPackage {
     }
 }
 
-/// A ClusterExtension for the missing requirement, ready to apply, with the namespace and account of the extension that
-/// needs it.
-fn manifest(extension: &ClusterExtension, proposal: &Provider<'_>) -> String {
-    let spec = &extension.spec;
-    let mut text = format!(
-        "apiVersion: {API_VERSION}\nkind: {CLUSTER_EXTENSION}\nmetadata:\n  name: {}\nspec:\n  namespace: {}\n",
-        scalar(proposal.package),
-        spec.namespace
-    );
-    if let Some(account) = &spec.service_account {
-        let _ = writeln!(text, "  serviceAccount:\n    name: {}", account.name);
-    }
-    let _ = write!(
-        text,
-        "  source:\n    sourceType: Catalog\n    catalog:\n      packageName: {}\n      channels: [{}]\n",
-        scalar(proposal.package),
-        scalar(proposal.channel)
-    );
-    if !proposal.is_newest
-        && let Ok(version) = &proposal.bundle.version
-    {
-        let _ = writeln!(text, "      version: \"{}\"", version.version);
-    }
-    let _ = writeln!(
-        text,
-        "      selector:\n        matchLabels:\n          {}: {}",
-        label::METADATA_NAME,
-        proposal.catalog
-    );
-    text
+/// The line about the command that prints what to apply for the missing requirement, with the namespace and account of
+/// the extension that needs it; none if catalogs chose names that a command would read as something else.
+fn install(extension: &ClusterExtension, proposal: &Provider<'_>) -> Option<String> {
+    let version = match &proposal.bundle.version {
+        Ok(version) if !proposal.is_newest => Some(version.version.to_string()),
+        _ => None,
+    };
+    let account = extension.spec.service_account.as_ref();
+    let options = [
+        ("version", version.as_deref()),
+        ("channel", Some(proposal.channel)),
+        ("catalog", Some(proposal.catalog)),
+        ("namespace", Some(extension.spec.namespace.as_str())),
+        ("service-account", account.map(|account| account.name.as_str())),
+    ];
+    install_command(proposal.package, &options)
 }
 
-/// A name as a YAML value that cannot mean anything else: catalogs choose their names, and people apply the output.
-fn scalar(name: &str) -> Cow<'_, str> {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
-        && name
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_'))
-        && !WORDS.contains(&name.to_ascii_lowercase().as_str());
-    if is_plain {
-        Cow::Borrowed(name)
-    } else {
-        Cow::Owned(serde_json::Value::from(name).to_string())
+fn install_command(package: &str, options: &[(&str, Option<&str>)]) -> Option<String> {
+    let mut command = format!("olm install {}", word(package)?);
+    for (option, value) in options {
+        if let Some(value) = value {
+            command = format!("{command} --{option} {}", word(value)?);
+        }
     }
+    let hint = format!("`{command} --dry-run` prints what to apply");
+    // Half a command is worse than none.
+    (hint.chars().count() <= MAX_LINE).then_some(hint)
 }
-
-/// Words that YAML readers may not read as strings.
-const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_from_a_catalog_is_one_value_in_the_proposed_manifest() {
-        for (name, shown) in [
-            ("stable-1.x", "stable-1.x"),
-            ("4.18", "\"4.18\""),
-            ("no", "\"no\""),
-            (
-                "x]\n---\nkind: ClusterRoleBinding",
-                "\"x]\\n---\\nkind: ClusterRoleBinding\"",
-            ),
-        ] {
-            assert_eq!(scalar(name), shown);
-        }
+    fn a_name_from_a_catalog_is_one_word_of_the_command() {
+        let check = |package: &str, channel: &str, expected: Option<&str>| {
+            let command = install_command(package, &[("version", None), ("channel", Some(channel))]);
+            assert_eq!(command.as_deref(), expected);
+        };
+        check(
+            "provider",
+            "stable-1.x",
+            Some("`olm install provider --channel stable-1.x --dry-run` prints what to apply"),
+        );
+        check(
+            "provider",
+            "x; reboot",
+            Some("`olm install provider --channel 'x; reboot' --dry-run` prints what to apply"),
+        );
+        check("--yes", "stable", None);
+        check("provider", &"x".repeat(500), None);
+        check("provider", "x\n---\nkind: ClusterRoleBinding", None);
     }
 }

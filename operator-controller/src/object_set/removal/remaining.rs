@@ -8,7 +8,7 @@ use olm_api::ClusterObjectSet;
 use olm_cluster::{discover::Scope, identity::is_name, watch::Freshness};
 use olm_rollout::{object::ObjectId, outline::Outline};
 
-use crate::object_set::{acting::account, context::Context, rights, state::SetState};
+use crate::object_set::{context::Context, state::SetState, rights};
 
 /// The objects that may be left when the account cannot be used, as far as the controller can see: without those in
 /// deleted namespaces, and without those that a watch does not show as ours.
@@ -47,32 +47,6 @@ pub(super) async fn left(
         left.push(id);
     }
     left
-}
-
-/// The rights that the account needs in addition, for all reads under it: objects in its own namespace, which exist
-/// again if the account does, and objects elsewhere unless they are permanently gone.
-pub(super) async fn needed(
-    context: &Context,
-    set: &ClusterObjectSet,
-    memory: &SetState,
-    outline: &Outline,
-) -> Option<String> {
-    let account = account(context, set).ok()?;
-    let mut namespaces = Namespaces::default();
-    let mut ids = Vec::new();
-    for position in outline
-        .all_positions()
-        .filter(|position| !memory.teardown.gone.contains(position))
-    {
-        let id = outline.id(position);
-        if id.namespace.is_empty()
-            || id.namespace == account.namespace
-            || namespaces.has(context, &id.namespace).await
-        {
-            ids.push(id);
-        }
-    }
-    rights::needed_for_removal(context, &account, outline.owner.extension_name(), &ids).await
 }
 
 /// The existing namespaces. Each is read once.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use olm_api::updates::held_back;
-
 use super::Explanation;
 use crate::output::table::table;
 
@@ -71,14 +69,8 @@ fn head(explanation: &Explanation) -> String {
 fn why(explanation: &Explanation, text: &mut String) {
     let updates = explanation.updates.as_ref();
     let held = updates.and_then(|updates| updates.held_back_by.as_deref());
-    // Roles follow, which `olm rbac` prints: text that a message quotes must not be applied.
-    let limit = if held == Some(held_back::RIGHTS) {
-        1
-    } else {
-        MAX_LINES
-    };
     let message: Vec<&str> = explanation.message.lines().collect();
-    let shown = message.get(..limit).unwrap_or(&message);
+    let shown = message.get(..MAX_LINES).unwrap_or(&message);
     let _ = write!(text, "\nWhy:\n{}", indented(&shown.join("\n")));
     let more = message.len() - shown.len();
     if more > 0 {
@@ -180,7 +172,7 @@ fn revisions(explanation: &Explanation, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use olm_api::updates::{AvailableBundle, UpdatesStatus};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus, held_back};
 
     use super::super::{CatalogChoice, Row, VerifiedCondition};
     use super::*;
@@ -247,7 +239,7 @@ mod tests {
             text(&explanation),
             "greeter is not ready (Blocked)\npackage    greeter\ninstalled  1.0.0\nwanted     1.x\n\
              namespace  greeter-system\n\n\
-             Why:\n  it waits\n  and 1 more line(s); -o yaml shows all\n\n\
+             Why:\n  it waits\n  for rights\n\n\
              Held back: 1.1.0 (Rights)\n  no rights\n\nSignatures: Verified=True since 2026-01-01T00:00:00Z\n  it is signed\n\n\
              Choice: greeter.v1.1.0 of catalog one\n  the newest\n\nCandidates:\n\
              VERSION  BUNDLE          CATALOG  RESULT\n\
