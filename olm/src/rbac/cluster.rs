@@ -1,5 +1,6 @@
 //! The roles for the extensions and sets of a cluster.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, anyhow};
@@ -94,10 +95,10 @@ impl Asker {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let mut known = BTreeMap::from([(String::new(), true), (account.namespace.clone(), true)]);
         for namespace in objects.iter().map(|object| ObjectId::of(object).namespace) {
-            if !known.contains_key(&namespace) {
-                let found = self.runtime.block_on(api.get_metadata_opt(&namespace));
-                let found = found.with_context(|| format!("cannot read Namespace {namespace:?}"))?;
-                known.insert(namespace, found.is_some());
+            if let Entry::Vacant(unknown) = known.entry(namespace) {
+                let found = self.runtime.block_on(api.get_metadata_opt(unknown.key()));
+                let found = found.with_context(|| format!("cannot read Namespace {:?}", unknown.key()))?;
+                unknown.insert(found.is_some());
             }
         }
         objects.retain(|object| known.get(&ObjectId::of(object).namespace) == Some(&true));

@@ -20,7 +20,9 @@ use olm_api::{ClusterCatalog, PendingChange};
 use olm_resolve::cluster::inventory::REQUIRED;
 use olm_resolve::deprecation::{Messages, messages};
 use olm_resolve::fallback::{Fallback, without_catalogs};
-use olm_resolve::{Blocker, Candidate, Catalog, ClusterState, PackageAnswer, Reason, Refusal, Request};
+use olm_resolve::{
+    Blocker, Candidate, Catalog, ClusterState, Package, PackageAnswer, Reason, Refusal, Request,
+};
 use serde_json::Value;
 
 use self::admission::{Admission, admitted};
@@ -135,7 +137,7 @@ fn vanished(changes: Vec<Arc<PendingChange>>, asked: &[AskedCatalog]) -> Vec<Arc
         return Vec::new();
     }
     let packages = asked.iter().filter_map(AskedCatalog::package);
-    let bundles: Vec<&Candidate> = packages.flat_map(|package| package.candidates()).collect();
+    let bundles: Vec<&Candidate> = packages.flat_map(Package::candidates).collect();
     let is_gone = |change: &Arc<PendingChange>| !bundles.iter().any(|bundle| change.is_of(&bundle.name));
     changes.into_iter().filter(is_gone).collect()
 }

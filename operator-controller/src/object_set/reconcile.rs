@@ -220,8 +220,8 @@ async fn keep(
     if records::has_finalizer(set, names::finalizer::TEARDOWN) {
         records::finalizers(&context.own, set, add, remove).await?;
     }
-    let content = memory.loaded.content.as_deref();
-    let rights = rights::missing(context, set.name(), &actor, &outline, content).await;
+    let bodies = memory.loaded.content.as_deref();
+    let rights = rights::missing(context, set.name(), &actor, &outline, bodies).await;
     match rights {
         Ok(None) => {}
         Ok(Some(missing)) => return Ok(RunConclusion::waiting(missing, Outcome::After(RIGHTS))),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_api::conditions::{PROGRESSING, find};
-use olm_test::extensions::{SOON, await_version, installed_version, revisions};
+use olm_test::extensions::{SOON, await_version, installed_version, merge, revisions};
 use olm_test::world::World;
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn a_rollout_that_has_begun_finishes_outside_its_window() -> Result<()> {
         let open = json!({ "windows": [{ "schedule": "* * * * *", "duration": "5m" }] });
         publish(world, name, &["1.0.0"]).await?;
         policy(world, name, &open)?;
-        apply(world, name, "1.0.x")?;
+        apply(world, name, "1.x")?;
         await_version(world, name, "1.0.0").await?;
         // Without Pods, the rollout of the next version does not end.
         let quota = json!({
@@ -116,8 +116,8 @@ fn a_rollout_that_has_begun_finishes_outside_its_window() -> Result<()> {
             })
             .await?;
         policy(world, name, &closed)?;
-        publish(world, name, &["1.0.0", "1.0.1", "1.0.2"]).await?;
-        // The policy is in force: the version after it waits.
+        let look = json!({ "metadata": { "annotations": { "example.com/look": "again" } } });
+        merge(world, name, look).await?;
         let unfinished = world
             .eventually("the rollout goes on", SOON, async || {
                 let extension = olm_test::extensions::extensions(world).get(name).await?;
@@ -146,6 +146,8 @@ fn a_rollout_that_has_begun_finishes_outside_its_window() -> Result<()> {
                 Ok((installed_version(&extension) == Some("1.0.1")).then_some(()))
             })
             .await?;
+        await_version(world, name, "1.0.1").await?;
+        publish(world, name, &["1.0.0", "1.0.1", "1.1.0"]).await?;
         let held = world
             .eventually("the version after it waits for the window", SOON, async || {
                 let extension = ready(world, name, "True", "Healthy", "01-01T03:00:00Z").await?;

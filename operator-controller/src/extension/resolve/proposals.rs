@@ -77,10 +77,12 @@ pub(crate) async fn propose(
             ));
             if index == 0 {
                 let is_known = proposed.iter().any(|bundle| bundle.package == proposal.package);
-                if there.is_none() && on_its_way.is_none() && !is_known {
-                    if let Some(command) = install(extension, proposal) {
-                        refusal.hint(command);
-                    }
+                if there.is_none()
+                    && on_its_way.is_none()
+                    && !is_known
+                    && let Some(command) = install(extension, proposal)
+                {
+                    refusal.hint(command);
                 }
                 proposed.push(proposal.bundle.clone());
             }
