@@ -73,7 +73,7 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Image(image::Command),
     /// Approve a change of a ClusterExtension that waits for an approval
-    Approve(approve::Arguments),
+    Approve(approve::ApproveArguments),
     /// Print a script that completes commands in a shell
     Completion {
         /// Shell that reads the script
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     /// Show what the next revision of a ClusterExtension would change, before anything is written
     Plan(plan::Arguments),
     /// Reject a change of a ClusterExtension that waits for an approval
-    Reject(approve::Arguments),
+    Reject(approve::RejectArguments),
     /// Show which bundle an extension would install, or why none fits
     Resolve(resolve::Arguments),
     /// Print the roles that a service account needs for an extension

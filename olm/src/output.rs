@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use olm_api::names;
 use olm_api::text::{escape_json, escape_lines};
 use serde::Serialize;
 
@@ -67,22 +68,36 @@ pub(crate) enum ManifestFormat {
 pub(crate) enum ObjectFormat {
     /// For people.
     #[default]
-    Text,
-    /// For programs.
+    #[value(alias = "text")]
+    Table,
+    /// The objects, for programs.
     Json,
-    /// For both.
+    /// The objects, for both.
     Yaml,
+    /// Kinds and names alone, as kubectl takes them.
+    Name,
 }
 
 impl ObjectFormat {
-    /// Writes a value in this format, for people as `text` makes it.
-    pub(crate) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    /// Writes a value in this format: its `names` one a line, for people as `text` makes it.
+    pub(crate) fn print(
+        self,
+        value: &impl Serialize,
+        names: impl IntoIterator<Item = String>,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
         match self {
-            Self::Text => print_text(&text()),
+            Self::Table => print_text(&text()),
             Self::Json => print_json(&serde_json::to_value(value)?),
             Self::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(value)?)),
+            Self::Name => print_text(&names.into_iter().map(|name| name + "\n").collect::<String>()),
         }
     }
+}
+
+/// A resource of our API group and the name of an object, as kubectl takes them.
+pub(crate) fn resource_name(resource: &str, name: &str) -> String {
+    format!("{resource}.{}/{name}", names::GROUP)
 }
 
 /// Writes to standard output. A terminal gets no control characters.

@@ -23,6 +23,17 @@ pub fn not_ready(object: &NotReady) -> String {
     escape(&text).into_owned()
 }
 
+/// The first phase with an object that is not ready, among all phases: `phase 2 of 5 (deploy)`.
+pub fn current_phase(outline: &Outline, not_ready: &[NotReady]) -> Option<String> {
+    let index = not_ready.iter().map(|object| object.phase).min()?;
+    let name = outline.phase(index).name;
+    Some(format!(
+        "phase {} of {} ({name})",
+        index + 1,
+        outline.phases.len()
+    ))
+}
+
 /// The objects of a phase that belong to another owner, each with its owner and a hint.
 pub fn collisions(phase: PhaseName<'_>, outline: &Outline, objects: &[(ObjectId, Observation)]) -> String {
     let owner = &outline.owner;
@@ -280,8 +291,22 @@ mod tests {
     fn an_object_that_is_not_ready_is_named_with_all_reasons() {
         let object = NotReady {
             id: id(),
+            phase: 1,
             messages: vec!["a".into(), "b".into()],
         };
+        let phase = |name: &str| OutlinePhase {
+            name: name.to_owned(),
+            objects: Vec::new(),
+        };
+        let outline = Outline {
+            phases: vec![phase("crds"), phase("deploy"), phase("publish")],
+            ..Outline::default()
+        };
+        assert_eq!(current_phase(&outline, &[]), None);
+        assert_eq!(
+            current_phase(&outline, std::slice::from_ref(&object)).as_deref(),
+            Some("phase 2 of 3 (deploy)")
+        );
         assert_eq!(
             not_ready(&object),
             "Object ClusterRole.rbac.authorization.k8s.io/v1 /name: a and b"

@@ -14,20 +14,42 @@ use olm_api::{ClusterExtension, PendingChange};
 use serde_json::json;
 
 use super::access::ClusterArguments;
-use super::change::MANAGER;
 use super::change::ask::agreed;
+use super::change::wait::WaitArguments;
+use super::change::{ChangeArguments, MANAGER, report, wait_for};
 use super::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{CommandResult, Status, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note, print_text};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "The decision holds for exactly the change that is shown: for its digest, as `olm plan` prints it. Another \
                   change needs another decision. Without --yes or --digest the command asks.\n\nTo decide, a user needs the \
                   verb `approve` on the ClusterExtension, and the right to patch PendingChanges.\n\nExamples:\n  olm approve \
-                  greeter\n  olm reject greeter --note \"not before the audit\""
+                  greeter --wait\n  olm reject greeter --note \"not before the audit\"\n\nExit status: 0 on success, 1 when you decline or \
+                  the command fails; with --wait 4 when a person must change something, 5 when the time is over."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct ApproveArguments {
+    #[command(flatten)]
+    decision: DecisionArguments,
+    #[command(flatten)]
+    wait: WaitArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The decision holds for exactly the change that is shown: for its digest, as `olm plan` prints it. You can still \
+                  approve the change later. Without --yes or --digest the command asks.\n\nTo decide, a user needs the verb \
+                  `approve` on the ClusterExtension, and the right to patch PendingChanges.\n\nExamples:\n  olm reject greeter \
+                  --note \"not before the audit\""
+)]
+pub(crate) struct RejectArguments {
+    #[command(flatten)]
+    decision: DecisionArguments,
+}
+
+#[derive(Debug, Args)]
+struct DecisionArguments {
     /// ClusterExtension whose change waits
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     extension: String,
@@ -40,29 +62,40 @@ pub(crate) struct Arguments {
     /// Reason of the decision
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// Change nothing; the API server is asked whether it would take the decision
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    change: ChangeArguments,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
 
-/// Approves.
-pub(crate) fn approve(arguments: &Arguments) -> CommandResult {
-    decide(arguments, DecisionOutcome::Approved)
+/// Approves, and waits for the result if the command line requests it.
+pub(crate) fn approve(arguments: &ApproveArguments) -> CommandResult {
+    let decision = &arguments.decision;
+    let cluster = Cluster::reach(&decision.cluster)?;
+    let extension = cluster.extension(&decision.extension)?;
+    match decide(&cluster, &extension, decision, DecisionOutcome::Approved)? {
+        Status::Success => wait_for(&cluster, &decision.change, &arguments.wait, &extension),
+        ended => Ok(ended),
+    }
 }
 
 /// Rejects.
-pub(crate) fn reject(arguments: &Arguments) -> CommandResult {
-    decide(arguments, DecisionOutcome::Rejected)
+pub(crate) fn reject(arguments: &RejectArguments) -> CommandResult {
+    let decision = &arguments.decision;
+    let cluster = Cluster::reach(&decision.cluster)?;
+    let extension = cluster.extension(&decision.extension)?;
+    decide(&cluster, &extension, decision, DecisionOutcome::Rejected)
 }
 
-fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> CommandResult {
-    let cluster = Cluster::reach(&arguments.cluster)?;
-    let extension = cluster.extension(&arguments.extension)?;
+fn decide(
+    cluster: &Cluster,
+    extension: &ClusterExtension,
+    arguments: &DecisionArguments,
+    verdict: DecisionOutcome,
+) -> CommandResult {
     let name = extension.name();
     let changes: Api<PendingChange> = Api::all(cluster.client.clone());
-    let mut waiting = waiting(&cluster, &extension)?;
+    let mut waiting = waiting(cluster, extension)?;
     waiting.retain(|change| {
         let digest = arguments.digest.as_ref();
         digest.is_none_or(|digest| *digest == change.spec.digest)
@@ -81,16 +114,19 @@ fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> CommandResult {
                 .join(", ")
         );
     }
-    print_text(&text(&change))?;
+    match arguments.change.output {
+        ObjectFormat::Table => print_text(&text(&change))?,
+        ObjectFormat::Json | ObjectFormat::Yaml | ObjectFormat::Name => note(text(&change).trim_end()),
+    }
     let question = match verdict {
         DecisionOutcome::Approved => "Approve this change?",
         DecisionOutcome::Rejected => "Reject this change?",
     };
-    let is_named = arguments.yes || arguments.dry_run || arguments.digest.is_some();
+    let is_named = arguments.yes || arguments.change.dry_run || arguments.digest.is_some();
     if !agreed(question, is_named)? {
         return Ok(Status::Failure);
     }
-    let approver = cluster.runtime.block_on(own_name(&cluster))?;
+    let approver = cluster.runtime.block_on(own_name(cluster))?;
     let decision = Decision {
         verdict,
         approver,
@@ -102,13 +138,13 @@ fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> CommandResult {
         "spec": { "decision": decision },
     });
     let params = PatchParams {
-        dry_run: arguments.dry_run,
+        dry_run: arguments.change.dry_run,
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let patch = Patch::Merge(&patch);
     let patched = changes.patch(change.name(), &params, &patch);
-    cluster
+    let patched = cluster
         .runtime
         .block_on(patched)
         .with_context(|| format!("cannot write {PENDING_CHANGE} {:?}", change.name()))?;
@@ -116,8 +152,8 @@ fn decide(arguments: &Arguments, verdict: DecisionOutcome) -> CommandResult {
         DecisionOutcome::Approved => "approved",
         DecisionOutcome::Rejected => "rejected",
     };
-    let suffix = if arguments.dry_run { " (dry run)" } else { "" };
-    print_text(&format!("{done} by {}{suffix}\n", decision.approver))?;
+    let done = format!("{done} by {}", decision.approver);
+    report(&arguments.change, "pendingchange", change.name(), &patched, &done)?;
     Ok(Status::Success)
 }
 
@@ -140,7 +176,7 @@ pub(crate) fn waiting(cluster: &Cluster, extension: &ClusterExtension) -> anyhow
     Ok(all.into_iter().filter(waits).collect())
 }
 
-fn nothing(arguments: &Arguments, name: &str) -> anyhow::Error {
+fn nothing(arguments: &DecisionArguments, name: &str) -> anyhow::Error {
     let error = match &arguments.digest {
         Some(digest) => anyhow!(
             "no change of {CLUSTER_EXTENSION} {name:?} with the digest {digest} waits for an approval"

@@ -7,33 +7,20 @@ pub(crate) mod upgrade;
 pub(crate) mod wait;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::api::{Api, Patch, PatchParams};
-use olm_api::{ClusterExtension, names};
+use olm_api::ClusterExtension;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::wait::{Goal, WaitArguments};
 use super::cluster::Cluster;
-use crate::output::{CommandResult, Status, print, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 
 /// The field manager of changes.
 pub(crate) const MANAGER: &str = "olm";
 /// The resource of a ClusterExtension, as kubectl names it.
-const RESOURCE: &str = "clusterextension";
-
-/// The output format of a change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ChangeFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// The object, for programs.
-    Json,
-    /// The object, for both.
-    Yaml,
-    /// Kind and name alone.
-    Name,
-}
+pub(crate) const RESOURCE: &str = "clusterextension";
 
 /// The options of a change.
 #[derive(Debug, Clone, Args)]
@@ -41,9 +28,9 @@ pub(crate) struct ChangeArguments {
     /// Change nothing; the API server checks the change
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Output format: text, or the changed object
+    /// Output format: a line, or the changed object
     #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: ChangeFormat,
+    pub(crate) output: ObjectFormat,
 }
 
 /// Changes a ClusterExtension and reports it with the verb `done`, such as `paused`.
@@ -77,7 +64,7 @@ pub(crate) fn change(
         .runtime
         .block_on(api.patch(name, &params, &Patch::Merge(&patch)));
     let changed = changed.with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
-    report(arguments, &changed, done)?;
+    report(arguments, RESOURCE, name, &changed, done)?;
     Ok(changed)
 }
 
@@ -91,28 +78,35 @@ pub(crate) fn change_and_wait(
     done: &str,
 ) -> CommandResult {
     let changed = change(cluster, arguments, seen, patch, done)?;
-    if waits.wait && !arguments.dry_run {
-        return wait::wait(cluster, waits, &changed, Goal::Ready(changed.generation()));
-    }
-    Ok(Status::Success)
+    wait_for(cluster, arguments, waits, &changed)
 }
 
-/// Prints the change of an object.
+/// Waits for the result of a change if the command line requests it.
+pub(crate) fn wait_for(
+    cluster: &Cluster,
+    arguments: &ChangeArguments,
+    waits: &WaitArguments,
+    changed: &ClusterExtension,
+) -> CommandResult {
+    if !waits.wait || arguments.dry_run {
+        return Ok(Status::Success);
+    }
+    wait::wait(cluster, waits, changed, Goal::Ready(changed.generation()))
+}
+
+/// Prints the change of an object of this resource and name.
 pub(crate) fn report(
     arguments: &ChangeArguments,
-    changed: &ClusterExtension,
+    resource: &str,
+    name: &str,
+    changed: &impl Serialize,
     done: &str,
 ) -> anyhow::Result<()> {
-    let name = changed.name();
-    match arguments.output {
-        ChangeFormat::Text => {
-            let rehearsed = if arguments.dry_run { " (dry run)" } else { "" };
-            print_text(&format!("{RESOURCE}/{name} {done}{rehearsed}\n"))
-        }
-        ChangeFormat::Json => print_json(&serde_json::to_value(changed)?),
-        ChangeFormat::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(changed)?)),
-        ChangeFormat::Name => print_text(&format!("{RESOURCE}.{}/{name}\n", names::GROUP)),
-    }
+    let rehearsed = if arguments.dry_run { " (dry run)" } else { "" };
+    let line = || format!("{resource}/{name} {done}{rehearsed}\n");
+    arguments
+        .output
+        .print(changed, [resource_name(resource, name)], line)
 }
 
 /// A merge patch of `spec.source.catalog`.

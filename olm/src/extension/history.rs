@@ -9,7 +9,7 @@ use super::access::ClusterArguments;
 use super::cluster::Cluster;
 use super::rollback::revisions;
 use crate::output::table::table;
-use crate::output::{CommandResult, ObjectFormat, Status};
+use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 
 /// The text of an empty cell.
 const NONE: &str = "-";
@@ -35,7 +35,10 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let extension = cluster.extension(&arguments.extension)?;
     let sets = cluster.runtime.block_on(revisions(&cluster.client, &extension))?;
     let entries = history(&sets);
-    arguments.output.print(&entries, || text(&entries))?;
+    let names = entries
+        .iter()
+        .map(|entry| resource_name("clusterobjectset", &entry.name));
+    arguments.output.print(&entries, names, || text(&entries))?;
     Ok(Status::Success)
 }
 

@@ -21,14 +21,13 @@ use serde_json::Value;
 
 use self::objects::{InstallObjects, manifests, selector};
 use super::access::ClusterArguments;
-use super::change::ChangeFormat;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::choose::{ChosenBundle, Origin, ResolutionInput};
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{CommandResult, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note, print, print_json, print_text};
 use crate::rbac::bundle::objects as rendered;
 use crate::rbac::cluster::lacked;
 use crate::registry::RegistryArguments;
@@ -83,9 +82,9 @@ pub(crate) struct Arguments {
     /// Print the manifests and create nothing
     #[arg(long)]
     dry_run: bool,
-    /// Output format [default: text; with --dry-run yaml]
+    /// Output format [default: table; with --dry-run yaml]
     #[arg(short, long, value_enum)]
-    output: Option<ChangeFormat>,
+    output: Option<ObjectFormat>,
     #[command(flatten)]
     wait: WaitArguments,
     #[command(flatten)]
@@ -127,8 +126,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let objects = manifests(&planned)?;
     let format = match (arguments.output, arguments.dry_run) {
         (Some(format), _) => format,
-        (None, true) => ChangeFormat::Yaml,
-        (None, false) => ChangeFormat::Text,
+        (None, true) => ObjectFormat::Yaml,
+        (None, false) => ObjectFormat::Table,
     };
     show(format, &chosen, &objects)?;
     if arguments.dry_run {
@@ -139,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !agreed(&question, arguments.yes)? {
         return Ok(Status::Failure);
     }
-    send::create(&cluster, &objects, format == ChangeFormat::Text)?;
+    send::create(&cluster, &objects, format == ObjectFormat::Table)?;
     let created = cluster.extension(name)?;
     if arguments.wait.wait {
         return wait(
@@ -149,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             Goal::Ready(created.generation()),
         );
     }
-    if format == ChangeFormat::Text {
+    if format == ObjectFormat::Table {
         note(&format!(
             "hint: `olm get {name}` shows how far it is, `olm explain {name}` why"
         ));
@@ -318,17 +317,17 @@ fn install_objects(
 }
 
 /// Prints the created objects.
-fn show(format: ChangeFormat, chosen: &ChosenBundle, objects: &[Value]) -> anyhow::Result<()> {
+fn show(format: ObjectFormat, chosen: &ChosenBundle, objects: &[Value]) -> anyhow::Result<()> {
     match format {
-        ChangeFormat::Text => print_text(&objects::text(chosen, objects)),
-        ChangeFormat::Json => {
+        ObjectFormat::Table => print_text(&objects::text(chosen, objects)),
+        ObjectFormat::Json => {
             print_json(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
         }
-        ChangeFormat::Yaml => {
+        ObjectFormat::Yaml => {
             let documents: Vec<String> = objects.iter().map(olm_yaml::to_yaml).collect();
             print(&documents.join("---\n"))
         }
-        ChangeFormat::Name => {
+        ObjectFormat::Name => {
             let lines: Vec<String> = objects.iter().map(objects::resource_name).collect();
             print_text(&lines.concat())
         }

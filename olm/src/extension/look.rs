@@ -5,50 +5,19 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod runbook;
 
-use clap::ValueEnum;
 use jiff::Timestamp;
 use olm_api::Time;
 use serde::Serialize;
-use serde_json::json;
-
-use crate::output::{print, print_json, print_text};
+use serde_json::{Value, json};
 
 /// The text of an empty cell.
 pub(crate) const NONE: &str = "-";
 
-/// The output format of a list of objects.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ResourceListFormat {
-    /// Columns, for people.
-    #[default]
-    Table,
-    /// A List for programs; the object itself where one is named.
-    Json,
-    /// The same for both.
-    Yaml,
-    /// Kind and name alone.
-    Name,
-}
-
-impl ResourceListFormat {
-    /// Prints objects; `names` are those that kubectl takes, `table` is for people.
-    fn print<T: Serialize>(
-        self,
-        objects: &[T],
-        is_one: bool,
-        names: impl Iterator<Item = String>,
-        table: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
-        let value = || match objects {
-            [one] if is_one => serde_json::to_value(one),
-            all => Ok(json!({"apiVersion": "v1", "kind": "List", "items": serde_json::to_value(all)?})),
-        };
-        match self {
-            Self::Table => print_text(&table()),
-            Self::Json => print_json(&value()?),
-            Self::Yaml => print(&olm_yaml::to_yaml(&value()?)),
-            Self::Name => print_text(&names.map(|name| name + "\n").collect::<String>()),
-        }
+/// Objects as kubectl prints them: one that is named, else a List.
+fn list<T: Serialize>(objects: &[T], is_one: bool) -> anyhow::Result<Value> {
+    match objects {
+        [one] if is_one => Ok(serde_json::to_value(one)?),
+        all => Ok(json!({"apiVersion": "v1", "kind": "List", "items": serde_json::to_value(all)?})),
     }
 }
 
@@ -57,8 +26,12 @@ const MAX_LINE: usize = 160;
 
 /// The first line of a message, truncated if it is long.
 pub(crate) fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
-    match line.char_indices().nth(MAX_LINE) {
+    truncated(message.lines().next().unwrap_or_default(), MAX_LINE)
+}
+
+/// A line with at most so many characters.
+pub(crate) fn truncated(line: &str, characters: usize) -> String {
+    match line.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line.to_owned(),
     }

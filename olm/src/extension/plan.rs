@@ -24,7 +24,7 @@ use super::rollback::account::account;
 use super::rollback::{objects, revisions};
 use crate::hint::Hint;
 use crate::input::read;
-use crate::output::{CHANGES, CommandResult, ObjectFormat, Status, note};
+use crate::output::{CHANGES, CommandResult, ObjectFormat, Status, note, resource_name};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -79,7 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             return Ok(Status::Failure);
         }
     };
-    arguments.output.print(&plan, || text::text(&plan))?;
+    let name = resource_name("clusterextension", &plan.extension);
+    arguments.output.print(&plan, [name], || text::text(&plan))?;
     Ok(if arguments.exit_code && !plan.is_empty() {
         Status::Changes
     } else {

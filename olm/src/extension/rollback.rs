@@ -12,8 +12,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, Config};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
@@ -26,17 +26,23 @@ use serde_json::Value;
 use self::account::RequestIdentity;
 use self::plan::{RollbackPlan, bundle_version, plan_rollback};
 use super::access::{ClusterArguments, NO_OLM};
+use super::change::wait::WaitArguments;
+use super::change::{ChangeArguments, MANAGER, RESOURCE, report, wait_for};
+use super::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{CommandResult, Status, note, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note, print_text};
 
 /// The number of names that are compared with an unknown one.
 const LISTED: u32 = 500;
-/// The field manager of the change.
-const MANAGER: &str = "olm";
 /// The number of attempts to write the pin: the controller may write in between.
 const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Pins the version of an earlier revision and admits its self-certified update edge. The findings about data and \
+                  objects go to standard error unless --output is table.\n\nExit status: 0 on success, 1 when the rollback is \
+                  refused or the command fails; with --wait 4 when a person must change something, 5 when the time is over."
+)]
 pub(crate) struct Arguments {
     /// ClusterExtension to roll back
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -50,39 +56,61 @@ pub(crate) struct Arguments {
     /// Pin the version even if the API server refuses some of its objects; OLM applies nothing until you recreate them
     #[arg(long)]
     accept_refusal: bool,
-    /// Change nothing; only ask the API server whether it accepts the change
-    #[arg(long)]
-    dry_run: bool,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
+    #[command(flatten)]
+    wait: WaitArguments,
+    #[command(flatten)]
+    change: ChangeArguments,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(roll_back(arguments))
+    let cluster = Cluster::reach(&arguments.cluster)?;
+    let extension = cluster.extension(&arguments.extension)?;
+    let name = extension.name();
+    let pinned = roll_back(arguments, &cluster.config, &cluster.client, &extension);
+    let Some(pinned) = cluster.runtime.block_on(pinned)? else {
+        return Ok(Status::Failure);
+    };
+    let done = format!("pinned to {}, SelfCertified", pinned.version);
+    report(&arguments.change, RESOURCE, name, &pinned.changed, &done)?;
+    if arguments.change.output == ObjectFormat::Table {
+        let lift = plan::lift(&extension, &pinned.patch);
+        note(&format!(
+            "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel; \
+             this removes the pin: kubectl patch clusterextension {name} --type merge -p {}",
+            quoted(&lift.to_string())
+        ));
+    }
+    wait_for(&cluster, &arguments.change, &arguments.wait, &pinned.changed)
 }
 
-async fn roll_back(arguments: &Arguments) -> CommandResult {
-    let config = arguments.cluster.config().await?;
-    let server = config.cluster_url.to_string();
-    let client = Client::try_from(config.clone())?;
-    let name = &arguments.extension;
+/// The result of a rollback.
+struct Pinned {
+    version: String,
+    patch: Value,
+    changed: ClusterExtension,
+}
+
+/// Checks the rollback, prints the findings and pins the version. `None` when it is refused.
+async fn roll_back(
+    arguments: &Arguments,
+    config: &Config,
+    client: &Client,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<Pinned>> {
+    let name = extension.name();
     let extensions: Api<ClusterExtension> = Api::all(client.clone());
-    let found = extensions.get_opt(name).await;
-    let found = found.with_context(|| format!("cannot read ClusterExtension {name:?} from {server}"))?;
-    let Some(extension) = found else {
-        let error = anyhow!("ClusterExtension {name:?} not found on {server}");
-        return Err(error.context(others(&extensions, name).await));
-    };
-    let sets = revisions(&client, &extension).await?;
-    let plan = match plan_rollback(&extension, &sets, arguments.to_revision) {
+    let sets = revisions(client, extension).await?;
+    let plan = match plan_rollback(extension, &sets, arguments.to_revision) {
         Ok(plan) => plan,
-        Err(error) => return Ok(refused(&error.to_string())),
+        Err(error) => {
+            refused(&error.to_string());
+            return Ok(None);
+        }
     };
     let RollbackPlan { present, target } = plan;
     let version = bundle_version(target);
@@ -92,67 +120,63 @@ async fn roll_back(arguments: &Arguments) -> CommandResult {
         present.spec.revision,
         target.spec.revision
     );
-    let now = objects(&client, present, &arguments.system_namespace).await?;
-    let older = objects(&client, target, &arguments.system_namespace).await?;
-    let found = effects(&client, &now, &older).await?;
+    let now = objects(client, present, &arguments.system_namespace).await?;
+    let older = objects(client, target, &arguments.system_namespace).await?;
+    let found = effects(client, &now, &older).await?;
     if found.is_empty() {
         text.push_str("its custom resource definitions roll back without data loss\n");
     }
     let mut loses = false;
     for reversal in &found {
         let _ = writeln!(text, "{reversal}");
-        if may_have_objects(&client, &reversal.definition).await {
+        if may_have_objects(client, &reversal.definition).await {
             loses = true;
         } else {
             text.push_str("(no object of this kind exists)\n");
         }
     }
-    let asker = RequestIdentity::of(&config, &client, &extension, present).await;
-    let rehearsal = rehearse::rehearse(&client, asker, &now, &older).await;
+    let asker = RequestIdentity::of(config, client, extension, present).await;
+    let rehearsal = rehearse::rehearse(client, asker, &now, &older).await;
     let _ = write!(text, "{rehearsal}");
-    print_text(&text)?;
+    match arguments.change.output {
+        ObjectFormat::Table => print_text(&text)?,
+        ObjectFormat::Json | ObjectFormat::Yaml | ObjectFormat::Name => note(text.trim_end()),
+    }
     if !found.iter().all(CrdRollback::is_possible) {
-        return Ok(refused(
+        refused(
             "a custom resource definition cannot roll back; first migrate the objects stored in the newer version, or \
              keep the current version",
-        ));
+        );
+        return Ok(None);
     }
     if loses && !arguments.accept_data_loss {
-        return Ok(refused(
-            "custom resources would lose data; set --accept-data-loss to roll back anyway",
-        ));
+        refused("custom resources would lose data; set --accept-data-loss to roll back anyway");
+        return Ok(None);
     }
     if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
-        return Ok(refused(
+        refused(
             "the API server refuses objects of that version, so operator-controller would change nothing; set \
              --to-revision to another revision, or set --accept-refusal to pin the version: the condition Ready \
              then says what to do",
-        ));
+        );
+        return Ok(None);
     }
     let params = PatchParams {
-        dry_run: arguments.dry_run,
+        dry_run: arguments.change.dry_run,
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patch = pin(&extensions, &extension, version, &checks(&found), &params)
+    let (patch, changed) = pin(&extensions, extension, version, &checks(&found), &params)
         .await
         .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
-    let lift = plan::lift(&extension, &patch);
-    let action = if arguments.dry_run {
-        "would be pinned (dry run)"
-    } else {
-        "is pinned"
-    };
-    print_text(&format!(
-        "{name} {action} to version {version}, SelfCertified; operator-controller creates a new revision of it if a \
-         selected catalog still has it, in any channel\nwatch it:     kubectl get clusterextension {name} -w\nremove the pin: \
-         kubectl patch clusterextension {name} --type merge -p {}\n",
-        quoted(&lift.to_string())
-    ))?;
-    Ok(Status::Success)
+    Ok(Some(Pinned {
+        version: version.to_owned(),
+        patch,
+        changed,
+    }))
 }
 
-/// Pins the extension and returns the patch. The controller may write the object meanwhile; it fails if the facts
+/// Pins the extension and returns the patch and the changed extension. The controller may write the object meanwhile; it fails if the facts
 /// behind the checks have changed.
 async fn pin(
     extensions: &Api<ClusterExtension>,
@@ -160,13 +184,13 @@ async fn pin(
     version: &str,
     passing: &BTreeSet<Check>,
     params: &PatchParams,
-) -> anyhow::Result<Value> {
+) -> anyhow::Result<(Value, ClusterExtension)> {
     let mut current = seen.clone();
     let mut attempts = 1;
     loop {
         let patch = plan::pin(&current, version, passing);
         match extensions.patch(seen.name(), params, &Patch::Merge(&patch)).await {
-            Ok(_) => return Ok(patch),
+            Ok(changed) => return Ok((patch, changed)),
             Err(kube::Error::Api(status)) if status.code == 409 && attempts < MAX_ATTEMPTS => {
                 attempts += 1;
                 current = extensions.get(seen.name()).await?;
@@ -198,9 +222,8 @@ pub(crate) async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hi
     })
 }
 
-fn refused(why: &str) -> Status {
+fn refused(why: &str) {
     note(&format!("refused: {why}"));
-    Status::Failure
 }
 
 /// The revisions that the extension controls.

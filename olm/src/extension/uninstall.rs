@@ -24,7 +24,7 @@ use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::cluster::{Cluster, active};
 use super::rollback::{objects, revisions};
-use crate::output::{CommandResult, ObjectFormat, Status, note};
+use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 use crate::resolve;
 
 /// The maximum number of objects of one kind that are checked for finalizers.
@@ -123,7 +123,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     };
     let held: Vec<&Value> = held.iter().collect();
     let plan = uninstall(extension.name(), policy, &held, &stored, dependents);
-    arguments.output.print(&plan, || text(&plan))?;
+    let name = resource_name("clusterextension", extension.name());
+    arguments.output.print(&plan, [name], || text(&plan))?;
     if !plan.dependents.is_empty()
         && extension.annotation(names::user::ALLOW_BREAK_DEPENDENTS) != Some("true")
     {

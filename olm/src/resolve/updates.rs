@@ -18,7 +18,7 @@ use super::{package, version};
 use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
 use crate::output::table::table;
-use crate::output::{CommandResult, ReportFormat, Status, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
 
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     default_catalogs: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
@@ -116,10 +116,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         }
         rows
     };
-    match arguments.output {
-        ReportFormat::Text => print_text(&text(&rows))?,
-        ReportFormat::Json => print_json(&rows.iter().map(json_of).collect())?,
-    }
+    let names = rows
+        .iter()
+        .map(|row| resource_name("clusterextension", &row.extension));
+    let found: Value = rows.iter().map(json_of).collect();
+    arguments.output.print(&found, names, || text(&rows))?;
     Ok(Status::Success)
 }
 

@@ -417,7 +417,11 @@ async fn conclude(
                     }
                 }
             }
-            RunConclusion::new(RevisionState::RollingOut(lines), Outcome::After(due))
+            let rolling = RevisionState::RollingOut {
+                phase: report::current_phase(outline, &not_ready),
+                not_ready: lines,
+            };
+            RunConclusion::new(rolling, Outcome::After(due))
         }
         RolloutEnd::Collisions { phase, objects } => RunConclusion::waiting(
             report::collisions(outline.phase(phase), outline, &objects),

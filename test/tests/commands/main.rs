@@ -1,6 +1,8 @@
 //! The commands of `olm` for a cluster, run as an administrator runs them, against the API server and both managers.
 
 mod lifecycle;
+mod masks;
+mod outputs;
 mod reach;
 mod refusals;
 mod support;
@@ -19,6 +21,8 @@ static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
 const LAMP: &str = "lamp";
 /// The package of the other scenarios.
 const FAN: &str = "fan";
+/// The package whose commands are recorded.
+const VASE: &str = "vase";
 
 async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
@@ -48,8 +52,15 @@ async fn start() -> Result<World> {
     let fans = world
         .publish(FAN, samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
-    world.apply(&[catalog("lamps", &lamps), catalog("fans", &fans)])?;
-    for name in ["clustercatalog/lamps", "clustercatalog/fans"] {
+    let vases = world
+        .publish(VASE, samples::VERSIONS, samples::OPERATOR_IMAGE)
+        .await?;
+    world.apply(&[
+        catalog("lamps", &lamps),
+        catalog("fans", &fans),
+        catalog("vases", &vases),
+    ])?;
+    for name in ["clustercatalog/lamps", "clustercatalog/fans", "clustercatalog/vases"] {
         world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", name])?;
     }
     Ok(world)

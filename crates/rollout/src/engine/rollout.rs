@@ -88,6 +88,8 @@ pub enum RolloutEnd {
 pub struct NotReady {
     /// The object.
     pub id: ObjectId,
+    /// The index of its phase.
+    pub phase: usize,
     /// The reason.
     pub messages: Vec<String>,
 }
@@ -446,6 +448,7 @@ impl Rollout {
             if first.is_none() {
                 first = messages.map(|messages| NotReady {
                     id: outline.id(*position),
+                    phase: position.phase,
                     messages,
                 });
             }

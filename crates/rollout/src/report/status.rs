@@ -19,8 +19,13 @@ pub enum RevisionState {
     },
     /// Every object is as wanted and ready, but a newer revision owns some.
     HandingOver,
-    /// The rollout is not complete yet; a line for each object that is not ready.
-    RollingOut(Vec<String>),
+    /// The rollout is not complete yet.
+    RollingOut {
+        /// The phase that it is at, as text; `None` if that is unknown.
+        phase: Option<String>,
+        /// A line for each object that is not ready.
+        not_ready: Vec<String>,
+    },
     /// OLM will retry.
     Retrying(String),
     /// OLM will retry, but a user must act first. The reason of `Progressing` is `Retrying`, as in the reference
@@ -129,15 +134,15 @@ fn readiness(
         // An archived revision has no wanted objects.
         RevisionState::Archived => return (Ready, reason::ARCHIVED, ARCHIVED.to_owned()),
         RevisionState::HandingOver => (Reconciling, reason::ROLLING_OUT, HANDING_OVER.to_owned()),
-        RevisionState::RollingOut(not_ready) if not_ready.is_empty() => {
+        RevisionState::RollingOut { not_ready, .. } if not_ready.is_empty() => {
             (Reconciling, reason::ROLLING_OUT, rolling_out(version))
         }
-        RevisionState::RollingOut(not_ready) => {
+        RevisionState::RollingOut { phase, not_ready } => {
             let lines = not_ready.join("\n");
-            let message = if succeeded {
-                lines
-            } else {
-                format!("{}\n{lines}", rolling_out(version))
+            let message = match phase {
+                _ if succeeded => lines,
+                Some(phase) => format!("{} is rolling out: {phase}.\n{lines}", revision(version)),
+                None => format!("{}\n{lines}", rolling_out(version)),
             };
             (Reconciling, reason::PROBE_FAILURE, message)
         }
@@ -218,7 +223,7 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
             progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
             available(Status::True, reason::PROBES_SUCCEEDED, AVAILABLE),
         ],
-        RevisionState::RollingOut(not_ready) => vec![
+        RevisionState::RollingOut { not_ready, .. } => vec![
             progressing(Status::True, reason::ROLLING_OUT, &rolling_out),
             if not_ready.is_empty() {
                 available(Status::False, reason::ROLLING_OUT, &rolling_out)
@@ -297,6 +302,13 @@ mod tests {
             .collect()
     }
 
+    fn rolling(not_ready: &[&str]) -> RevisionState {
+        RevisionState::RollingOut {
+            phase: Some("phase 1 of 2 (deploy)".to_owned()),
+            not_ready: not_ready.iter().map(|line| (*line).to_owned()).collect(),
+        }
+    }
+
     const COMPLETE: RevisionState = RevisionState::Complete { skipped: None };
     /// The condition of a revision that is rolled out.
     const ROLLED_OUT: [&str; 3] = [
@@ -319,9 +331,7 @@ mod tests {
 
     #[test]
     fn tools_read_whether_a_set_works_and_whether_it_needs_a_user() {
-        use RevisionState::{
-            Archiving, Blocked, HandingOver, Paused, Removing, Retrying, RollingOut, Waiting,
-        };
+        use RevisionState::{Archiving, Blocked, HandingOver, Paused, Removing, Retrying, Waiting};
         use Verdict::{Ready, Reconciling, Stalled};
         let text = || "why".to_owned();
         for (state, in_time, late) in [
@@ -333,12 +343,12 @@ mod tests {
                 (Stalled, "ProgressDeadlineExceeded"),
             ),
             (
-                RollingOut(vec![]),
+                rolling(&[]),
                 (Reconciling, "RollingOut"),
                 (Stalled, "ProgressDeadlineExceeded"),
             ),
             (
-                RollingOut(vec![text()]),
+                rolling(&["why"]),
                 (Reconciling, "ProbeFailure"),
                 (Stalled, "ProgressDeadlineExceeded"),
             ),
@@ -376,7 +386,7 @@ mod tests {
         inputs.version = String::new();
         for (state, expected) in [
             (COMPLETE, "Revision has rolled out."),
-            (RevisionState::RollingOut(Vec::new()), "Revision is rolling out."),
+            (rolling(&[]), "Revision is rolling out."),
         ] {
             let list = after(&[], &state, &inputs, at(1));
             assert_eq!(
@@ -390,12 +400,17 @@ mod tests {
     fn conditions_report_a_rollout_from_start_to_success_and_later_trouble() {
         let list = check(
             &[],
-            &RevisionState::RollingOut(vec!["Object A: no".into(), "Object B: no".into()]),
+            &rolling(&["Object A: no", "Object B: no"]),
             1,
             &[
                 "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",
                 "Available=False/ProbeFailure: Object A: no\nObject B: no",
             ],
+        );
+        let ready = conditions::find(&list, conditions::READY).unwrap();
+        assert_eq!(
+            ready.message,
+            "Revision 1.2.3 is rolling out: phase 1 of 2 (deploy).\nObject A: no\nObject B: no"
         );
         let list = check(&list, &COMPLETE, 9, &ROLLED_OUT);
         assert_eq!(
@@ -405,7 +420,7 @@ mod tests {
         );
         check(
             &list,
-            &RevisionState::RollingOut(Vec::new()),
+            &rolling(&[]),
             100_000,
             &[
                 "Progressing=True/RollingOut: Revision 1.2.3 is rolling out.",

@@ -1,16 +1,20 @@
-//! Waits until a ClusterExtension is ready or gone, and prints its progress.
+//! Waits until a ClusterExtension is ready or gone, and prints its progress: the resolved bundle, the revision, and the
+//! phase of its rollout with the objects that are not ready.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use kube::api::Api;
-use olm_api::ClusterExtension;
 use olm_api::conditions::{READY, find};
+use olm_api::names::annotation;
 use olm_api::readiness::{Verdict, verdict};
+use olm_api::{ClusterExtension, ClusterObjectSet};
 
-use crate::extension::cluster::Cluster;
-use crate::extension::look::first_line;
+use crate::extension::cluster::{Cluster, newest_active};
+use crate::extension::look::truncated;
+use crate::extension::rollback::revisions;
 use crate::output::{Status, note};
 
 /// The time between two looks.
@@ -18,6 +22,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The time for which a state that waits for a user must last: rights that were granted together with the extension
 /// take effect a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest line about the progress, in characters.
+const MAX_LINE: usize = 300;
+/// The number of lines that explain the end of a wait that fails.
+const MAX_LINES: usize = 10;
 
 /// Whether and how long to wait.
 #[derive(Debug, Clone, Args)]
@@ -39,13 +48,13 @@ pub(crate) enum Goal {
     Gone,
 }
 
-/// The progress of an extension.
+/// The state of an extension.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Reached,
     /// A user must change something; the message of `Ready` explains it.
     Stalled(String),
-    /// The controller continues by itself.
+    /// The controller continues by itself. The text says what it waits for.
     Going(String),
 }
 
@@ -69,15 +78,86 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal) -> Step {
     let Some(ready) = ready.filter(|_| is_seen) else {
         return Step::Going("waiting for operator-controller".to_owned());
     };
-    let line = |text: &str| format!("{}: {text}", ready.reason);
+    let state = format!("{}: {}", ready.reason, ready.message);
     match (verdict(extension.conditions()), goal) {
         (Some(Verdict::Ready), Goal::Ready(_)) => Step::Reached,
-        (Some(Verdict::Stalled), _) => Step::Stalled(line(&ready.message)),
-        _ => Step::Going(line(ready.message.lines().next().unwrap_or_default())),
+        (Some(Verdict::Stalled), _) => Step::Stalled(state),
+        _ => Step::Going(state),
     }
 }
 
-/// Waits, and reports each state once on the standard error.
+/// The progress of a revision.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct RevisionProgress {
+    /// The steps that are done, one line each.
+    done: Vec<String>,
+    /// What the rollout waits for, unless it is complete.
+    going: Option<String>,
+}
+
+/// The progress of the newest revision; `known` are those that were there before the change. `None` when the change
+/// made no revision and the newest one is complete.
+fn progress(set: &ClusterObjectSet, known: &BTreeSet<String>) -> Option<RevisionProgress> {
+    let name = set.name();
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    let ready = find(set.conditions(), READY).filter(|_| observed == Some(set.generation()));
+    let is_complete = ready.is_some_and(|ready| ready.status == "True");
+    let is_known = known.contains(name);
+    if is_known && is_complete {
+        return None;
+    }
+    let mut progress = RevisionProgress::default();
+    if !is_known {
+        let text = |key| set.annotation(key).unwrap_or_default();
+        progress.done.push(format!(
+            "resolved {} ({})",
+            text(annotation::BUNDLE_VERSION),
+            text(annotation::BUNDLE_NAME)
+        ));
+        progress.done.push(format!("revision {name} created"));
+    }
+    if is_complete {
+        progress.done.push(format!("revision {name} is available"));
+    } else {
+        progress.going = ready.map(|ready| format!("{}: {}", ready.reason, ready.message));
+    }
+    Some(progress)
+}
+
+/// The lines that were not printed yet.
+#[derive(Debug, Default)]
+struct Unprinted {
+    done: BTreeSet<String>,
+    going: String,
+}
+
+impl Unprinted {
+    /// The lines to print after a look: steps that are done once, what is waited for when it changes.
+    fn lines(&mut self, progress: &RevisionProgress, going: Option<&str>) -> Vec<String> {
+        let mut lines = Vec::new();
+        for line in &progress.done {
+            if self.done.insert(line.clone()) {
+                lines.push(line.clone());
+            }
+        }
+        if let Some(going) = going {
+            let line = one_line(going);
+            if line != self.going {
+                lines.push(line.clone());
+                self.going = line;
+            }
+        }
+        lines
+    }
+}
+
+/// The lines of a message as one line, truncated if it is long.
+fn one_line(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().map(str::trim).collect();
+    truncated(lines.join(" ").trim(), MAX_LINE)
+}
+
+/// Waits, and reports each change of what is waited for on the standard error.
 pub(crate) fn wait(
     cluster: &Cluster,
     arguments: &WaitArguments,
@@ -85,16 +165,29 @@ pub(crate) fn wait(
     goal: Goal,
 ) -> anyhow::Result<Status> {
     let name = seen.name();
+    let active = seen.status.iter().flat_map(|status| &status.active_revisions);
+    let known: BTreeSet<String> = active.map(|revision| revision.name.clone()).collect();
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let begin = Instant::now();
-    let (mut shown, mut stalled) = (String::new(), None);
+    let (mut unprinted, mut stalled) = (Unprinted::default(), None);
     loop {
         let found = cluster.runtime.block_on(api.get_opt(name));
         let found = found.with_context(|| format!("cannot read ClusterExtension {name:?}"))?;
         let found = found.filter(|found| found.metadata.uid == seen.metadata.uid);
+        let rollout = match goal {
+            Goal::Ready(_) => rollout(cluster, seen, &known),
+            Goal::Gone => RevisionProgress::default(),
+        };
         let elapsed = begin.elapsed();
+        let print = |lines: Vec<String>| {
+            for line in lines {
+                note(&format!("{:>4}s  {line}", elapsed.as_secs()));
+            }
+        };
+        let is_late = elapsed >= arguments.timeout;
         let going = match step(found.as_ref(), goal) {
             Step::Reached => {
+                print(unprinted.lines(&rollout, None));
                 let end = match goal {
                     Goal::Ready(_) => "is ready",
                     Goal::Gone => "is gone",
@@ -104,39 +197,49 @@ pub(crate) fn wait(
             }
             Step::Stalled(why) => {
                 let since: Instant = *stalled.get_or_insert_with(Instant::now);
-                if since.elapsed() >= PATIENCE || elapsed >= arguments.timeout {
-                    let why = why.lines().next().unwrap_or_default();
-                    note(&format!("{name} is stalled: {why}"));
+                if since.elapsed() >= PATIENCE || is_late {
+                    note(&format!("{name} is stalled: {}", several_lines(&why)));
                     note(&format!(
                         "hint: `olm explain {name}` shows the cause and what to do"
                     ));
                     return Ok(Status::Stalled);
                 }
-                first_line(&why)
+                why
             }
             Step::Going(what) => {
                 stalled = None;
-                first_line(&what)
+                rollout.going.clone().unwrap_or(what)
             }
         };
-        if elapsed >= arguments.timeout {
+        if is_late {
             let end = match goal {
                 Goal::Ready(_) => "is not ready",
                 Goal::Gone => "is not gone",
             };
-            let seconds = arguments.timeout.as_secs();
-            note(&format!("{name} {end} after {seconds} s: {going}"));
+            let (seconds, why) = (arguments.timeout.as_secs(), several_lines(&going));
+            note(&format!("{name} {end} after {seconds} s: {why}"));
             note(&format!(
                 "hint: `olm explain {name}` shows the cause; a longer --timeout waits on"
             ));
             return Ok(Status::TimedOut);
         }
-        if going != shown {
-            note(&format!("{:>4}s  {going}", elapsed.as_secs()));
-            shown = going;
-        }
+        print(unprinted.lines(&rollout, Some(&going)));
         std::thread::sleep(PAUSE);
     }
+}
+
+/// The progress of the newest revision. It is left out for a user who may not list revisions.
+fn rollout(cluster: &Cluster, seen: &ClusterExtension, known: &BTreeSet<String>) -> RevisionProgress {
+    let sets = cluster.runtime.block_on(revisions(&cluster.client, seen));
+    let sets = sets.unwrap_or_default();
+    let progress = newest_active(&sets).and_then(|set| progress(set, known));
+    progress.unwrap_or_default()
+}
+
+/// The first lines of a message, indented below the first one.
+fn several_lines(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().take(MAX_LINES).collect();
+    lines.join("\n  ")
 }
 
 /// A time such as `90s`, `10m` or `1h`.
@@ -162,6 +265,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use jiff::Timestamp;
     use olm_api::cluster_extension::ClusterExtensionSpec;
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
     use olm_api::readiness::{Readiness, set_readiness};
 
     use super::*;
@@ -190,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_extension_is_shown_in_full_and_progress_in_a_line() {
+    fn a_step_has_the_reason_and_the_whole_message() {
         let stalled = extension(Verdict::Stalled, "Blocked", 1);
         assert_eq!(
             step(Some(&stalled), Goal::Ready(1)),
@@ -199,8 +303,80 @@ mod tests {
         let going = extension(Verdict::Reconciling, "RollingOut", 1);
         assert_eq!(
             step(Some(&going), Goal::Ready(1)),
-            Step::Going("RollingOut: a".to_owned())
+            Step::Going("RollingOut: a\nb".to_owned())
         );
+    }
+
+    fn revision(readiness: Option<(Verdict, &str)>) -> ClusterObjectSet {
+        let mut set = ClusterObjectSet::new("greeter-2", ClusterObjectSetSpec::default());
+        set.metadata.generation = Some(1);
+        let annotations = [
+            (annotation::BUNDLE_VERSION, "1.1.0"),
+            (annotation::BUNDLE_NAME, "greeter.v1.1.0"),
+        ];
+        let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        set.metadata.annotations = Some(annotations.into());
+        let status = set.status.get_or_insert_default();
+        status.observed_generation = Some(1);
+        if let Some((verdict, message)) = readiness {
+            let readiness = Readiness {
+                verdict,
+                reason: "ProbeFailure",
+                message,
+                observed_generation: 1,
+            };
+            set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
+        }
+        set
+    }
+
+    #[test]
+    fn a_rollout_is_shown_step_by_step_and_each_step_once() {
+        let mut unprinted = Unprinted::default();
+        let mut look = |readiness: Option<(Verdict, &str)>| {
+            let progress = progress(&revision(readiness), &BTreeSet::new()).unwrap_or_default();
+            let going = progress.going.clone();
+            unprinted.lines(&progress, going.as_deref())
+        };
+        let at_crds = (
+            Verdict::Reconciling,
+            "It is rolling out: phase 1 of 2 (crds).\nObject A: no",
+        );
+        let at_deploy = (Verdict::Reconciling, "It is rolling out: phase 2 of 2 (deploy).");
+        assert_eq!(
+            look(None),
+            ["resolved 1.1.0 (greeter.v1.1.0)", "revision greeter-2 created"]
+        );
+        assert_eq!(
+            look(Some(at_crds)),
+            ["ProbeFailure: It is rolling out: phase 1 of 2 (crds). Object A: no"]
+        );
+        assert_eq!(look(Some(at_crds)), [""; 0]);
+        assert_eq!(
+            look(Some(at_deploy)),
+            ["ProbeFailure: It is rolling out: phase 2 of 2 (deploy)."]
+        );
+        assert_eq!(
+            look(Some((Verdict::Ready, ""))),
+            ["revision greeter-2 is available"]
+        );
+    }
+
+    #[test]
+    fn a_revision_of_before_the_change_is_no_progress() {
+        let known = BTreeSet::from(["greeter-2".to_owned()]);
+        assert_eq!(progress(&revision(Some((Verdict::Ready, ""))), &known), None);
+        let drifting = progress(&revision(Some((Verdict::Reconciling, "why"))), &known).unwrap();
+        assert_eq!(drifting.done, [""; 0]);
+        assert_eq!(drifting.going.as_deref(), Some("ProbeFailure: why"));
+    }
+
+    #[test]
+    fn the_end_of_a_failed_wait_has_several_lines() {
+        assert_eq!(several_lines("a\nb"), "a\n  b");
+        let long = "x\n".repeat(MAX_LINES + 1);
+        assert_eq!(several_lines(&long).lines().count(), MAX_LINES);
+        assert_eq!(one_line(&"x ".repeat(MAX_LINE)).chars().count(), MAX_LINE + 1);
     }
 
     #[test]
@@ -212,7 +388,7 @@ mod tests {
         leaving.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         assert_eq!(
             step(Some(&leaving), Goal::Gone),
-            Step::Going("Removing: a".to_owned())
+            Step::Going("Removing: a\nb".to_owned())
         );
     }
 

@@ -9,12 +9,12 @@ use kube::api::{Api, ListParams};
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 
-use super::{NONE, ResourceListFormat, age, first_line};
+use super::{NONE, age, first_line, list};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::rollback::others;
 use crate::output::table::table;
-use crate::output::{CommandResult, Status, note};
+use crate::output::{CommandResult, ObjectFormat, Status, note};
 
 /// The namespace of events about objects without a namespace.
 const NAMESPACE: &str = "default";
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     extension: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ResourceListFormat,
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         let error = anyhow!("there are no events about a ClusterExtension {name:?}");
         return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
     }
-    if found.is_empty() && arguments.output == ResourceListFormat::Table {
+    if found.is_empty() && arguments.output == ObjectFormat::Table {
         note(&format!("there are no events about {name}"));
         return Ok(Status::Success);
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .map(|event| format!("event/{}", event.metadata.name.as_deref().unwrap_or_default()));
     arguments
         .output
-        .print(&found, false, names, || text(&found, Timestamp::now()))?;
+        .print(&list(&found, false)?, names, || text(&found, Timestamp::now()))?;
     Ok(Status::Success)
 }
 

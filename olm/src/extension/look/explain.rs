@@ -19,7 +19,7 @@ use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::rollback::revisions;
-use crate::output::{CommandResult, ObjectFormat, Status};
+use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -120,9 +120,10 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let explanation = explain(&cluster, &extension, &arguments.registry, &arguments.cluster)?;
+    let name = resource_name("clusterextension", extension.name());
     arguments
         .output
-        .print(&explanation, || text::text(&explanation))?;
+        .print(&explanation, [name], || text::text(&explanation))?;
     Ok(if explanation.is_ready {
         Status::Success
     } else {

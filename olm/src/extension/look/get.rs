@@ -6,14 +6,14 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
+use olm_api::ClusterExtension;
 use olm_api::conditions::{READY, find};
-use olm_api::{ClusterExtension, names};
 
-use super::{NONE, ResourceListFormat, age, first_line};
+use super::{NONE, age, first_line, list};
 use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::cluster::Cluster;
 use crate::output::table::table;
-use crate::output::{CommandResult, Status, note};
+use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 
 #[derive(Debug, Args)]
 #[command(
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     extension: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ResourceListFormat,
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             .items
     };
     found.sort_by(|left, right| left.name().cmp(right.name()));
-    if found.is_empty() && arguments.output == ResourceListFormat::Table {
+    if found.is_empty() && arguments.output == ObjectFormat::Table {
         note(
             "there is no ClusterExtension; `olm search WORD` finds packages, `olm install PACKAGE` installs one",
         );
@@ -52,11 +52,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     }
     let names = found
         .iter()
-        .map(|one| format!("clusterextension.{}/{}", names::GROUP, one.name()));
-    let is_one = arguments.extension.is_some();
+        .map(|one| resource_name("clusterextension", one.name()));
+    let value = list(&found, arguments.extension.is_some())?;
     arguments
         .output
-        .print(&found, is_one, names, || text(&found, Timestamp::now()))?;
+        .print(&value, names, || text(&found, Timestamp::now()))?;
     Ok(Status::Success)
 }
 

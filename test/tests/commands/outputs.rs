@@ -1,0 +1,108 @@
+//! The whole output of commands, compared with records. `INSTA_UPDATE=always` writes the records anew.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+use olm_test::extensions::{SOON, await_gone};
+use olm_test::world::World;
+
+use super::masks::masked;
+use super::{CLUSTER, Ran, VASE, olm, trusting};
+
+/// What `--wait` reports of a revision, however fast it is.
+const STEPS: [&str; 6] = ["resolved ", "revision ", "vase ", "hint:", "warning:", "clusterextension/"];
+
+/// Runs a command, and compares what it printed with the record of that name.
+#[track_caller]
+fn record(world: &World, name: &str, line: &str) -> Result<()> {
+    let ran = run(world, line)?;
+    compare(name, line, &ran, &ran.said);
+    Ok(())
+}
+
+/// The same for a command that waits: of its progress only the steps that each run has.
+#[track_caller]
+fn record_wait(world: &World, name: &str, line: &str) -> Result<()> {
+    let ran = run(world, line)?;
+    let is_step = |line: &&str| {
+        let text = line.trim_start();
+        let text = text.split_once("s  ").map_or(text, |(_, text)| text);
+        STEPS.iter().any(|step| text.starts_with(step))
+    };
+    let said: Vec<&str> = ran.said.lines().filter(is_step).collect();
+    compare(name, line, &ran, &said.join("\n"));
+    Ok(())
+}
+
+fn run(world: &World, line: &str) -> Result<Ran> {
+    olm(world, &format!("{line} {}", options(world, line)))
+}
+
+/// The commands that read catalogs or bundles trust the registry.
+fn options(world: &World, line: &str) -> String {
+    let reads = ["install", "explain", "plan", "upgrade", "rbac", "search", "show"];
+    let verb = line.split(' ').next().unwrap_or_default();
+    if reads.contains(&verb) {
+        trusting(world)
+    } else {
+        String::new()
+    }
+}
+
+#[track_caller]
+fn compare(name: &str, line: &str, ran: &Ran, said: &str) {
+    let Ran { status, printed, .. } = ran;
+    let text = format!("$ olm {line}\n{printed}--- exit status {status}, standard error:\n{said}\n");
+    insta::assert_snapshot!(name, masked(&text));
+}
+
+/// Waits until the revision is archived: `olm history` shows its state.
+async fn archived(world: &World, revision: &str) -> Result<()> {
+    world
+        .eventually(&format!("{revision} is archived"), SOON, async || {
+            let reason = "jsonpath={.status.conditions[?(@.type==\"Progressing\")].reason}";
+            let found = world.kubectl(&["get", "clusterobjectset", revision, "-o", reason])?;
+            Ok((found == "Archived").then_some(()))
+        })
+        .await
+}
+
+/// The rows of `olm events`: two that are written in the same second have no order.
+fn events(world: &World) -> Result<()> {
+    let ran = olm(world, "events vase")?.ended(0)?;
+    let (head, rows) = ran.printed.split_once('\n').context("a head")?;
+    let rows: BTreeSet<String> = rows.lines().map(masked).collect();
+    let rows: String = rows.into_iter().collect();
+    insta::assert_snapshot!("events", format!("$ olm events vase\n{head}\n{rows}"));
+    Ok(())
+}
+
+#[test]
+fn commands_print_what_is_recorded() -> Result<()> {
+    CLUSTER.with(async |world| {
+        record(world, "search", "search vase")?;
+        record(world, "show", "show vase")?;
+        record(world, "rbac", "rbac vase --version 1.0.1")?;
+        record(world, "install_dry_run", "install vase --version 1.0.1 --dry-run")?;
+        record_wait(world, "install_wait", "install vase --version 1.0.1 --yes --wait")?;
+        record(world, "get", "get vase")?;
+        record(world, "get_name", "get vase -o name")?;
+        record(world, "explain", "explain vase")?;
+        record(world, "updates", "updates vase")?;
+        record(world, "updates_yaml", "updates vase -o yaml")?;
+        record(world, "plan", "plan vase --version 1.1.0")?;
+        record(world, "upgrade_dry_run", "upgrade vase --version 1.1.0 --dry-run")?;
+        record_wait(world, "upgrade_wait", "upgrade vase --version 1.1.0 --wait")?;
+        archived(world, "vase-1").await?;
+        record(world, "history", "history vase")?;
+        record(world, "history_name", "history vase -o name")?;
+        record(world, "pin_dry_run", "pin vase --dry-run")?;
+        record(world, "pause_name", "pause vase --dry-run -o name")?;
+        record(world, "rollback_dry_run", "rollback vase --dry-run")?;
+        record_wait(world, "rollback_wait", "rollback vase --wait")?;
+        record(world, "uninstall_dry_run", "uninstall vase --dry-run")?;
+        record_wait(world, "uninstall_wait", "uninstall vase --yes --wait")?;
+        await_gone(world, VASE).await?;
+        events(world)
+    })
+}
