@@ -1,8 +1,10 @@
 //! The speed of serving a catalog.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use olm_api::serving::percent_encode;
 use reqwest::StatusCode;
 use serde_json::Value;
 
@@ -65,10 +67,7 @@ pub(super) async fn measure(
             );
         }
     }
-    figures.add(
-        &format!("{}: the page of each package, cores: {cores}", asked.catalog),
-        &pages(world, asked).await?,
-    );
+    pages(world, asked, cores, figures).await?;
     figures.add(
         &format!("serving, cores: {cores}: peak memory of catalogd"),
         &process::mebibytes(process::peak(pid)?),
@@ -76,32 +75,93 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// The time of the pages of all packages, one after the other over one connection.
-async fn pages(world: &World, asked: &RequestedPackage) -> Result<String> {
+/// How often a page is requested of which there is only one.
+const REPETITIONS: usize = 20;
+
+/// The times of the pages of each kind, one after the other over one connection.
+async fn pages(world: &World, asked: &RequestedPackage, cores: usize, figures: &mut Figures) -> Result<()> {
     let client = connection()?;
-    let url = format!(
-        "{}/catalogs/{}/api/v1/metas?schema=olm.package",
-        world.catalogs, asked.catalog
-    );
-    let packages = client.get(&url).send().await?.error_for_status()?.text().await?;
-    let mut times = Vec::new();
-    for line in packages.lines() {
-        let package: Value = serde_json::from_str(line)?;
-        let name = package["name"].as_str().context("a package has no name")?;
-        let begun = Instant::now();
-        ask(
-            &client,
-            &format!("{}/packages/{}/{name}", world.catalogs, asked.catalog),
-            &RequestHeaders::default(),
-        )
-        .await?;
-        times.push(begun.elapsed());
+    let catalog = &asked.catalog;
+    let packages = named(
+        &client,
+        &format!(
+            "{}/catalogs/{catalog}/api/v1/metas?schema=olm.package",
+            world.catalogs
+        ),
+    )
+    .await?;
+    let package = |name: &str| format!("/packages/{catalog}/{}", percent_encode(name));
+    let of_each = |rest: &str| -> Vec<String> { packages.iter().map(|name| package(name) + rest).collect() };
+    let word = packages.first().context("the catalog has no package")?;
+    let word = word.split('-').next().unwrap_or(word);
+    let again = |path: &str| vec![path.to_owned(); REPETITIONS];
+    let first = text(&client, &format!("{}/", world.catalogs)).await?;
+    let mut versions = Vec::new();
+    for name in &packages {
+        let list = text(&client, &format!("{}{}/versions", world.catalogs, package(name))).await?;
+        versions.extend(addresses(&list, &format!("{}/versions/", package(name))));
     }
+    for (kind, paths) in [
+        ("`/`", again("/")),
+        ("search", again(&format!("/?q={}", percent_encode(word)))),
+        (
+            "search in a facet",
+            again(&format!("/?catalog={catalog}&q={}", percent_encode(word))),
+        ),
+        ("each facet of `/`", addresses(&first, "/?")),
+        ("each package, with its update graph", of_each("")),
+        ("the versions of each package", of_each("/versions")),
+        ("each version that these list", versions),
+        ("the feed of each package", of_each("/feed.xml")),
+    ] {
+        let mut times = Vec::new();
+        for path in paths {
+            let begun = Instant::now();
+            ask(
+                &client,
+                &format!("{}{path}", world.catalogs),
+                &RequestHeaders::default(),
+            )
+            .await?;
+            times.push(begun.elapsed());
+        }
+        let times = spread(times).with_context(|| format!("there is no page: {kind}"))?;
+        figures.add(&format!("{catalog}: pages, {kind}, cores: {cores}"), &times);
+    }
+    Ok(())
+}
+
+/// The names of the blobs of an answer.
+async fn named(client: &reqwest::Client, url: &str) -> Result<Vec<String>> {
+    let lines = text(client, url).await?;
+    let name = |line: &str| -> Result<String> {
+        let blob: Value = serde_json::from_str(line)?;
+        Ok(blob["name"].as_str().context("a blob has no name")?.to_owned())
+    };
+    lines.lines().map(name).collect()
+}
+
+async fn text(client: &reqwest::Client, url: &str) -> Result<String> {
+    Ok(client.get(url).send().await?.error_for_status()?.text().await?)
+}
+
+/// The addresses of a page that begin like this, each once.
+fn addresses(page: &str, prefix: &str) -> Vec<String> {
+    let links = page
+        .split("href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    let links = links.filter(|link| link.starts_with(prefix));
+    let links: BTreeSet<String> = links.map(|link| link.replace("&amp;", "&")).collect();
+    links.into_iter().collect()
+}
+
+/// The median and the longest of some times.
+fn spread(mut times: Vec<Duration>) -> Option<String> {
     times.sort_unstable();
-    let (median, slowest) = (times.get(times.len() / 2), times.last());
-    let (median, slowest) = median.zip(slowest).context("the catalog has no package")?;
-    Ok(format!(
-        "{} pages, median {}, slowest {}",
+    let (median, slowest) = times.get(times.len() / 2).zip(times.last())?;
+    Some(format!(
+        "{} requests, median {}, slowest {}",
         times.len(),
         milliseconds(*median),
         milliseconds(*slowest)
@@ -274,6 +334,16 @@ async fn ask(client: &reqwest::Client, url: &str, terms: &RequestHeaders) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_links_of_a_page_are_found_once() {
+        let page = r#"<a href="/?q=a&amp;api=K">x</a><a href="/style.css"><a href="/?q=a&amp;api=K">"#;
+        assert_eq!(addresses(page, "/?"), ["/?q=a&api=K"]);
+        let times = [3, 1, 2].map(Duration::from_millis).to_vec();
+        let expected = "3 requests, median 2.00 ms, slowest 3.00 ms";
+        assert_eq!(spread(times).as_deref(), Some(expected));
+        assert_eq!(spread(Vec::new()), None);
+    }
 
     #[test]
     fn percentiles_are_latencies_that_occurred() {
