@@ -242,3 +242,51 @@ async fn the_page_of_a_package_says_how_to_install_it() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_package_shows_its_maintainers_and_links_on_both_its_pages() {
+    let running = start(Limits::default()).await;
+    let metadata = r#"{"annotations":{"repository":"https://git.example/db/"},"links":[{"name":"Manual","url":"https://docs.example/db"},{"name":"Bad","url":"javascript:alert(1)"}],"maintainers":[{"email":"ada@db.example","name":"Ada"},{"email":"team@db.example"},{"email":"x?subject=y@z","name":"Eve"}],"provider":{"name":"Databases Ltd"}}"#;
+    let bundle = format!(
+        r#"{{"image":"r/db:1","name":"db.v1","package":"db","properties":[{{"type":"olm.package","value":{{"packageName":"db","version":"1.0.0"}}}},{{"type":"olm.csv.metadata","value":{metadata}}}],"schema":"olm.bundle"}}"#
+    );
+    put(
+        &running.store,
+        "cat",
+        [
+            (
+                "olm.package",
+                "",
+                "db",
+                r#"{"defaultChannel":"stable","name":"db","schema":"olm.package"}"#,
+            ),
+            (
+                "olm.channel",
+                "db",
+                "stable",
+                r#"{"entries":[{"name":"db.v1"}],"name":"stable","package":"db","schema":"olm.channel"}"#,
+            ),
+            ("olm.bundle", "db", "db.v1", &bundle),
+        ],
+    );
+    for path in ["/packages/cat/db", "/packages/cat/db/versions/db.v1"] {
+        let page = request(running.address, "GET", path, "").await;
+        let text = String::from_utf8(page.body).unwrap();
+        for part in [
+            "<dt>Publisher</dt><dd>Databases Ltd</dd>",
+            "<dt>Maintainers</dt>",
+            "<a href=\"mailto:ada@db.example\">Ada</a>",
+            "<a href=\"mailto:team@db.example\">team@db.example</a>",
+            "<li>Eve</li>",
+            "<dt>Links</dt>",
+            "href=\"https://docs.example/db\"",
+            ">Manual</a>",
+            "href=\"https://git.example/db/\"",
+            ">git.example/db</a>",
+            "Bad",
+        ] {
+            assert!(text.contains(part), "{path}: {part} in {text}");
+        }
+        assert!(!text.contains("href=\"javascript:"), "{text}");
+    }
+}
