@@ -17,7 +17,7 @@ use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::{Cluster, WholeCatalog};
 use crate::hint::Hint;
 use crate::output::table::table;
-use crate::output::{CommandResult, ReportFormat, Status, note, print, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::{MalformedBlobs, load_catalog, named_source, no_package};
 
@@ -72,7 +72,7 @@ pub(crate) struct SearchArguments {
     sources: Sources,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
+    output: ObjectFormat,
 }
 
 #[derive(Debug, Args)]
@@ -85,7 +85,7 @@ pub(crate) struct ShowArguments {
     sources: Sources,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
+    output: ObjectFormat,
 }
 
 /// The metadata of a package from the head of its default channel.
@@ -239,34 +239,13 @@ impl PackageMetadata {
 pub(crate) fn search(arguments: &SearchArguments) -> CommandResult {
     let catalogs = arguments.sources.load()?;
     let found = ranked(&arguments.words, &catalogs);
-    match arguments.output {
-        ReportFormat::Json => {
-            let found: Vec<Value> = found
-                .iter()
-                .map(|(catalog, package)| package.json(catalog))
-                .collect();
-            print_json(&Value::Array(found))?;
-        }
-        ReportFormat::Text if found.is_empty() => {}
-        ReportFormat::Text => {
-            let rows: Vec<Vec<String>> = found
-                .iter()
-                .map(|(catalog, package)| {
-                    vec![
-                        catalog.clone(),
-                        package.name.clone(),
-                        package.display_name.clone(),
-                        package.version.clone(),
-                        package.default_channel.clone(),
-                    ]
-                })
-                .collect();
-            print(&table(
-                &["CATALOG", "PACKAGE", "DISPLAY NAME", "VERSION", "DEFAULT CHANNEL"],
-                &rows,
-            ))?;
-        }
-    }
+    let packages = found.iter().map(|(_, package)| package.name.clone());
+    arguments
+        .output
+        .print(&values(&found), packages, || match found.as_slice() {
+            [] => String::new(),
+            found => rows(found),
+        })?;
     if found.is_empty() {
         note("no package has all of these words");
         let mut words = arguments.words.iter();
@@ -320,23 +299,41 @@ pub(crate) fn show(arguments: &ShowArguments) -> CommandResult {
             names(&catalogs),
         ));
     }
-    match arguments.output {
-        ReportFormat::Json => {
-            let found: Vec<Value> = found
-                .iter()
-                .map(|(catalog, package)| package.json(catalog))
-                .collect();
-            print_json(&Value::Array(found))?;
-        }
-        ReportFormat::Text => {
-            let texts: Vec<String> = found
-                .iter()
-                .map(|(catalog, package)| text(catalog, package))
-                .collect();
-            print_text(&texts.join("\n"))?;
-        }
-    }
+    let packages = found.iter().map(|(_, package)| package.name.clone());
+    arguments.output.print(&values(&found), packages, || {
+        let texts: Vec<String> = found
+            .iter()
+            .map(|(catalog, package)| text(catalog, package))
+            .collect();
+        texts.join("\n")
+    })?;
     Ok(Status::Success)
+}
+
+/// The packages with the names of their catalogs, for programs.
+fn values(found: &[(String, PackageMetadata)]) -> Vec<Value> {
+    let found = found.iter();
+    found.map(|(catalog, package)| package.json(catalog)).collect()
+}
+
+/// The packages with the names of their catalogs, as a table.
+fn rows(found: &[(String, PackageMetadata)]) -> String {
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|(catalog, package)| {
+            vec![
+                catalog.clone(),
+                package.name.clone(),
+                package.display_name.clone(),
+                package.version.clone(),
+                package.default_channel.clone(),
+            ]
+        })
+        .collect();
+    table(
+        &["CATALOG", "PACKAGE", "DISPLAY NAME", "VERSION", "DEFAULT CHANNEL"],
+        &rows,
+    )
 }
 
 /// The names of all packages.

@@ -106,7 +106,10 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
             "olm rbac --bundle ./bundle | kubectl apply -f -",
         ],
     ),
-    (&["rollback"], &["olm rollback greeter --dry-run"]),
+    (
+        &["rollback"],
+        &["olm rollback greeter --dry-run", "olm rollback greeter --wait"],
+    ),
     (
         &["updates"],
         &["olm updates", "olm updates greeter --catalog samples=./catalog"],

@@ -37,6 +37,55 @@ fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::C
 }
 
 #[test]
+fn commands_on_a_cluster_share_their_options() {
+    let command = super::command();
+    let options = |word: &str| {
+        let found = command.find_subcommand(word).unwrap();
+        ["output", "dry-run", "wait"].map(|long| {
+            let option = found.get_arguments().find(|one| one.get_long() == Some(long));
+            option.map(|option| {
+                let values = option.get_possible_values().into_iter();
+                values
+                    .map(|value| value.get_name().to_owned())
+                    .collect::<Vec<_>>()
+            })
+        })
+    };
+    let formats = Some(["table", "json", "yaml", "name"].map(str::to_owned).to_vec());
+    for (words, is_change, waits) in [
+        (
+            &[
+                "events", "explain", "get", "history", "plan", "search", "show", "updates",
+            ][..],
+            false,
+            false,
+        ),
+        (&["pause", "reject"], true, false),
+        (
+            &[
+                "approve",
+                "install",
+                "migrate",
+                "pin",
+                "resume",
+                "rollback",
+                "uninstall",
+                "unpin",
+                "upgrade",
+            ],
+            true,
+            true,
+        ),
+    ] {
+        for word in words {
+            let [output, dry_run, wait] = options(word);
+            assert_eq!(output, formats, "{word}");
+            assert_eq!((dry_run.is_some(), wait.is_some()), (is_change, waits), "{word}");
+        }
+    }
+}
+
+#[test]
 fn every_help_has_an_example_that_is_understood() {
     let mut found = Vec::new();
     leaves(&super::command(), "olm", &mut found);

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::access::ClusterArguments;
 use super::change::ask::agreed;
-use super::change::wait::WaitArguments;
-use super::change::{ChangeArguments, MANAGER, report, wait_for};
+use super::change::wait::{Goal, WaitArguments, wait};
+use super::change::{ChangeArguments, MANAGER, report};
 use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{CommandResult, ObjectFormat, Status, note, print_text};
@@ -74,7 +74,9 @@ pub(crate) fn approve(arguments: &ApproveArguments) -> CommandResult {
     let cluster = Cluster::reach(&decision.cluster)?;
     let extension = cluster.extension(&decision.extension)?;
     match decide(&cluster, &extension, decision, DecisionOutcome::Approved)? {
-        Status::Success => wait_for(&cluster, &decision.change, &arguments.wait, &extension),
+        Status::Success if arguments.wait.wait && !decision.change.dry_run => {
+            wait(&cluster, &arguments.wait, &extension, Goal::Revision)
+        }
         ended => Ok(ended),
     }
 }

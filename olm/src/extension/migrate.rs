@@ -18,9 +18,9 @@ mod text;
 use std::collections::BTreeSet;
 
 use anyhow::{anyhow, bail};
+use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
-use olm_api::names::{SYSTEM_NAMESPACE, migration, user};
+use olm_api::names::{SYSTEM_NAMESPACE, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::Value;
 
@@ -28,11 +28,14 @@ use self::assess::{Assessment, assess};
 use self::check::Choices;
 use self::facts::{Case, ClassicObjects, find, successor};
 use crate::extension::access::ClusterArguments;
+use crate::extension::change::RESOURCE;
 use crate::extension::change::ask::agreed;
 use crate::extension::change::wait::{Goal, WaitArguments, wait};
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
-use crate::output::{CommandResult, Status, note, print, print_json, print_text};
+use crate::output::{
+    CommandResult, ObjectFormat, Status, note, print, print_json, print_text, resource_name,
+};
 
 #[derive(Debug, Args)]
 #[command(
@@ -75,7 +78,7 @@ pub(crate) struct Arguments {
     acknowledge: Vec<String>,
     /// Output format; yaml prints the manifests
     #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    output: ObjectFormat,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
     system_namespace: String,
@@ -83,18 +86,6 @@ pub(crate) struct Arguments {
     wait: WaitArguments,
     #[command(flatten)]
     cluster: ClusterArguments,
-}
-
-/// The form of the answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-    /// The manifests.
-    Yaml,
 }
 
 impl Arguments {
@@ -180,12 +171,13 @@ fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -
         return Ok(Status::Success);
     };
     match arguments.output {
-        Form::Table => print_text(&text::way_back(&prepared.record, &prepared.findings))?,
-        Form::Json => print_json(&serde_json::json!({
+        ObjectFormat::Table => print_text(&text::way_back(&prepared.record, &prepared.findings))?,
+        ObjectFormat::Name => print_text(&format!("subscription.{}/{name}\n", operator_condition::GROUP))?,
+        ObjectFormat::Json => print_json(&serde_json::json!({
             "subscription": format!("{place}/{name}"), "blocked": prepared.findings,
             "objects": prepared.record.objects.iter().map(|kept| &kept.object).collect::<Vec<_>>(),
         }))?,
-        Form::Yaml => {
+        ObjectFormat::Yaml => {
             let documents = [&prepared.record.version, &prepared.record.subscription].map(olm_yaml::to_yaml);
             print(&documents.join("---\n"))?;
             for finding in &prepared.findings {
@@ -316,11 +308,16 @@ fn assessed(arguments: &Arguments, facts: &ClassicObjects) -> anyhow::Result<Vec
 }
 
 /// Prints the findings and the changes of each Subscription.
-fn show(form: Form, assessed: &[Assessment]) -> anyhow::Result<()> {
+fn show(form: ObjectFormat, assessed: &[Assessment]) -> anyhow::Result<()> {
     match form {
-        Form::Table => print_text(&text::text(assessed)),
-        Form::Json => print_json(&serde_json::json!({ "subscriptions": assessed })),
-        Form::Yaml => {
+        ObjectFormat::Table => print_text(&text::text(assessed)),
+        ObjectFormat::Name => {
+            let names = assessed.iter();
+            let names = names.map(|one| resource_name(RESOURCE, one.extension.name()) + "\n");
+            print_text(&names.collect::<String>())
+        }
+        ObjectFormat::Json => print_json(&serde_json::json!({ "subscriptions": assessed })),
+        ObjectFormat::Yaml => {
             let manifests: Vec<&Value> = assessed.iter().flat_map(|one| &one.manifests).collect();
             let mut documents: Vec<String> = Vec::new();
             for manifest in manifests {

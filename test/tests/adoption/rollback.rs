@@ -53,7 +53,10 @@ pub(crate) async fn a_rollback_names_the_losses_before_it_begins(world: &World) 
     world.kubectl(&["delete", "greetings.samples.olm.example", "ada", "-n", NAME])?;
     let before = extensions(world).get(NAME).await?;
     let (done, text) = rollback(world, &["--accept-data-loss", "--dry-run"])?;
-    ensure!(done && text.contains("would be pinned (dry run)"), "{text}");
+    ensure!(
+        done && text.contains("greeter pinned to 1.0.0, SelfCertified (dry run)"),
+        "{text}"
+    );
     ensure!(extensions(world).get(NAME).await?.spec == before.spec);
 
     let (done, text) = rollback(world, &["--accept-data-loss"])?;

@@ -10,7 +10,9 @@ use olm_api::PendingChange;
 use olm_api::conditions::find;
 use olm_api::names::annotation;
 use olm_api::pending_change::APPLIED;
-use olm_test::extensions::{SOON, await_version, merge, patch_source, revisions};
+use olm_test::extensions::{
+    SOON, await_version, extensions, installed_version, merge, patch_source, revisions,
+};
 use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
@@ -87,12 +89,13 @@ fn an_update_waits_for_an_approval_while_the_installed_version_is_kept() -> Resu
                 Ok(deployments.get_opt(&operator).await?.map(drop))
             })
             .await?;
-        let printed = olm(world, &["approve", name, "--yes", "--note", "tested"])?;
+        let printed = olm(world, &["approve", name, "--yes", "--note", "tested", "--wait"])?;
         ensure!(
             printed.contains(&pending.spec.digest) && printed.contains("approved by"),
             "{printed}"
         );
-        await_version(world, name, "1.0.1").await?;
+        let extension = extensions(world).get(name).await?;
+        ensure!(installed_version(&extension) == Some("1.0.1"), "{extension:?}");
         let applied = change(world, name, "1.0.1", "Succeeded").await?;
         let approver = applied.spec.decision.context("a decision")?.approver;
         let set = revisions(world).get(&format!("{name}-2")).await?;

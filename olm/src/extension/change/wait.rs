@@ -44,6 +44,8 @@ pub(crate) struct WaitArguments {
 pub(crate) enum Goal {
     /// The cluster matches the spec of this generation.
     Ready(i64),
+    /// A revision that was not there before is installed, and the cluster matches it.
+    Revision,
     /// The extension and all that it installed is gone.
     Gone,
 }
@@ -58,11 +60,12 @@ enum Step {
     Going(String),
 }
 
-fn step(extension: Option<&ClusterExtension>, goal: Goal) -> Step {
+/// The state of an extension; `known` are the revisions before the change.
+fn step(extension: Option<&ClusterExtension>, goal: Goal, known: &BTreeSet<String>) -> Step {
     let Some(extension) = extension else {
         return match goal {
             Goal::Gone => Step::Reached,
-            Goal::Ready(_) => Step::Stalled("the ClusterExtension was deleted".to_owned()),
+            Goal::Ready(_) | Goal::Revision => Step::Stalled("the ClusterExtension was deleted".to_owned()),
         };
     };
     if goal == Goal::Gone && !extension.is_deleting() {
@@ -73,7 +76,7 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal) -> Step {
         Goal::Ready(generation) => ready
             .and_then(|ready| ready.observed_generation)
             .is_some_and(|seen| seen >= generation),
-        Goal::Gone => ready.is_some(),
+        Goal::Revision | Goal::Gone => ready.is_some(),
     };
     let Some(ready) = ready.filter(|_| is_seen) else {
         return Step::Going("waiting for operator-controller".to_owned());
@@ -81,9 +84,19 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal) -> Step {
     let state = format!("{}: {}", ready.reason, ready.message);
     match (verdict(extension.conditions()), goal) {
         (Some(Verdict::Ready), Goal::Ready(_)) => Step::Reached,
+        (Some(Verdict::Ready), Goal::Revision) if active(extension).any(|name| !known.contains(name)) => {
+            Step::Reached
+        }
         (Some(Verdict::Stalled), _) => Step::Stalled(state),
         _ => Step::Going(state),
     }
+}
+
+/// The names of the revisions that are installed or roll out.
+fn active(extension: &ClusterExtension) -> impl Iterator<Item = &str> {
+    let status = extension.status.iter();
+    let active = status.flat_map(|status| &status.active_revisions);
+    active.map(|revision| revision.name.as_str())
 }
 
 /// The progress of a revision.
@@ -165,8 +178,7 @@ pub(crate) fn wait(
     goal: Goal,
 ) -> anyhow::Result<Status> {
     let name = seen.name();
-    let active = seen.status.iter().flat_map(|status| &status.active_revisions);
-    let known: BTreeSet<String> = active.map(|revision| revision.name.clone()).collect();
+    let known: BTreeSet<String> = active(seen).map(str::to_owned).collect();
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let begin = Instant::now();
     let (mut unprinted, mut stalled) = (Unprinted::default(), None);
@@ -175,7 +187,7 @@ pub(crate) fn wait(
         let found = found.with_context(|| format!("cannot read ClusterExtension {name:?}"))?;
         let found = found.filter(|found| found.metadata.uid == seen.metadata.uid);
         let rollout = match goal {
-            Goal::Ready(_) => rollout(cluster, seen, &known),
+            Goal::Ready(_) | Goal::Revision => rollout(cluster, seen, &known),
             Goal::Gone => RevisionProgress::default(),
         };
         let elapsed = begin.elapsed();
@@ -185,11 +197,11 @@ pub(crate) fn wait(
             }
         };
         let is_late = elapsed >= arguments.timeout;
-        let going = match step(found.as_ref(), goal) {
+        let going = match step(found.as_ref(), goal, &known) {
             Step::Reached => {
                 print(unprinted.lines(&rollout, None));
                 let end = match goal {
-                    Goal::Ready(_) => "is ready",
+                    Goal::Ready(_) | Goal::Revision => "is ready",
                     Goal::Gone => "is gone",
                 };
                 note(&format!("{name} {end} after {} s", elapsed.as_secs()));
@@ -213,7 +225,7 @@ pub(crate) fn wait(
         };
         if is_late {
             let end = match goal {
-                Goal::Ready(_) => "is not ready",
+                Goal::Ready(_) | Goal::Revision => "is not ready",
                 Goal::Gone => "is not gone",
             };
             let (seconds, why) = (arguments.timeout.as_secs(), several_lines(&going));
@@ -264,7 +276,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use olm_api::cluster_extension::ClusterExtensionSpec;
+    use olm_api::cluster_extension::{ClusterExtensionSpec, RevisionStatus};
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
     use olm_api::readiness::{Readiness, set_readiness};
 
@@ -287,22 +299,25 @@ mod tests {
     fn a_state_of_an_earlier_spec_does_not_count() {
         let unseen = Step::Going("waiting for operator-controller".to_owned());
         let ready = extension(Verdict::Ready, "Healthy", 1);
-        assert_eq!(step(Some(&ready), Goal::Ready(2)), unseen);
-        assert_eq!(step(Some(&ready), Goal::Ready(1)), Step::Reached);
+        assert_eq!(step(Some(&ready), Goal::Ready(2), &BTreeSet::new()), unseen);
+        assert_eq!(
+            step(Some(&ready), Goal::Ready(1), &BTreeSet::new()),
+            Step::Reached
+        );
         let fresh = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
-        assert_eq!(step(Some(&fresh), Goal::Ready(1)), unseen);
+        assert_eq!(step(Some(&fresh), Goal::Ready(1), &BTreeSet::new()), unseen);
     }
 
     #[test]
     fn a_step_has_the_reason_and_the_whole_message() {
         let stalled = extension(Verdict::Stalled, "Blocked", 1);
         assert_eq!(
-            step(Some(&stalled), Goal::Ready(1)),
+            step(Some(&stalled), Goal::Ready(1), &BTreeSet::new()),
             Step::Stalled("Blocked: a\nb".to_owned())
         );
         let going = extension(Verdict::Reconciling, "RollingOut", 1);
         assert_eq!(
-            step(Some(&going), Goal::Ready(1)),
+            step(Some(&going), Goal::Ready(1), &BTreeSet::new()),
             Step::Going("RollingOut: a\nb".to_owned())
         );
     }
@@ -380,14 +395,39 @@ mod tests {
     }
 
     #[test]
+    fn an_approved_change_is_over_when_its_revision_is_ready() {
+        let known = BTreeSet::from(["greeter-1".to_owned()]);
+        let mut ready = extension(Verdict::Ready, "Healthy", 1);
+        let status = ready.status.get_or_insert_default();
+        let active = |name: &str| RevisionStatus {
+            name: name.to_owned(),
+            ..RevisionStatus::default()
+        };
+        status.active_revisions = vec![active("greeter-1")];
+        assert_eq!(
+            step(Some(&ready), Goal::Revision, &known),
+            Step::Going("Healthy: a\nb".to_owned())
+        );
+        let status = ready.status.get_or_insert_default();
+        status.active_revisions = vec![active("greeter-2")];
+        assert_eq!(step(Some(&ready), Goal::Revision, &known), Step::Reached);
+    }
+
+    #[test]
     fn a_deletion_ends_when_the_object_is_gone() {
-        assert_eq!(step(None, Goal::Gone), Step::Reached);
-        assert!(matches!(step(None, Goal::Ready(1)), Step::Stalled(_)));
+        assert_eq!(step(None, Goal::Gone, &BTreeSet::new()), Step::Reached);
+        assert!(matches!(
+            step(None, Goal::Ready(1), &BTreeSet::new()),
+            Step::Stalled(_)
+        ));
         let mut leaving = extension(Verdict::Reconciling, "Removing", 1);
-        assert!(matches!(step(Some(&leaving), Goal::Gone), Step::Stalled(_)));
+        assert!(matches!(
+            step(Some(&leaving), Goal::Gone, &BTreeSet::new()),
+            Step::Stalled(_)
+        ));
         leaving.metadata.deletion_timestamp = Some(olm_api::Time(Timestamp::UNIX_EPOCH));
         assert_eq!(
-            step(Some(&leaving), Goal::Gone),
+            step(Some(&leaving), Goal::Gone, &BTreeSet::new()),
             Step::Going("Removing: a\nb".to_owned())
         );
     }
