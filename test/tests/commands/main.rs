@@ -60,7 +60,11 @@ async fn start() -> Result<World> {
         catalog("fans", &fans),
         catalog("vases", &vases),
     ])?;
-    for name in ["clustercatalog/lamps", "clustercatalog/fans", "clustercatalog/vases"] {
+    for name in [
+        "clustercatalog/lamps",
+        "clustercatalog/fans",
+        "clustercatalog/vases",
+    ] {
         world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", name])?;
     }
     Ok(world)

@@ -74,12 +74,18 @@ fn is_age(word: &str) -> bool {
 #[test]
 fn what_differs_between_two_runs_is_masked() {
     for (text, expected) in [
-        ("   0s  revision vase-1 created", "   Ns  revision vase-1 created\n"),
+        (
+            "   0s  revision vase-1 created",
+            "   Ns  revision vase-1 created\n",
+        ),
         ("vase is ready after 12 s", "vase is ready after N s\n"),
         ("12s        Normal  Installed", "Ns         Normal  Installed\n"),
         ("9s         Normal  Installed", "Ns         Normal  Installed\n"),
         ("1  2026-11-26T09:00:00Z  -", "1  TIME  -\n"),
-        ("127.0.0.1:43211/vase-bundle:v1.0.0", "ADDRESS/vase-bundle:v1.0.0\n"),
+        (
+            "127.0.0.1:43211/vase-bundle:v1.0.0",
+            "ADDRESS/vase-bundle:v1.0.0\n",
+        ),
         ("uid: 01234567-89ab-cdef-0123-456789abcdef", "uid: UID\n"),
     ] {
         assert_eq!(masked(text), expected);
