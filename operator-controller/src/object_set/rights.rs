@@ -87,12 +87,12 @@ pub(super) fn needed_for_removal(context: &Context, account: &AccountName, set: 
 }
 
 /// The first missing rights, the number of the others, and the consequence.
-pub fn explain(missing: &Missing, account: &AccountName, consequence: &str) -> String {
+pub(crate) fn explain(missing: &Missing, account: &AccountName, consequence: &str) -> String {
     format!("{}; {consequence}", missing.text(asking(account)))
 }
 
 /// The line about the command that prints roles.
-pub fn remedy(command: &str) -> String {
+pub(crate) fn remedy(command: &str) -> String {
     format!("`{command}` prints the roles to apply.")
 }
 

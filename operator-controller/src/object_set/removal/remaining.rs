@@ -8,7 +8,7 @@ use olm_api::ClusterObjectSet;
 use olm_cluster::{discover::Scope, identity::is_name, watch::Freshness};
 use olm_rollout::{object::ObjectId, outline::Outline};
 
-use crate::object_set::{context::Context, state::SetState, rights};
+use crate::object_set::{context::Context, rights, state::SetState};
 
 /// The objects that may be left when the account cannot be used, as far as the controller can see: without those in
 /// deleted namespaces, and without those that a watch does not show as ours.
