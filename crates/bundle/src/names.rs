@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn the_hash_of_a_permission_without_an_account_is_over_an_empty_name() {
         let rules = r#"[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]"#;
-        let name = |account: &str| permission_name("kettle.v1-default", &permission(account, rules));
+        let name = |account: &str| permission_name("backup.v1-default", &permission(account, rules));
         assert_eq!(
             name(""),
-            "kettle.v1-default-nzvb3zwx13bo1wsnj9o549rri6w6zwgjkd9ihzcrq24"
+            "backup.v1-default-nzvb3zwx13bo1wsnj9o549rri6w6zwgjkd9ihzcrq24"
         );
         assert_eq!(
             name("default"),
-            "kettle.v1-default-306176509wgfj7usxw1ahyo6j2sj81mc4f3fjemiu4jw"
+            "backup.v1-default-306176509wgfj7usxw1ahyo6j2sj81mc4f3fjemiu4jw"
         );
     }
 

@@ -20,12 +20,12 @@ fn rendered(client: &str) -> Result<Value, String> {
          [v1]\n      clientConfig: {client}"
     );
     let files = with(
-        fixture("kettle"),
-        "manifests/kettles.crd.yaml",
+        fixture("backup"),
+        "manifests/backups.crd.yaml",
         "  scope: Namespaced",
         &conversion,
     );
-    let prepared = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
+    let prepared = prepare(&files, &BTreeMap::new(), &Request::new("samples"));
     let objects = prepared
         .map_err(|refusal| refusal.to_string())?
         .rendered
@@ -38,11 +38,11 @@ fn rendered(client: &str) -> Result<Value, String> {
 
 #[test]
 fn a_conversion_webhook_of_a_definition_is_a_service_of_the_install_namespace() {
-    for written in ["namespace: elsewhere, ", "namespace: kitchen, ", ""] {
+    for written in ["namespace: elsewhere, ", "namespace: samples, ", ""] {
         let client = format!("{{service: {{{written}name: converter, path: /convert}}}}");
         let definition = rendered(&client).expect("a Service may convert");
         let service = &definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
-        assert_eq!(service["namespace"], "kitchen", "{written}");
+        assert_eq!(service["namespace"], "samples", "{written}");
         assert_eq!(service["name"], "converter");
     }
 }

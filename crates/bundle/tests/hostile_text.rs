@@ -72,12 +72,12 @@ fn check(place: &str, text: &str) {
 fn invalid_yaml_is_not_repeated_verbatim() {
     for broken in ["name: [\u{1b}[2J\u{202e}", "\u{1b}: {", "name: *\u{202e}"] {
         let files = with(
-            fixture("kettle"),
-            "manifests/kettle.clusterserviceversion.yaml",
+            fixture("backup"),
+            "manifests/backup.clusterserviceversion.yaml",
             "metadata:",
             broken,
         );
-        let refusal = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
+        let refusal = prepare(&files, &BTreeMap::new(), &Request::new("samples"));
         check(broken, &refusal.expect_err("it is refused").to_string());
     }
 }
@@ -85,13 +85,13 @@ fn invalid_yaml_is_not_repeated_verbatim() {
 #[test]
 fn no_text_of_a_bundle_stands_in_a_refusal_as_it_is() {
     let mut refused = 0;
-    for name in ["kettle", "sieve"] {
+    for name in ["backup", "router"] {
         for (place, files) in hostile(&fixture(name)) {
             for certificates in [None, Some(CertificateProvider::SelfSigned)] {
                 let request = Request {
                     certificates,
                     dependencies: Dependencies::Evaluated,
-                    ..Request::new("kitchen")
+                    ..Request::new("samples")
                 };
                 let Err(refusal) = prepare(&files, &BTreeMap::new(), &request) else {
                     continue;

@@ -36,7 +36,7 @@ fn attempt(
         &Request {
             config,
             certificates,
-            ..Request::new("kitchen")
+            ..Request::new("samples")
         },
     )
 }
@@ -52,14 +52,14 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
 
 #[test]
 fn an_operator_that_watches_all_namespaces() {
-    insta::assert_yaml_snapshot!(rendered(&fixture("kettle"), None, None));
+    insta::assert_yaml_snapshot!(rendered(&fixture("backup"), None, None));
 }
 
 #[test]
 fn an_operator_that_watches_its_own_namespace_has_roles_there() {
     let objects = rendered(
-        &fixture("kettle"),
-        Some(&json!({"watchNamespace": "kitchen"})),
+        &fixture("backup"),
+        Some(&json!({"watchNamespace": "samples"})),
         None,
     );
     let keys: Vec<String> = objects
@@ -86,7 +86,7 @@ fn an_operator_that_watches_its_own_namespace_has_roles_there() {
 #[test]
 fn an_operator_that_watches_another_namespace_has_roles_there_for_its_account_here() {
     let objects = rendered(
-        &fixture("kettle"),
+        &fixture("backup"),
         Some(&json!({"watchNamespace": "pantry"})),
         None,
     );
@@ -98,34 +98,34 @@ fn an_operator_that_watches_another_namespace_has_roles_there_for_its_account_he
     for role in roles {
         assert_eq!(role["metadata"]["namespace"], "pantry");
     }
-    let deployment = find(&objects, "Deployment", "kettle.operator");
+    let deployment = find(&objects, "Deployment", "backup.operator");
     let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["olm.targetNamespaces"], "pantry");
-    assert_eq!(annotations["olm.operatorNamespace"], "kitchen");
+    assert_eq!(annotations["olm.operatorNamespace"], "samples");
 }
 
 /// The reference implementation hashes the permission as written, and names the default account.
 #[test]
 fn a_permission_without_an_account_is_for_the_default_one_under_the_name_of_the_reference() {
     let files = with(
-        fixture("kettle"),
-        "manifests/kettle.clusterserviceversion.yaml",
+        fixture("backup"),
+        "manifests/backup.clusterserviceversion.yaml",
         "serviceAccountName: default",
         "serviceAccountName: ''",
     );
     let objects = rendered(&files, None, None);
-    let name = "kettle.v1.2.0-defa-1bdfh3uqxmqi1hujgmugasznnjyra7e2n0qdkah405ra";
+    let name = "backup.v1.2.0-defa-1h3uh4wc1ml7963pdm025i1z7sdue2jbvobins1aoup7";
     find(&objects, "ClusterRole", name);
     let binding = find(&objects, "ClusterRoleBinding", name);
     assert_eq!(binding["subjects"][0]["name"], "default");
     let mut accounts = objects.iter().filter(|object| object["kind"] == "ServiceAccount");
-    assert!(accounts.all(|account| account["metadata"]["name"] == "kettle"));
+    assert!(accounts.all(|account| account["metadata"]["name"] == "backup"));
 }
 
 #[test]
 fn cert_manager_certifies_webhooks() {
     insta::assert_yaml_snapshot!(rendered(
-        &fixture("sieve"),
+        &fixture("router"),
         None,
         Some(CertificateProvider::CertManager)
     ));
@@ -134,7 +134,7 @@ fn cert_manager_certifies_webhooks() {
 #[test]
 fn the_openshift_service_ca_certifies_webhooks() {
     let objects = rendered(
-        &fixture("sieve"),
+        &fixture("router"),
         None,
         Some(CertificateProvider::OpenShiftServiceCa),
     );
@@ -148,13 +148,13 @@ fn the_openshift_service_ca_certifies_webhooks() {
 
 #[test]
 fn an_account_that_the_bundle_brings_too_is_merged() {
-    let objects = rendered(&fixture("kettle"), None, None);
+    let objects = rendered(&fixture("backup"), None, None);
     assert_eq!(
-        find(&objects, "ServiceAccount", "kettle"),
+        find(&objects, "ServiceAccount", "backup"),
         &json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": "kettle", "namespace": "kitchen", "labels": {"team": "tea"}},
+            "metadata": {"name": "backup", "namespace": "samples", "labels": {"team": "tea"}},
             "imagePullSecrets": [{"name": "pull"}],
         })
     );
@@ -162,9 +162,9 @@ fn an_account_that_the_bundle_brings_too_is_merged() {
 
 #[test]
 fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
-    let objects = rendered(&fixture("sieve"), None, Some(CertificateProvider::CertManager));
-    let service = find(&objects, "Service", "sieve-service");
-    assert_eq!(service["metadata"]["labels"], json!({"app": "sieve"}));
+    let objects = rendered(&fixture("router"), None, Some(CertificateProvider::CertManager));
+    let service = find(&objects, "Service", "router-service");
+    assert_eq!(service["metadata"]["labels"], json!({"app": "router"}));
     assert_eq!(service["spec"]["type"], "ClusterIP");
     assert_eq!(
         service["spec"]["ports"],
@@ -176,21 +176,21 @@ fn a_service_that_the_bundle_brings_too_serves_the_webhooks() {
     );
     // The bundle's own Service defines the target port of a webhook without one.
     let files = with(
-        fixture("sieve"),
+        fixture("router"),
         "manifests/service.yaml",
         "port: 80",
         "port: 8443, targetPort: 7443",
     );
     let objects = rendered(&files, None, Some(CertificateProvider::CertManager));
     assert_eq!(
-        find(&objects, "Service", "sieve-service")["spec"]["ports"][1],
+        find(&objects, "Service", "router-service")["spec"]["ports"][1],
         json!({"name": "8443", "port": 8443, "targetPort": 7443})
     );
 }
 
 #[test]
 fn two_different_objects_of_one_name_are_refused() {
-    let mut files = fixture("kettle");
+    let mut files = fixture("backup");
     let map = |value: &str| {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: twice}}\ndata: {{a: {value}}}\n")
             .into_bytes()
@@ -210,8 +210,8 @@ fn two_different_objects_of_one_name_are_refused() {
 #[test]
 fn the_name_of_a_file_changes_no_object() {
     let key = |object: &Value| object.to_string();
-    let mut expected = rendered(&fixture("kettle"), None, None);
-    let mut files = fixture("kettle");
+    let mut expected = rendered(&fixture("backup"), None, None);
+    let mut files = fixture("backup");
     let manifest = files.remove("manifests/more.yaml").expect("the file");
     files.insert("manifests/0.yaml".to_owned(), manifest);
     let mut actual = rendered(&files, None, None);
@@ -227,8 +227,8 @@ fn users_change_the_deployments() {
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "annotations": {"capabilities": "kept", "added": "yes"},
     }});
-    let objects = rendered(&fixture("kettle"), Some(&config), None);
-    let deployment = find(&objects, "Deployment", "kettle.operator");
+    let objects = rendered(&fixture("backup"), Some(&config), None);
+    let deployment = find(&objects, "Deployment", "backup.operator");
     let pod = &deployment["spec"]["template"]["spec"];
     let env = json!([{"name": "WATCH_NAMESPACE", "value": "given"}, {"name": "TEA", "value": "green"}]);
     assert_eq!(pod["containers"][0]["env"], env);
@@ -245,7 +245,7 @@ fn users_change_the_deployments() {
 /// Properties of any type, flat or wrapped, after those of the ClusterServiceVersion.
 #[test]
 fn properties_are_merged() {
-    let prepared = attempt(&fixture("kettle"), None, None).expect("a sound bundle");
+    let prepared = attempt(&fixture("backup"), None, None).expect("a sound bundle");
     assert_eq!(
         prepared.bundle.properties_text(),
         Some(
@@ -267,7 +267,7 @@ fn annotations_describe_the_bundle() {
         operators.operatorframework.io.bundle.package.v1: \"test-operator\"\n  \
         operators.operatorframework.io.bundle.channels.v1: \"beta,stable\"\n  \
         operators.operatorframework.io.bundle.channel.default.v1: \"stable\"\n";
-    let mut files = fixture("kettle");
+    let mut files = fixture("backup");
     files.insert("metadata/annotations.yaml".to_owned(), annotations.into());
     let bundle = olm_bundle::parse(&files, &BTreeMap::new()).expect("a sound bundle");
     let said = bundle.annotations();
@@ -285,9 +285,9 @@ fn annotations_beat_labels() {
         (label("package.v1"), "teapot".to_owned()),
         (label("channel.default.v1"), "edge".to_owned()),
     ]);
-    let files = fixture("kettle");
+    let files = fixture("backup");
     let bundle = olm_bundle::parse(&files, &labels).expect("a sound bundle");
-    assert_eq!(bundle.package(), "kettle");
+    assert_eq!(bundle.package(), "backup");
     assert_eq!(
         bundle.annotations().channels().collect::<Vec<_>>(),
         ["beta", "stable"]
@@ -307,23 +307,23 @@ fn annotations_beat_labels() {
 
 #[test]
 fn our_own_certificates_are_asked_for_by_annotations() {
-    let objects = rendered(&fixture("sieve"), None, Some(CertificateProvider::SelfSigned));
+    let objects = rendered(&fixture("router"), None, Some(CertificateProvider::SelfSigned));
     let annotation = |kind: &str, name: &str, key: &str| {
         find(&objects, kind, name)["metadata"]["annotations"][format!("olm.operatorframework.io/{key}")]
             .clone()
     };
     assert_eq!(
-        annotation("Service", "sieve-service", "serving-certificate"),
-        "sieve-service-cert"
+        annotation("Service", "router-service", "serving-certificate"),
+        "router-service-cert"
     );
     for (kind, name) in [
-        ("ValidatingWebhookConfiguration", "vsieve.kitchen.example.com"),
-        ("MutatingWebhookConfiguration", "msieve.kitchen.example.com"),
-        ("CustomResourceDefinition", "sieves.kitchen.example.com"),
+        ("ValidatingWebhookConfiguration", "vrouter.samples.example.com"),
+        ("MutatingWebhookConfiguration", "mrouter.samples.example.com"),
+        ("CustomResourceDefinition", "routers.samples.example.com"),
     ] {
         assert_eq!(
             annotation(kind, name, "authority-from"),
-            "kitchen/sieve-service-cert",
+            "samples/router-service-cert",
             "{kind}"
         );
     }
@@ -346,14 +346,14 @@ fn providers_are_read_as_they_are_written() {
     assert!("unknown".parse::<CertificateProvider>().is_err());
 }
 
-/// The bundle `sieve` with an aggregated API in addition to its webhooks.
+/// The bundle `router` with an aggregated API in addition to its webhooks.
 fn with_api(deployment: &str) -> BundleFiles {
     let apis = format!(
         "apiservicedefinitions:\n    owned:\n      - {{name: sifts, group: flour.example.com, version: v1, kind: Sift, \
          deploymentName: {deployment}, containerPort: 5443}}\n  webhookdefinitions:"
     );
     with(
-        fixture("sieve"),
+        fixture("router"),
         "manifests/csv.yaml",
         "webhookdefinitions:",
         &apis,
@@ -362,34 +362,34 @@ fn with_api(deployment: &str) -> BundleFiles {
 
 #[test]
 fn an_aggregated_api_is_registered_served_and_may_ask_who_calls() {
-    let objects = rendered(&with_api("sieve"), None, Some(CertificateProvider::SelfSigned));
+    let objects = rendered(&with_api("router"), None, Some(CertificateProvider::SelfSigned));
     let registration = find(&objects, "APIService", "v1.flour.example.com");
     assert_eq!(
         registration["spec"],
         json!({
             "group": "flour.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 15,
-            "service": {"namespace": "kitchen", "name": "sieve-service", "port": 5443},
+            "service": {"namespace": "samples", "name": "router-service", "port": 5443},
         })
     );
     assert_eq!(
         registration["metadata"]["annotations"]["olm.operatorframework.io/authority-from"],
-        "kitchen/sieve-service-cert"
+        "samples/router-service-cert"
     );
-    let ports = find(&objects, "Service", "sieve-service")["spec"]["ports"].clone();
+    let ports = find(&objects, "Service", "router-service")["spec"]["ports"].clone();
     assert_eq!(
         ports[1],
         json!({"name": "5443", "port": 5443, "targetPort": 5443})
     );
-    let subjects = json!([{"kind": "ServiceAccount", "name": "default", "namespace": "kitchen"}]);
+    let subjects = json!([{"kind": "ServiceAccount", "name": "default", "namespace": "samples"}]);
     for (kind, name, role) in [
         (
             "ClusterRoleBinding",
-            "sieve-service-auth-delegator",
+            "router-service-auth-delegator",
             "system:auth-delegator",
         ),
         (
             "RoleBinding",
-            "sieve-service-auth-reader",
+            "router-service-auth-reader",
             "extension-apiserver-authentication-reader",
         ),
     ] {
@@ -407,20 +407,20 @@ fn an_aggregated_api_without_its_deployment_is_refused() {
         refusal.to_string(),
         "api service 'v1.flour.example.com' references non-existent deployment 'colander'"
     );
-    let refusal = attempt(&with_api("sieve"), None, None).expect_err("there is no certificate provider");
+    let refusal = attempt(&with_api("router"), None, None).expect_err("there is no certificate provider");
     assert_eq!(refusal.kind(), "api-services");
 }
 
 #[test]
 fn init_containers_read_certificates_where_the_bundle_says_so() {
     let files = with(
-        fixture("sieve"),
+        fixture("router"),
         "manifests/csv.yaml",
         "{name: serving, mountPath: /old}",
         "{name: serving, mountPath: /tmp/k8s-webhook-server/serving-certs}",
     );
     let objects = rendered(&files, None, Some(CertificateProvider::SelfSigned));
-    let pod = &find(&objects, "Deployment", "sieve")["spec"]["template"]["spec"];
+    let pod = &find(&objects, "Deployment", "router")["spec"]["template"]["spec"];
     assert_eq!(
         pod["initContainers"][0]["volumeMounts"],
         json!([
@@ -443,12 +443,12 @@ fn an_operator_gets_the_name_of_its_condition() {
     let render = |name| {
         let request = Request {
             operator_condition: name,
-            ..Request::new("kitchen")
+            ..Request::new("samples")
         };
-        let prepared = prepare(&fixture("kettle"), &BTreeMap::new(), &request).expect("a sound bundle");
+        let prepared = prepare(&fixture("backup"), &BTreeMap::new(), &request).expect("a sound bundle");
         let objects = prepared.rendered.into_objects();
         let containers =
-            find(&objects, "Deployment", "kettle.operator")["spec"]["template"]["spec"]["containers"].clone();
+            find(&objects, "Deployment", "backup.operator")["spec"]["template"]["spec"]["containers"].clone();
         let environments = containers.as_array().expect("containers").iter();
         environments
             .map(|container| {
@@ -463,8 +463,8 @@ fn an_operator_gets_the_name_of_its_condition() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        render(Some("kettle.v1.2.0")),
-        vec![vec![json!("kettle.v1.2.0")]; 2]
+        render(Some("backup.v1.2.0")),
+        vec![vec![json!("backup.v1.2.0")]; 2]
     );
     assert_eq!(render(None), vec![Vec::<Value>::new(); 2]);
 }
@@ -475,7 +475,7 @@ fn pod_with_condition(files: &BundleFiles, deployment: &str, config: Option<&Val
         operator_condition: Some("condition"),
         certificates: Some(CertificateProvider::SelfSigned),
         config,
-        ..Request::new("kitchen")
+        ..Request::new("samples")
     };
     let prepared = prepare(files, &BTreeMap::new(), &request).expect("a sound bundle");
     find(prepared.rendered.objects(), "Deployment", deployment)["spec"]["template"]["spec"].clone()
@@ -487,7 +487,7 @@ fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
         "env": [{"name": "TEA", "value": "green"}],
         "resources": {"limits": {"cpu": "1"}},
     }});
-    let pod = pod_with_condition(&fixture("kettle"), "kettle.operator", Some(&config));
+    let pod = pod_with_condition(&fixture("backup"), "backup.operator", Some(&config));
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         let environment = container["env"].as_array().expect("variables");
         assert!(
@@ -496,7 +496,7 @@ fn init_containers_are_changed_like_others_unless_they_were_taken_over() {
         );
         assert_eq!(container["resources"], json!({"limits": {"cpu": "1"}}));
     }
-    let pod = pod_with_condition(&fixture("sieve"), "sieve", None);
+    let pod = pod_with_condition(&fixture("router"), "router", None);
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         let mounts = container["volumeMounts"].as_array().expect("mounts");
         for name in ["webhook-cert", "apiservice-cert"] {
@@ -514,7 +514,7 @@ fn of_variables_of_one_name_the_last_is_kept() {
     let config = json!({"deploymentConfig": {"env": [
         {"name": "TEA", "value": "green"}, {"name": "CUP", "value": "1"}, {"name": "TEA", "value": "black"},
     ]}});
-    let pod = pod_with_condition(&fixture("kettle"), "kettle.operator", Some(&config));
+    let pod = pod_with_condition(&fixture("backup"), "backup.operator", Some(&config));
     let environment = pod["containers"][0]["env"].as_array().expect("variables");
     let mut teas = environment.iter().filter(|entry| entry["name"] == "TEA");
     assert_eq!(teas.next(), Some(&json!({"name": "TEA", "value": "black"})));
@@ -524,17 +524,17 @@ fn of_variables_of_one_name_the_last_is_kept() {
 
 #[test]
 fn a_certificate_has_no_common_name_that_cert_manager_refuses() {
-    for (namespace, expected) in [("n".repeat(50), true), ("n".repeat(51), false)] {
+    for (namespace, expected) in [("n".repeat(49), true), ("n".repeat(50), false)] {
         let request = Request {
             certificates: Some(CertificateProvider::CertManager),
             ..Request::new(&namespace)
         };
-        let prepared = prepare(&fixture("sieve"), &BTreeMap::new(), &request).expect("a sound bundle");
+        let prepared = prepare(&fixture("router"), &BTreeMap::new(), &request).expect("a sound bundle");
         let objects = prepared.rendered.into_objects();
         let certificate = objects.iter().find(|object| object["kind"] == "Certificate");
         let specification = &certificate.expect("a certificate")["spec"];
-        // `sieve-service.` and the namespace.
-        let host = format!("sieve-service.{namespace}");
+        // `router-service.` and the namespace.
+        let host = format!("router-service.{namespace}");
         assert_eq!(host.len() <= 64, expected);
         assert_eq!(
             specification.get("commonName").is_some(),
@@ -549,11 +549,11 @@ fn a_certificate_has_no_common_name_that_cert_manager_refuses() {
 fn services_have_names_that_services_can_have() {
     use olm_bundle::names::service_name;
     for (deployment, expected) in [
-        ("sieve.operator", "sieve-operator-service".to_owned()),
+        ("router.operator", "router-operator-service".to_owned()),
         (&"a".repeat(55), format!("{}-service", "a".repeat(55))),
         (&"a".repeat(56), format!("{}-service", "a".repeat(55))),
         (&"a".repeat(70), format!("{}-service", "a".repeat(55))),
-        ("3sieves", "s-3sieves-service".to_owned()),
+        ("3routers", "s-3routers-service".to_owned()),
     ] {
         assert_eq!(service_name(deployment), expected);
         assert!(expected.len() <= 63);
@@ -569,13 +569,13 @@ fn one_volume_is_mounted_at_every_path_that_the_user_names() {
     }});
     for existing in ["", "volumeMounts: [{name: tea, mountPath: /old}]"] {
         let files = with(
-            fixture("kettle"),
-            "manifests/kettle.clusterserviceversion.yaml",
+            fixture("backup"),
+            "manifests/backup.clusterserviceversion.yaml",
             "name: sidecar",
             &format!("name: sidecar\n                    {existing}"),
         );
         let objects = rendered(&files, Some(&config), None);
-        let pod = &find(&objects, "Deployment", "kettle.operator")["spec"]["template"]["spec"];
+        let pod = &find(&objects, "Deployment", "backup.operator")["spec"]["template"]["spec"];
         assert_eq!(pod["containers"][1]["volumeMounts"], mounts, "{existing}");
     }
 }

@@ -25,7 +25,7 @@ use crate::stage::{CLUSTER, Stage, named};
 
 /// The objects in the namespace `%PLACE%`.
 const OBJECTS: &str = include_str!("reference/operator.yaml");
-const VERSION: &str = "kettles.v1";
+const VERSION: &str = "backups.v1";
 
 /// One operator of the Go implementation.
 struct Operator<'a> {
@@ -49,7 +49,7 @@ impl<'a> Operator<'a> {
         };
         let rules = json!([{
             "apiGroups": [format!("{place}.example")], "apiVersions": ["v1"], "operations": ["CREATE"],
-            "resources": ["kettles"],
+            "resources": ["backups"],
         }]);
         let deployment = format!("{place}-operator");
         let admission = json!({
@@ -60,7 +60,7 @@ impl<'a> Operator<'a> {
         let conversion = json!({
             "type": "ConversionWebhook", "generateName": format!("c.{place}.example"), "deploymentName": deployment,
             "containerPort": 443, "targetPort": 443, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "webhookPath": "/convert", "conversionCRDs": [format!("kettles.{place}.example")],
+            "webhookPath": "/convert", "conversionCRDs": [format!("backups.{place}.example")],
         });
         let webhooks = match mode {
             "own" | "single" => vec![admission.clone()],
@@ -217,7 +217,7 @@ impl<'a> Operator<'a> {
 
     /// The roles and bindings of the accounts, and those in the namespaces that the operator watches.
     async fn rights(&mut self, csv: &Value) -> Result<()> {
-        let rights = rbac(csv)?.remove("kettle").context("there are no rights")?;
+        let rights = rbac(csv)?.remove("backup").context("there are no rights")?;
         let mut of_namespace = Vec::new();
         for mut object in [rights.roles, rights.role_bindings].concat() {
             object["metadata"]["labels"]["olm.managed"] = json!("true");

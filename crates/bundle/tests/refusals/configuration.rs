@@ -8,10 +8,10 @@ fn configurations_that_do_not_fit_are_explained() {
         let request = Request {
             config: Some(&config),
             deployment_configuration,
-            ..Request::new("kitchen")
+            ..Request::new("samples")
         };
         let message = format!("invalid ClusterExtension configuration: invalid configuration: {message}");
-        check_request(&fixture("kettle"), &request, "config", &message);
+        check_request(&fixture("backup"), &request, "config", &message);
     };
     let allowed = DeploymentConfiguration::Allowed;
     check(
@@ -61,7 +61,7 @@ fn configurations_that_do_not_fit_are_explained() {
     );
     let everywhere = ["OwnNamespace", "SingleNamespace"]
         .iter()
-        .fold(fixture("kettle"), |files, mode| {
+        .fold(fixture("backup"), |files, mode| {
             let (from, to) = (
                 format!("{mode}, supported: true"),
                 format!("{mode}, supported: false"),
@@ -71,7 +71,7 @@ fn configurations_that_do_not_fit_are_explained() {
     let config = json!({"watchNamespace": "a"});
     let request = Request {
         config: Some(&config),
-        ..Request::new("kitchen")
+        ..Request::new("samples")
     };
     check_request(
         &everywhere,
@@ -81,14 +81,14 @@ fn configurations_that_do_not_fit_are_explained() {
          supports AllNamespaces: there is no namespace to choose, remove the field",
     );
     let nowhere_else = with(
-        fixture("kettle"),
+        fixture("backup"),
         CSV,
         "AllNamespaces, supported: true",
         "AllNamespaces, supported: false",
     );
     check_request(
         &nowhere_else,
-        &Request::new("kitchen"),
+        &Request::new("samples"),
         "config",
         "invalid ClusterExtension configuration: invalid configuration: required field \"watchNamespace\" is missing. The \
          bundle supports OwnNamespace SingleNamespace: name the namespace to watch as watchNamespace, for a \
@@ -102,9 +102,9 @@ fn deployment_configurations_are_read_as_kubernetes_reads_them() {
         let config = json!({"deploymentConfig": config});
         let request = Request {
             config: Some(&config),
-            ..Request::new("kitchen")
+            ..Request::new("samples")
         };
-        prepare(&fixture("kettle"), &BTreeMap::new(), &request)
+        prepare(&fixture("backup"), &BTreeMap::new(), &request)
     };
     let refusal = prepared(json!({"resources": {"limits": {"cpu": "lots", "memory": "1Gi"}}}));
     assert_eq!(

@@ -32,8 +32,8 @@ proptest! {
 
     #[test]
     fn any_configuration_is_refused_or_rendered_the_same_twice(config in json_value()) {
-        let files = fixture("kettle");
-        let request = Request { config: Some(&config), ..Request::new("kitchen") };
+        let files = fixture("backup");
+        let request = Request { config: Some(&config), ..Request::new("samples") };
         let attempt = || prepare(&files, &BTreeMap::new(), &request)
             .map(|prepared| prepared.rendered.into_objects())
             .map_err(|refusal| refusal.to_string());
@@ -42,8 +42,8 @@ proptest! {
 
     #[test]
     fn any_text_in_a_manifest_is_refused_or_rendered(text in "[a-zA-Z0-9:{}\\[\\],'\"\n -]{0,80}") {
-        let files = plus(fixture("kettle"), "manifests/z.yaml", &text);
-        let attempt = || prepare(&files, &BTreeMap::new(), &Request::new("kitchen"))
+        let files = plus(fixture("backup"), "manifests/z.yaml", &text);
+        let attempt = || prepare(&files, &BTreeMap::new(), &Request::new("samples"))
             .map(|prepared| prepared.rendered.into_objects())
             .map_err(|refusal| refusal.to_string());
         prop_assert_eq!(attempt(), attempt());

@@ -21,7 +21,7 @@ use olm_bundle::{BundleFiles, Request, Scopes, prepare};
 use serde_json::{Value, json};
 use support::{fixture, with};
 
-const CSV: &str = "manifests/kettle.clusterserviceversion.yaml";
+const CSV: &str = "manifests/backup.clusterserviceversion.yaml";
 const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
 fn check_request(files: &BundleFiles, request: &Request<'_>, kind: &str, message: &str) {
@@ -32,7 +32,7 @@ fn check_request(files: &BundleFiles, request: &Request<'_>, kind: &str, message
 }
 
 fn check(files: &BundleFiles, kind: &str, message: &str) {
-    check_request(files, &Request::new("kitchen"), kind, message);
+    check_request(files, &Request::new("samples"), kind, message);
 }
 
 fn plus(mut files: BundleFiles, path: &str, text: &str) -> BundleFiles {

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
     let check = |from: &str, to: &str, expected: &str| {
-        let files = with(fixture("kettle"), CSV, from, to);
-        let found = prepare(&files, &BTreeMap::new(), &Request::new("kitchen"));
+        let files = with(fixture("backup"), CSV, from, to);
+        let found = prepare(&files, &BTreeMap::new(), &Request::new("samples"));
         let found = found.err().map(|refusal| refusal.to_string());
         let expected = Some(format!("the ClusterServiceVersion cannot be read: {expected}"));
         assert_eq!(found, expected.filter(|_| !to.contains("# sound")), "{to}");
@@ -18,7 +18,7 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
             expected,
         );
     };
-    spec("skips: kettle.v1.0.0", "spec.skips must be a list, not a string");
+    spec("skips: backup.v1.0.0", "spec.skips must be a list, not a string");
     spec("replaces: [a]", "spec.replaces must be a string, not a list");
     spec(
         "maintainers: [{name: 5}]",
@@ -82,12 +82,12 @@ fn an_unreadable_cluster_service_version_is_refused_with_all_places() {
 fn metadata_are_read_as_the_reference_reads_them() {
     let text = |files: &BundleFiles| {
         let prepared =
-            prepare(files, &BTreeMap::new(), &Request::new("kitchen")).expect("it can be installed");
+            prepare(files, &BTreeMap::new(), &Request::new("samples")).expect("it can be installed");
         prepared.bundle.properties_text().unwrap_or_default().to_owned()
     };
     let annotation = "    olm.properties: '[{\"type\":\"first\",\"value\":{\"b\":1,\"a\":2}}]'\n";
     let of_file = |content: &str| {
-        let bare = with(fixture("kettle"), CSV, annotation, "");
+        let bare = with(fixture("backup"), CSV, annotation, "");
         text(&plus(bare, "metadata/properties.yaml", content))
     };
     let a = r#"[{"type":"a","value":1}]"#;
@@ -112,7 +112,7 @@ fn metadata_are_read_as_the_reference_reads_them() {
     // The annotation is unchanged byte for byte, unless there are more properties.
     let said = r#" [ {"value": {"b": 1, "a": 2}, "TYPE": "x", "more": 1} ] "#;
     let annotated = with(
-        fixture("kettle"),
+        fixture("backup"),
         CSV,
         annotation,
         &format!("    olm.properties: '{said}'\n"),
@@ -129,30 +129,30 @@ fn metadata_are_read_as_the_reference_reads_them() {
         r#"[{"type":"x","value":{"b":1,"a":2}},{"type":"a","value":1}]"#
     );
     let shouted = plus(
-        fixture("kettle"),
+        fixture("backup"),
         ANNOTATIONS,
-        "Annotations:\n  OPERATORS.operatorframework.io.bundle.package.v1: kettle\n",
+        "Annotations:\n  OPERATORS.operatorframework.io.bundle.package.v1: backup\n",
     );
-    assert!(prepare(&shouted, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+    assert!(prepare(&shouted, &BTreeMap::new(), &Request::new("samples")).is_ok());
 }
 
 #[test]
 fn dependencies_are_read_however_they_are_written() {
-    let text = "Dependencies:\n- Type: olm.package\n  Value: {packageName: stove, version: '>0.27.0'}\n";
+    let text = "Dependencies:\n- Type: olm.package\n  Value: {packageName: vault, version: '>0.27.0'}\n";
     check(
-        &plus(fixture("kettle"), "metadata/dependencies.yaml", text),
+        &plus(fixture("backup"), "metadata/dependencies.yaml", text),
         "dependency",
-        "bundle \"kettle.v1.2.0\" has a dependency declared via \"olm.package\" in metadata/dependencies.yaml: \
-         package stove (>0.27.0)",
+        "bundle \"backup.v1.2.0\" has a dependency declared via \"olm.package\" in metadata/dependencies.yaml: \
+         package vault (>0.27.0)",
     );
 }
 
 /// The properties that a catalog would have, from the bundle alone.
 #[test]
 fn all_properties_include_provided_and_required_apis() {
-    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
+    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: vault, version: '>0.27.0'}\n\
                    - type: olm.gvk\n  value: {group: g, kind: K, version: v1}\n";
-    let files = plus(fixture("kettle"), "metadata/dependencies.yaml", in_file);
+    let files = plus(fixture("backup"), "metadata/dependencies.yaml", in_file);
     let bundle = olm_bundle::parse(&files, &BTreeMap::new()).unwrap();
     let all: Vec<String> = bundle
         .all_properties()
@@ -160,7 +160,7 @@ fn all_properties_include_provided_and_required_apis() {
         .map(|property| format!("{} {}", property.kind, property.value))
         .collect();
     for expected in [
-        r#"olm.package.required {"packageName":"stove","versionRange":">0.27.0"}"#,
+        r#"olm.package.required {"packageName":"vault","versionRange":">0.27.0"}"#,
         r#"olm.gvk.required {"group":"g","kind":"K","version":"v1"}"#,
     ] {
         assert!(all.iter().any(|found| found == expected), "{expected} in {all:?}");
@@ -177,7 +177,7 @@ fn further_properties_hold_the_properties_outside_the_files_and_the_own_maximum_
             property("olm.maxOpenShiftVersion", json!(maximum)),
             property(
                 "olm.package.required",
-                json!({"packageName": "stove", "versionRange": ">1.0.0"}),
+                json!({"packageName": "vault", "versionRange": ">1.0.0"}),
             ),
         ]
     };
@@ -191,7 +191,7 @@ fn further_properties_hold_the_properties_outside_the_files_and_the_own_maximum_
     let in_file = "properties:\n- {type: x, value: 1}\n- {type: x, value: 1}\n";
     let files = |more: &str| {
         let text = format!("{in_file}{more}");
-        plus(fixture("kettle"), "metadata/properties.yaml", &text)
+        plus(fixture("backup"), "metadata/properties.yaml", &text)
     };
     let bundle = olm_bundle::parse(&files(""), &BTreeMap::new()).unwrap();
     let own = bundle.properties_text().unwrap();

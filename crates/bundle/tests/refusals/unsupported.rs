@@ -5,11 +5,11 @@ use super::*;
 #[test]
 fn webhooks_without_a_certificate_provider_are_named() {
     check(
-        &fixture("sieve"),
+        &fixture("router"),
         "webhooks",
         "unsupported bundle: webhookDefinitions are not supported: no certificate provider is configured for \
-         ValidatingAdmissionWebhook \"vsieve.kitchen.example.com\", MutatingAdmissionWebhook \
-         \"msieve.kitchen.example.com\", ConversionWebhook \"csieve.kitchen.example.com\"",
+         ValidatingAdmissionWebhook \"vrouter.samples.example.com\", MutatingAdmissionWebhook \
+         \"mrouter.samples.example.com\", ConversionWebhook \"crouter.samples.example.com\"",
     );
 }
 
@@ -17,42 +17,42 @@ fn webhooks_without_a_certificate_provider_are_named() {
 #[test]
 fn dependencies_are_named_wherever_they_are_declared() {
     let refused = |declared: &str, needed: &str| {
-        format!("bundle \"kettle.v1.2.0\" has a dependency declared via {declared}: {needed}")
+        format!("bundle \"backup.v1.2.0\" has a dependency declared via {declared}: {needed}")
     };
-    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: stove, version: '>0.27.0'}\n\
+    let in_file = "dependencies:\n- type: olm.package\n  value: {packageName: vault, version: '>0.27.0'}\n\
                    - type: olm.constraint\n  value: {failureMessage: needs gas, cel: {rule: 'true'}}\n";
     check(
-        &plus(fixture("kettle"), "metadata/dependencies.yaml", in_file),
+        &plus(fixture("backup"), "metadata/dependencies.yaml", in_file),
         "dependency",
         &format!(
             "{}\n{}",
             refused(
                 "\"olm.package\" in metadata/dependencies.yaml",
-                "package stove (>0.27.0)"
+                "package vault (>0.27.0)"
             ),
             refused("\"olm.constraint\" in metadata/dependencies.yaml", "needs gas")
         ),
     );
     let property =
-        "properties:\n- type: olm.package.required\n  value: {packageName: stove, versionRange: 1.x}\n";
+        "properties:\n- type: olm.package.required\n  value: {packageName: vault, versionRange: 1.x}\n";
     check(
-        &plus(fixture("kettle"), "metadata/properties.yaml", property),
+        &plus(fixture("backup"), "metadata/properties.yaml", property),
         "dependency",
-        &refused("property \"olm.package.required\"", "package stove (1.x)"),
+        &refused("property \"olm.package.required\"", "package vault (1.x)"),
     );
     let required = "customresourcedefinitions:\n    required:\n      \
-                    - {name: stoves.kitchen.example.com, version: v1, kind: Stove}";
+                    - {name: vaults.samples.example.com, version: v1, kind: Vault}";
     check(
-        &with(fixture("kettle"), CSV, "customresourcedefinitions:", required),
+        &with(fixture("backup"), CSV, "customresourcedefinitions:", required),
         "dependency",
         &refused(
             "a required API of its ClusterServiceVersion",
-            "API Stove kitchen.example.com/v1",
+            "API Vault samples.example.com/v1",
         ),
     );
     check(
         &plus(
-            fixture("kettle"),
+            fixture("backup"),
             "metadata/dependencies.yaml",
             "dependencies: [{value: 1}]",
         ),
@@ -60,17 +60,17 @@ fn dependencies_are_named_wherever_they_are_declared() {
         "metadata/dependencies.yaml cannot be read: dependency 1 has no type",
     );
     let none = plus(
-        fixture("kettle"),
+        fixture("backup"),
         "metadata/dependencies.yaml",
         "dependencies: []",
     );
-    assert!(prepare(&none, &BTreeMap::new(), &Request::new("kitchen")).is_ok());
+    assert!(prepare(&none, &BTreeMap::new(), &Request::new("samples")).is_ok());
 }
 
 #[test]
 fn all_reasons_are_given_at_once() {
     let files = with(
-        fixture("kettle"),
+        fixture("backup"),
         CSV,
         "customresourcedefinitions:",
         "webhookdefinitions: [{type: x}]\n  customresourcedefinitions:",
@@ -83,7 +83,7 @@ fn all_reasons_are_given_at_once() {
         owned,
         &format!("apiservicedefinitions: {{owned: [{{name: a, version: v1, group: g}}]}}\n  {owned}"),
     );
-    let refusal = prepare(&files, &BTreeMap::new(), &Request::new("kitchen")).expect_err("four reasons");
+    let refusal = prepare(&files, &BTreeMap::new(), &Request::new("samples")).expect_err("four reasons");
     let text = refusal.to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
@@ -106,7 +106,7 @@ fn all_reasons_are_given_at_once() {
 #[test]
 fn operators_that_cannot_watch_everything_are_refused_where_nothing_else_is_allowed() {
     let files = with(
-        fixture("kettle"),
+        fixture("backup"),
         CSV,
         "AllNamespaces, supported: true",
         "AllNamespaces, supported: false",
@@ -115,7 +115,7 @@ fn operators_that_cannot_watch_everything_are_refused_where_nothing_else_is_allo
         &files,
         &Request {
             scopes: Scopes::AllNamespacesOnly,
-            ..Request::new("kitchen")
+            ..Request::new("samples")
         },
         "not-all-namespaces",
         "unsupported bundle: bundle does not support AllNamespaces install mode",

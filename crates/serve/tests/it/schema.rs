@@ -73,11 +73,11 @@ async fn the_json_schema_takes_catalogs() {
 async fn the_json_schema_refuses_packages_and_channels_that_are_none() {
     let held = Held::new().await;
     let other = |place: &str, value: Option<Value>, at: &str| {
-        held.check("kitchen.example/recipe", place, value, at);
+        held.check("samples.example/guide", place, value, at);
     };
     other("/schema", None, "");
     other("/schema", Some(json!(1)), "/schema");
-    other("/package", Some(json!(["kettle"])), "/package");
+    other("/package", Some(json!(["backup"])), "/package");
     let package = |place: &str, value: Option<Value>, at: &str| held.check("olm.package", place, value, at);
     package("/name", Some(json!("")), "/name");
     package("/defaultChannel", None, "");
@@ -104,12 +104,12 @@ async fn the_json_schema_refuses_bundles_and_deprecations_that_are_none() {
     bundle("/properties/1", Some(twice), "/properties");
     let deprecations =
         |place: &str, value: Option<Value>, at: &str| held.check("olm.deprecations", place, value, at);
-    deprecations("/name", Some(json!("kettle")), "/name");
+    deprecations("/name", Some(json!("backup")), "/name");
     deprecations("/entries", Some(json!([])), "/entries");
     deprecations("/entries/0/message", Some(json!("")), "/entries/0/message");
     let name = "/entries/0/reference/name";
-    deprecations(name, Some(json!("kettle")), name);
+    deprecations(name, Some(json!("backup")), name);
     deprecations("/entries/1/reference/name", None, "/entries/1/reference");
     let schema = "/entries/2/reference/schema";
-    deprecations(schema, Some(json!("kitchen.example/recipe")), schema);
+    deprecations(schema, Some(json!("samples.example/guide")), schema);
 }
