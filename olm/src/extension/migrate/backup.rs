@@ -303,10 +303,10 @@ mod tests {
         let live = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {
-                "name": "pots", "namespace": "kitchen", "uid": "u",
-                "labels": {"olm.owner": "pots.v1.0.0", "app": "pots"},
+                "name": "postgres", "namespace": "databases", "uid": "u",
+                "labels": {"olm.owner": "postgres.v1.0.0", "app": "postgres"},
                 "ownerReferences": [
-                    {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "pots.v1.0.0"},
+                    {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "postgres.v1.0.0"},
                 ],
                 "managedFields": [
                     {"manager": "olm", "operation": "Update", "fieldsV1": {}},
@@ -320,9 +320,12 @@ mod tests {
             record.objects,
             [ClassicRecord {
                 object: json!({
-                    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pots", "namespace": "kitchen"},
+                    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "postgres", "namespace": "databases"},
                 }),
-                labels: json!({"olm.owner": "pots.v1.0.0"}).as_object().unwrap().clone(),
+                labels: json!({"olm.owner": "postgres.v1.0.0"})
+                    .as_object()
+                    .unwrap()
+                    .clone(),
                 annotations: Map::new(),
                 is_owned: true,
                 manager: "olm".to_owned(),

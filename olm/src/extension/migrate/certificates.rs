@@ -119,12 +119,12 @@ mod tests {
 
     fn version() -> Value {
         json!({
-            "metadata": {"name": "pots.v1.0.0", "namespace": "kitchen"},
+            "metadata": {"name": "postgres.v1.0.0", "namespace": "databases"},
             "spec": {
                 "install": {"strategy": "deployment", "spec": {"deployments": [
-                    {"name": "pots", "spec": {}}, {"name": "worker", "spec": {}},
+                    {"name": "postgres", "spec": {}}, {"name": "worker", "spec": {}},
                 ]}},
-                "webhookdefinitions": [{"type": "ValidatingAdmissionWebhook", "deploymentName": "pots"}],
+                "webhookdefinitions": [{"type": "ValidatingAdmissionWebhook", "deploymentName": "postgres"}],
             },
         })
     }
@@ -135,14 +135,14 @@ mod tests {
         assert_eq!(
             names,
             [
-                "pots-service",
-                "pots-service-cert",
-                "pots-service-cert",
-                "pots-service-cert",
-                "pots-service-auth-reader",
+                "postgres-service",
+                "postgres-service-cert",
+                "postgres-service-cert",
+                "postgres-service-cert",
+                "postgres-service-auth-reader",
             ]
         );
-        assert_eq!(secrets(&version()), ["pots-service-cert"]);
+        assert_eq!(secrets(&version()), ["postgres-service-cert"]);
     }
 
     #[test]
@@ -150,12 +150,12 @@ mod tests {
         let part = |place: &str, managed: &str, subject: &str| {
             let found = json!({
                 "metadata": {"namespace": place, "labels": {"olm.managed": managed}},
-                "subjects": [{"kind": "ServiceAccount", "name": "pots", "namespace": subject}],
+                "subjects": [{"kind": "ServiceAccount", "name": "postgres", "namespace": subject}],
             });
             is_part(&found, &version())
         };
-        assert!(part("kitchen", "true", "other") && part("kube-system", "true", "kitchen"));
-        assert!(!part("kitchen", "false", "kitchen") && !part("kube-system", "true", "other"));
+        assert!(part("databases", "true", "other") && part("kube-system", "true", "databases"));
+        assert!(!part("databases", "false", "databases") && !part("kube-system", "true", "other"));
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_end_is_that_of_the_certificate() {
-        let names = ["pots-service.kitchen.svc".to_owned()];
+        let names = ["postgres-service.databases.svc".to_owned()];
         let issued = issue(
             None,
             Renew::Both,
@@ -185,7 +185,7 @@ mod tests {
         facts.versions[0] = version();
         facts.versions[0]["status"] = json!({"certsRotateAt": "2030-01-01T00:00:00Z"});
         facts.certificates.push(json!({
-            "metadata": {"name": "pots-service-cert", "namespace": "kitchen"},
+            "metadata": {"name": "postgres-service-cert", "namespace": "databases"},
             "data": {"tls.crt": bytes(issued.certificate()), "olmCAKey": bytes(&issued.trusted())},
         }));
         let case = Case {

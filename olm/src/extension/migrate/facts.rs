@@ -207,14 +207,14 @@ pub(crate) mod tests {
 
     /// An idle operator of OLM classic whose catalog is also a ClusterCatalog.
     pub(crate) fn facts() -> ClassicObjects {
-        let at = |name: &str| json!({"name": name, "namespace": "kitchen"});
+        let at = |name: &str| json!({"name": name, "namespace": "databases"});
         let mut owned = at("install-1");
-        owned["ownerReferences"] = json!([{"kind": "Subscription", "name": "pots", "uid": "s"}]);
+        owned["ownerReferences"] = json!([{"kind": "Subscription", "name": "postgres", "uid": "s"}]);
         let catalog = json!({
-            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": {"name": "kitchenware"},
-            "spec": {"source": {"type": "Image", "image": {"ref": "r.example/kitchen:latest"}}},
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterCatalog", "metadata": {"name": "databasesware"},
+            "spec": {"source": {"type": "Image", "image": {"ref": "r.example/databases:latest"}}},
             "status": {
-                "resolvedSource": {"type": "Image", "image": {"ref": "r.example/kitchen@sha256:1"}},
+                "resolvedSource": {"type": "Image", "image": {"ref": "r.example/databases@sha256:1"}},
                 "conditions": [{
                     "type": "Serving", "status": "True", "reason": "Available", "message": "",
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -223,36 +223,36 @@ pub(crate) mod tests {
         });
         ClassicObjects {
             subscriptions: vec![json!({
-                "metadata": at("pots"),
+                "metadata": at("postgres"),
                 "spec": {
-                    "name": "pots", "channel": "stable", "source": "kitchen", "sourceNamespace": "olm",
+                    "name": "postgres", "channel": "stable", "source": "databases", "sourceNamespace": "olm",
                     "installPlanApproval": "Automatic",
                 },
-                "status": {"state": "AtLatestKnown", "installedCSV": "pots.v1.0.0", "currentCSV": "pots.v1.0.0"},
+                "status": {"state": "AtLatestKnown", "installedCSV": "postgres.v1.0.0", "currentCSV": "postgres.v1.0.0"},
             })],
             versions: vec![json!({
-                "metadata": at("pots.v1.0.0"),
+                "metadata": at("postgres.v1.0.0"),
                 "spec": {
                     "version": "1.0.0",
                     "install": {"spec": {"deployments": []}},
-                    "customresourcedefinitions": {"owned": [{"name": "pots.example", "kind": "Pot", "version": "v1"}]},
+                    "customresourcedefinitions": {"owned": [{"name": "postgres.example", "kind": "Postgres", "version": "v1"}]},
                 },
                 "status": {"phase": "Succeeded"},
             })],
             groups: vec![json!({
-                "metadata": at("group"), "spec": {"serviceAccountName": "chef"}, "status": {"namespaces": [""]},
+                "metadata": at("group"), "spec": {"serviceAccountName": "installer"}, "status": {"namespaces": [""]},
             })],
             plans: vec![json!({
                 "metadata": owned,
                 "status": {"phase": "Complete", "bundleLookups": [
-                    {"identifier": "pots.v1.0.0", "path": "r.example/pots@sha256:2"},
+                    {"identifier": "postgres.v1.0.0", "path": "r.example/postgres@sha256:2"},
                 ]},
             })],
             sources: vec![json!({
-                "metadata": {"name": "kitchen", "namespace": "olm"},
-                "spec": {"sourceType": "grpc", "image": "r.example/kitchen:latest"},
+                "metadata": {"name": "databases", "namespace": "olm"},
+                "spec": {"sourceType": "grpc", "image": "r.example/databases:latest"},
             })],
-            conditions: vec![json!({"metadata": at("pots.v1.0.0"), "spec": {}})],
+            conditions: vec![json!({"metadata": at("postgres.v1.0.0"), "spec": {}})],
             catalogs: vec![serde_json::from_value(catalog).unwrap()],
             extensions: Vec::new(),
             certificates: Vec::new(),

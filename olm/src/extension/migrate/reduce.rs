@@ -157,15 +157,15 @@ mod tests {
         let live = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {
-                "name": "pots", "namespace": "kitchen", "uid": "u", "resourceVersion": "7", "generation": 1,
-                "labels": {"olm.owner": "pots.v1", "olm.managed": "true", "app": "pots", "mine": "x",
-                    "operators.coreos.com/pots.kitchen": ""},
+                "name": "postgres", "namespace": "databases", "uid": "u", "resourceVersion": "7", "generation": 1,
+                "labels": {"olm.owner": "postgres.v1", "olm.managed": "true", "app": "postgres", "mine": "x",
+                    "operators.coreos.com/postgres.databases": ""},
                 "annotations": {"deployment.kubernetes.io/revision": "1"},
                 "ownerReferences": [{"uid": "c"}],
                 "managedFields": [
                     {"manager": "olm", "operation": "Update", "fieldsV1": {
                         "f:metadata": {"f:labels": {".": {}, "f:olm.owner": {}, "f:olm.managed": {}, "f:app": {},
-                            "f:operators.coreos.com/pots.kitchen": {}}, "f:ownerReferences": {".": {}}},
+                            "f:operators.coreos.com/postgres.databases": {}}, "f:ownerReferences": {".": {}}},
                         "f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {
                             ".": {}, "f:name": {}, "f:image": {},
                             "f:env": {".": {}, "k:{\"name\":\"X\"}": {".": {}, "f:name": {}, "f:value": {}}},
@@ -187,7 +187,7 @@ mod tests {
             reduced(&live).unwrap(),
             json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": "pots", "namespace": "kitchen", "labels": {"app": "pots"}},
+                "metadata": {"name": "postgres", "namespace": "databases", "labels": {"app": "postgres"}},
                 "spec": {"template": {"spec": {"containers": [
                     {"name": "a", "image": "i", "args": ["1"], "env": [{"name": "X", "value": "1"}]},
                 ]}}},

@@ -182,16 +182,21 @@ mod tests {
     }
 
     fn found(facts: &ClassicObjects, record: &Record, sets: &[ClusterObjectSet]) -> Vec<String> {
-        let extension = ClusterExtension::new("pots", ClusterExtensionSpec::default());
+        let extension = ClusterExtension::new("postgres", ClusterExtensionSpec::default());
         findings(record, facts, &extension, sets)
     }
 
     fn set(revision: i64, is_moved: bool) -> ClusterObjectSet {
-        let mut set = ClusterObjectSet::new(&format!("pots-{revision}"), ClusterObjectSetSpec::default());
+        let mut set = ClusterObjectSet::new(&format!("postgres-{revision}"), ClusterObjectSetSpec::default());
         set.spec.revision = revision;
         if is_moved {
-            set.metadata.annotations =
-                Some([(migration::SUBSCRIPTION.to_owned(), "kitchen/pots".to_owned())].into());
+            set.metadata.annotations = Some(
+                [(
+                    migration::SUBSCRIPTION.to_owned(),
+                    "databases/postgres".to_owned(),
+                )]
+                .into(),
+            );
         }
         set
     }
@@ -211,7 +216,7 @@ mod tests {
     #[test]
     fn a_deletion_with_all_objects_blocks() {
         let (facts, record) = moved();
-        let mut extension = ClusterExtension::new("pots", ClusterExtensionSpec::default());
+        let mut extension = ClusterExtension::new("postgres", ClusterExtensionSpec::default());
         let now: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         extension.metadata.deletion_timestamp = Some(now);
@@ -235,11 +240,11 @@ mod tests {
     #[test]
     fn a_later_upgrade_by_classic_leaves_only_the_extension_to_delete() {
         let (mut facts, mut record) = moved();
-        record.subscription["status"]["installedCSV"] = json!("pots.v1.0.0");
+        record.subscription["status"]["installedCSV"] = json!("postgres.v1.0.0");
         let mut subscription = record.subscription.clone();
-        subscription["status"]["installedCSV"] = json!("pots.v2.0.0");
+        subscription["status"]["installedCSV"] = json!("postgres.v2.0.0");
         let mut version = record.version.clone();
-        version["metadata"]["name"] = json!("pots.v2.0.0");
+        version["metadata"]["name"] = json!("postgres.v2.0.0");
         facts.versions.push(version);
         assert_eq!(found(&facts, &record, &[]).len(), 1);
         facts.subscriptions.push(subscription);
@@ -252,20 +257,20 @@ mod tests {
         facts.groups[0]["status"]["namespaces"] = json!(["other"]);
         facts.sources.clear();
         let mut other = record.subscription.clone();
-        other["metadata"]["name"] = json!("lids");
+        other["metadata"]["name"] = json!("tools");
         facts.subscriptions.push(other);
         let mut version = record.version.clone();
         version["spec"]["version"] = json!("2.0.0");
         let mut sibling = version.clone();
-        sibling["metadata"]["name"] = json!("lids.v1.0.0");
+        sibling["metadata"]["name"] = json!("tools.v1.0.0");
         facts.versions.extend([version, sibling]);
         let found = found(&facts, &record, &[]);
         for (found, part) in found.iter().zip([
-            "OperatorGroup kitchen/group selects \"other\"",
-            "CatalogSource olm/kitchen does not exist",
-            "Subscription kitchen/lids subscribes to package",
-            "ClusterServiceVersion kitchen/pots.v1.0.0 has other content",
-            "ClusterServiceVersion kitchen/lids.v1.0.0 owns",
+            "OperatorGroup databases/group selects \"other\"",
+            "CatalogSource olm/databases does not exist",
+            "Subscription databases/tools subscribes to package",
+            "ClusterServiceVersion databases/postgres.v1.0.0 has other content",
+            "ClusterServiceVersion databases/tools.v1.0.0 owns",
         ]) {
             assert!(found.contains(part), "{found}");
         }
@@ -275,7 +280,7 @@ mod tests {
             super::findings(
                 &record,
                 &facts,
-                &ClusterExtension::new("pots", ClusterExtensionSpec::default()),
+                &ClusterExtension::new("postgres", ClusterExtensionSpec::default()),
                 &[]
             )[0]
             .contains("needs one OperatorGroup, \"group\"")

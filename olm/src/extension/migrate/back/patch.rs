@@ -150,9 +150,9 @@ mod tests {
 
     fn live() -> Value {
         json!({"metadata": {
-            "name": "pots", "uid": "u", "resourceVersion": "7",
+            "name": "postgres", "uid": "u", "resourceVersion": "7",
             "labels": {
-                "app": "pots", "app.kubernetes.io/managed-by": "x", "olm.operatorframework.io/owner-name": "pots",
+                "app": "postgres", "app.kubernetes.io/managed-by": "x", "olm.operatorframework.io/owner-name": "postgres",
             },
             "ownerReferences": [{"uid": "set", "kind": "ClusterObjectSet"}, {"uid": "other"}],
             "managedFields": [
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_object_gets_the_marks_of_classic_instead_of_ours() {
-        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let version = json!({"metadata": {"name": "postgres.v1", "uid": "csv"}});
         let patch = patch(&live(), &kept(), owners(&version, Some("set"))).unwrap();
         assert_eq!(
             patch,
@@ -174,7 +174,7 @@ mod tests {
                     "olm.operatorframework.io/owner-name": null, "app.kubernetes.io/managed-by": null, "olm.managed": "true",
                 },
                 "ownerReferences": [{"uid": "other"}, {
-                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "pots.v1",
+                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "postgres.v1",
                     "uid": "csv", "controller": false, "blockOwnerDeletion": false,
                 }],
                 "managedFields": [
@@ -192,7 +192,7 @@ mod tests {
             others: vec![other.clone()],
             ..kept()
         };
-        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let version = json!({"metadata": {"name": "postgres.v1", "uid": "csv"}});
         let patch = patch(&live(), &kept, owners(&version, Some("set"))).unwrap();
         let fields = patch["metadata"]["managedFields"].as_array().unwrap();
         assert_eq!((fields.len(), &fields[2]), (3, &other));
@@ -200,7 +200,7 @@ mod tests {
 
     fn owners<'a>(version: &'a Value, revision: Option<&'a str>) -> Owners<'a> {
         Owners {
-            extension: "pots",
+            extension: "postgres",
             revision,
             version,
         }
@@ -208,15 +208,15 @@ mod tests {
 
     #[test]
     fn an_object_that_somebody_made_anew_is_not_of_the_operator() {
-        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let version = json!({"metadata": {"name": "postgres.v1", "uid": "csv"}});
         let is_of =
             |metadata: Value| is_of_operator(&json!({"metadata": metadata}), owners(&version, Some("set")));
         assert!(is_of_operator(&live(), owners(&version, None)));
         assert!(is_of(json!({"ownerReferences": [{"uid": "set"}]})));
         assert!(is_of(json!({"ownerReferences": [{"uid": "csv"}]})));
-        assert!(is_of(json!({"labels": {"olm.owner": "pots.v1"}})));
+        assert!(is_of(json!({"labels": {"olm.owner": "postgres.v1"}})));
         assert!(!is_of(
-            json!({"labels": {"olm.owner": "lids.v1"}, "ownerReferences": [{"uid": "other"}]})
+            json!({"labels": {"olm.owner": "tools.v1"}, "ownerReferences": [{"uid": "other"}]})
         ));
         assert!(!is_of(json!({})));
     }
@@ -227,7 +227,7 @@ mod tests {
             "labels": {"olm.managed": "true"}, "ownerReferences": [{"uid": "csv"}],
             "managedFields": [{"manager": "olm", "operation": "Update"}],
         }});
-        let version = json!({"metadata": {"name": "pots.v1", "uid": "csv"}});
+        let version = json!({"metadata": {"name": "postgres.v1", "uid": "csv"}});
         assert_eq!(patch(&live, &kept(), owners(&version, Some("set"))), None);
         assert_eq!(patch(&live, &kept(), owners(&version, None)), None);
     }

@@ -12,7 +12,7 @@ fn found(choices: &Choices, change: impl FnOnce(&mut ClassicObjects)) -> Vec<(&'
         facts: &facts,
         subscription: &facts.subscriptions[0],
     };
-    check(case, "pots", choices)
+    check(case, "postgres", choices)
         .iter()
         .map(|finding| (finding.check, finding.severity))
         .collect()
@@ -75,13 +75,13 @@ fn a_version_that_is_not_well_is_blocked() {
         facts.versions[0]["spec"]["version"] = json!("");
     });
     blocks("version", |facts| {
-        facts.subscriptions[0]["status"]["installedCSV"] = json!("pots.v9");
+        facts.subscriptions[0]["status"]["installedCSV"] = json!("postgres.v9");
     });
     blocks("bundle-image", |facts| {
         facts.plans[0]["status"]["bundleLookups"] = json!([]);
     });
     blocks("api-services", |facts| {
-        facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [{"name": "pots"}]});
+        facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [{"name": "postgres"}]});
     });
     blocks("operator-condition", |facts| {
         facts.conditions[0]["spec"]["overrides"] = json!([{"type": "Upgradeable"}]);
@@ -93,8 +93,8 @@ fn webhook(facts: &mut ClassicObjects, kind: &str, until: &str) {
     let end: jiff::Timestamp = until.parse().unwrap();
     let rotation = end - jiff::SignedDuration::from_hours(24);
     let version = &mut facts.versions[0];
-    version["spec"]["install"]["spec"]["deployments"] = json!([{"name": "pots", "spec": {}}]);
-    version["spec"]["webhookdefinitions"] = json!([{"type": kind, "deploymentName": "pots"}]);
+    version["spec"]["install"]["spec"]["deployments"] = json!([{"name": "postgres", "spec": {}}]);
+    version["spec"]["webhookdefinitions"] = json!([{"type": kind, "deploymentName": "postgres"}]);
     version["status"]["certsRotateAt"] = json!(rotation.to_string());
 }
 
@@ -117,7 +117,7 @@ fn webhooks_are_acknowledged_as_long_as_their_certificate_is_valid() {
         facts: &facts,
         subscription: &facts.subscriptions[0],
     };
-    let found = check(case, "pots", &Choices::default());
+    let found = check(case, "postgres", &Choices::default());
     assert!(found[0].message.contains("valid until 2027-01-01"), "{found:?}");
     assert!(found[0].fix.ends_with("--acknowledge webhooks"), "{found:?}");
 }
@@ -127,7 +127,7 @@ fn a_conversion_is_at_risk_where_the_go_implementation_has_written() {
     let written_by = |facts: &mut ClassicObjects, manager: &str| {
         webhook(facts, "ConversionWebhook", "2027-01-01T00:00:00Z");
         facts.certificates.push(json!({"metadata": {
-            "name": "pots-service-cert", "namespace": "kitchen", "managedFields": [{"manager": manager}],
+            "name": "postgres-service-cert", "namespace": "databases", "managedFields": [{"manager": manager}],
         }}));
     };
     asks("webhooks", |facts| {
@@ -157,20 +157,20 @@ fn rights_on_classic_apis_are_acknowledged_but_for_the_own_condition() {
 
 #[test]
 fn operators_that_depend_on_each_other_stay_together() {
-    let other = |spec: serde_json::Value| json!({"metadata": {"name": "lids.v1", "namespace": "lids"}, "spec": {"customresourcedefinitions": spec}});
-    let pot = json!([{"name": "pots.example", "kind": "Pot", "version": "v1"}]);
+    let other = |spec: serde_json::Value| json!({"metadata": {"name": "tools.v1", "namespace": "tools"}, "spec": {"customresourcedefinitions": spec}});
+    let owned = json!([{"name": "postgres.example", "kind": "Postgres", "version": "v1"}]);
     blocks("dependency", |facts| {
-        facts.versions.push(other(json!({"required": pot})));
+        facts.versions.push(other(json!({"required": owned})));
     });
     blocks("shared-definition", |facts| {
-        facts.versions.push(other(json!({"owned": pot})));
+        facts.versions.push(other(json!({"owned": owned})));
     });
     blocks("dependency", |facts| {
         facts.versions[0]["spec"]["customresourcedefinitions"]["required"] =
-            json!([{"name": "lids.example"}]);
+            json!([{"name": "tools.example"}]);
         facts
             .versions
-            .push(other(json!({"owned": [{"name": "lids.example"}]})));
+            .push(other(json!({"owned": [{"name": "tools.example"}]})));
     });
     let requires = |package: &str| {
         let properties =
@@ -178,12 +178,12 @@ fn operators_that_depend_on_each_other_stay_together() {
         json!({"operatorframework.io/properties": properties.to_string()})
     };
     blocks("dependency", |facts| {
-        facts.versions[0]["metadata"]["annotations"] = requires("lids");
+        facts.versions[0]["metadata"]["annotations"] = requires("tools");
     });
     blocks("dependency", |facts| {
-        let mut lids = other(json!({}));
-        lids["metadata"]["annotations"] = requires("pots");
-        facts.versions.push(lids);
+        let mut tools = other(json!({}));
+        tools["metadata"]["annotations"] = requires("postgres");
+        facts.versions.push(tools);
     });
 }
 
@@ -202,7 +202,7 @@ fn the_operator_group_is_the_only_one_and_has_one_target_or_all() {
     let no_account = |facts: &mut ClassicObjects| facts.groups[0]["spec"]["serviceAccountName"] = json!("");
     asks("service-account", no_account);
     let choices = Choices {
-        account: Some("cook".to_owned()),
+        account: Some("installer".to_owned()),
         ..Choices::default()
     };
     assert_eq!(found(&choices, no_account), []);
@@ -217,7 +217,7 @@ fn the_catalog_must_be_there_as_an_image_and_served() {
     blocks("catalog", |facts| facts.catalogs.clear());
     blocks("catalog", |facts| facts.catalogs[0].status = None);
     let by_digest = found(&Choices::default(), |facts| {
-        facts.sources[0]["spec"]["image"] = json!("r.example/kitchen@sha256:1");
+        facts.sources[0]["spec"]["image"] = json!("r.example/databases@sha256:1");
     });
     assert_eq!(by_digest, []);
 }
@@ -233,14 +233,21 @@ fn name_and_package_are_free_or_of_the_subscription() {
         });
         made
     };
-    blocks("name", |facts| facts.extensions.push(extension("pots", "pans")));
+    blocks("name", |facts| {
+        facts.extensions.push(extension("postgres", "caches"));
+    });
     blocks("package", |facts| {
-        facts.extensions.push(extension("mine", "pots"));
+        facts.extensions.push(extension("mine", "postgres"));
     });
     let own = found(&Choices::default(), |facts| {
-        let mut own = extension("pots", "pots");
-        own.metadata.annotations =
-            Some([(migration::SUBSCRIPTION.to_owned(), "kitchen/pots".to_owned())].into());
+        let mut own = extension("postgres", "postgres");
+        own.metadata.annotations = Some(
+            [(
+                migration::SUBSCRIPTION.to_owned(),
+                "databases/postgres".to_owned(),
+            )]
+            .into(),
+        );
         facts.extensions.push(own);
     });
     assert_eq!(own, []);

@@ -11,7 +11,7 @@ fn made(change: impl FnOnce(&mut ClassicObjects)) -> (Value, Option<Value>, Vec<
         facts: &facts,
         subscription: &facts.subscriptions[0],
     };
-    let made = extension(case, "pots", &Choices::default(), &[]);
+    let made = extension(case, "postgres", &Choices::default(), &[]);
     let changes = changes(case, &made);
     let catalog = catalog(case).map(|catalog| serde_json::to_value(catalog).unwrap());
     let lines = changes
@@ -27,17 +27,17 @@ fn a_subscription_becomes_an_extension_of_the_same_package_channel_and_catalog()
     assert_eq!(
         extension["spec"],
         json!({
-            "namespace": "kitchen", "serviceAccount": {"name": "chef"},
+            "namespace": "databases", "serviceAccount": {"name": "installer"},
             "source": {"sourceType": "Catalog", "catalog": {
-                "packageName": "pots", "channels": ["stable"], "upgradeConstraintPolicy": "CatalogProvided",
-                "selector": {"matchLabels": {"olm.operatorframework.io/metadata.name": "kitchenware"}},
+                "packageName": "postgres", "channels": ["stable"], "upgradeConstraintPolicy": "CatalogProvided",
+                "selector": {"matchLabels": {"olm.operatorframework.io/metadata.name": "databasesware"}},
             }},
         })
     );
     let annotations = &extension["metadata"]["annotations"];
     assert_eq!(
         annotations["olm.operatorframework.io/migrated-from-subscription"],
-        "kitchen/pots"
+        "databases/postgres"
     );
     let backup: Value = serde_json::from_str(
         annotations["olm.operatorframework.io/migration-subscription-backup"]
@@ -57,22 +57,22 @@ fn approval_targets_and_configuration_are_kept_and_what_is_dropped_is_said() {
     let (extension, _, changes) = made(|facts| {
         let spec = &mut facts.subscriptions[0]["spec"];
         spec["installPlanApproval"] = json!("Manual");
-        spec["startingCSV"] = json!("pots.v0");
+        spec["startingCSV"] = json!("postgres.v0");
         spec["config"] = json!({"selector": {}, "nodeSelector": {"a": "b"}});
-        facts.groups[0]["status"]["namespaces"] = json!(["kitchen"]);
+        facts.groups[0]["status"]["namespaces"] = json!(["databases"]);
     });
     assert_eq!(extension["spec"]["source"]["catalog"]["version"], "1.0.0");
     assert_eq!(
         extension["spec"]["config"],
         json!({"configType": "Inline", "inline": {
-            "watchNamespace": "kitchen", "deploymentConfig": {"nodeSelector": {"a": "b"}},
+            "watchNamespace": "databases", "deploymentConfig": {"nodeSelector": {"a": "b"}},
         }})
     );
     for line in [
         "spec.installPlanApproval Manual -> spec.source.catalog.version 1.0.0: pinned",
         "spec.config.selector -> dropped: OLM classic ignores it",
-        "spec.startingCSV pots.v0 -> dropped: a version is installed",
-        "OperatorGroup group targets [kitchen] -> spec.config.inline.watchNamespace kitchen",
+        "spec.startingCSV postgres.v0 -> dropped: a version is installed",
+        "OperatorGroup group targets [databases] -> spec.config.inline.watchNamespace databases",
     ] {
         assert!(
             changes.iter().any(|change| change == line),
@@ -90,34 +90,34 @@ fn a_catalog_source_without_a_catalog_becomes_one() {
         facts.sources[0]["spec"]["updateStrategy"] = json!({"registryPoll": {"interval": "1h30m"}});
     });
     let catalog = catalog.unwrap();
-    assert_eq!(catalog["metadata"]["name"], "kitchen");
+    assert_eq!(catalog["metadata"]["name"], "databases");
     assert_eq!(
         catalog["metadata"]["annotations"]["olm.operatorframework.io/migrated-from-catalogsource"],
-        "olm/kitchen"
+        "olm/databases"
     );
     assert_eq!(catalog["spec"]["priority"], -100);
     assert_eq!(
         catalog["spec"]["source"]["image"],
-        json!({"ref": "r.example/kitchen:latest", "pollIntervalMinutes": 90})
+        json!({"ref": "r.example/databases:latest", "pollIntervalMinutes": 90})
     );
     assert_eq!(
         extension["spec"]["source"]["catalog"]["selector"]["matchLabels"]["olm.operatorframework.io/metadata.name"],
-        "kitchen"
+        "databases"
     );
     assert!(
         changes
             .iter()
-            .any(|change| change.starts_with("CatalogSource olm/kitchen spec.secrets -> dropped"))
+            .any(|change| change.starts_with("CatalogSource olm/databases spec.secrets -> dropped"))
     );
     let (_, catalog, changes) = made(|facts| {
         facts.catalogs.clear();
-        facts.sources[0]["spec"]["image"] = json!("r.example/kitchen@sha256:9");
+        facts.sources[0]["spec"]["image"] = json!("r.example/databases@sha256:9");
         facts.sources[0]["spec"]["priority"] = json!(1_i64 << 40);
         facts.sources[0]["spec"]["updateStrategy"] = json!({"registryPoll": {"interval": "10m"}});
     });
     assert_eq!(
         catalog.unwrap()["spec"]["source"]["image"],
-        json!({"ref": "r.example/kitchen@sha256:9"})
+        json!({"ref": "r.example/databases@sha256:9"})
     );
     for dropped in ["spec.priority -> dropped", "registryPoll.interval 10m -> dropped"] {
         assert!(
