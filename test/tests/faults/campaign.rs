@@ -42,6 +42,14 @@ const SELECTION: &[(&str, usize, usize, u64)] = &[
     ("catalog-replace", 0, 1, 1),
 ];
 
+/// Points at which a fault had once a lasting effect: workload, method and kind of the call, fault.
+const FOUND: &[(&str, &str, &str, Fault)] = &[
+    ("install", "POST", "clusterobjectsets", Fault::LostAnswer),
+    ("install", "PATCH", "secrets", Fault::Answer(503)),
+    ("upgrade", "DELETE", "operatorconditions", Fault::Answer(409)),
+    ("upgrade", "DELETE", "operatorconditions", Fault::Answer(503)),
+];
+
 impl Share {
     /// The selection from the environment: `FAULTS`, `FAULTS_ONLY`, `FAULTS_EVERY` and `FAULTS_FROM`.
     pub(crate) fn chosen() -> Result<Vec<Self>> {
@@ -120,6 +128,8 @@ impl Share {
                 points.push(Point::At(call, *fault));
             }
         }
+        let found = FOUND.iter().filter(|(name, ..)| *name == self.workload.name);
+        points.extend(found.map(|(_, method, resource, fault)| Point::First(method, resource, *fault)));
         points.extend((1..=self.seeds).map(Point::Seed));
         points
     }

@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) enum Point {
     /// One fault at one call.
     At(usize, Fault),
+    /// One fault at the first call with a method about a kind.
+    First(&'static str, &'static str, Fault),
     /// Several, from a seed.
     Seed(u64),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::At(call, fault) => write!(f, "{call}: {fault}"),
+            Self::First(method, resource, fault) => write!(f, "{method} {resource}: {fault}"),
             Self::Seed(seed) => write!(f, "seed {seed}"),
         }
     }
@@ -96,6 +99,7 @@ pub(crate) async fn disturbed(
     let before = begin(stage, workload, &name).await?;
     stage.proxy(workload.target).follow(match point {
         Point::At(call, fault) => Plan::at(&name, call, fault),
+        Point::First(method, resource, fault) => Plan::first(&name, (method, resource), fault),
         Point::Seed(seed) => Plan::seeded(&name, seed, reference.calls),
     });
     let mut problems = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::calls::Call;
 use super::numbers::Numbers;
 
 /// The fault of one mutating call.
@@ -91,6 +92,8 @@ impl fmt::Display for Watches {
 pub struct Plan {
     /// Calls count when they are about this name.
     pub focus: String,
+    /// Only calls with this method about this kind count.
+    pub only: Option<(&'static str, &'static str)>,
     /// The faults by the number of the call, from 1.
     pub at: BTreeMap<usize, Fault>,
     /// The fault of every watch.
@@ -112,6 +115,22 @@ impl Plan {
             at: [(number, fault)].into(),
             ..Self::undisturbed(focus)
         }
+    }
+
+    /// One fault at the first call about `focus` with this method about the kind with this plural.
+    pub fn first(focus: &str, only: (&'static str, &'static str), fault: Fault) -> Self {
+        Self {
+            only: Some(only),
+            ..Self::at(focus, 1, fault)
+        }
+    }
+
+    /// Whether a call is one of those that are numbered.
+    pub fn numbers(&self, call: &Call) -> bool {
+        let is_chosen = self
+            .only
+            .is_none_or(|(method, resource)| call.method == method && call.place.resource == resource);
+        !call.dry_run && !self.focus.is_empty() && is_chosen && call.is_about(&self.focus)
     }
 
     /// Several faults among some `calls` calls about `focus`, and now and then among watches, from a seed.

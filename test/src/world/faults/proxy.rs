@@ -274,7 +274,7 @@ impl Course {
     /// Records a call. Returns its time and its fault.
     fn enter(&mut self, mut call: Call) -> (Instant, Option<Fault>) {
         let mut fault = None;
-        if !call.dry_run && !self.plan.focus.is_empty() && call.is_about(&self.plan.focus) {
+        if self.plan.numbers(&call) {
             self.count += 1;
             call.number = Some(self.count);
             fault = self.plan.at.get(&self.count).copied();
