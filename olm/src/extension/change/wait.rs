@@ -10,6 +10,7 @@ use kube::api::Api;
 use olm_api::conditions::{READY, find};
 use olm_api::names::annotation;
 use olm_api::readiness::{Verdict, verdict};
+use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use crate::extension::cluster::{Cluster, newest_active};
@@ -83,12 +84,24 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal, known: &BTreeSet<Strin
     };
     let state = format!("{}: {}", ready.reason, ready.message);
     match (verdict(extension.conditions()), goal) {
-        (Some(Verdict::Ready), Goal::Ready(_)) => Step::Reached,
+        (Some(Verdict::Ready), Goal::Ready(_)) => held(extension).unwrap_or(Step::Reached),
         (Some(Verdict::Ready), Goal::Revision) if active(extension).any(|name| !known.contains(name)) => {
             Step::Reached
         }
         (Some(Verdict::Stalled), _) => Step::Stalled(state),
         _ => Step::Going(state),
+    }
+}
+
+/// The state of a chosen update that a ChangePolicy holds back: the extension is ready as it is, without the change.
+fn held(extension: &ClusterExtension) -> Option<Step> {
+    let updates = extension.status.as_ref()?.updates.as_ref()?;
+    let next = updates.next.as_ref()?;
+    let waits = || format!("the update to {} waits: {}", next.version, updates.message);
+    match updates.held_back_by.as_deref()? {
+        held_back::APPROVAL | held_back::FREEZE => Some(Step::Stalled(waits())),
+        held_back::WINDOW => Some(Step::Going(waits())),
+        _ => None,
     }
 }
 
@@ -276,9 +289,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use olm_api::cluster_extension::{ClusterExtensionSpec, RevisionStatus};
+    use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec, RevisionStatus};
     use olm_api::cluster_object_set::ClusterObjectSetSpec;
     use olm_api::readiness::{Readiness, set_readiness};
+    use olm_api::updates::{AvailableBundle, UpdatesStatus};
 
     use super::*;
 
@@ -411,6 +425,29 @@ mod tests {
         let status = ready.status.get_or_insert_default();
         status.active_revisions = vec![active("greeter-2")];
         assert_eq!(step(Some(&ready), Goal::Revision, &known), Step::Reached);
+    }
+
+    #[test]
+    fn an_update_that_waits_for_an_approval_or_a_window_is_not_the_end() {
+        let mut ready = extension(Verdict::Ready, "Healthy", 1);
+        let mut check = |held_back_by: &str, expected: Step| {
+            let next = BundleMetadata {
+                version: "1.1.0".to_owned(),
+                ..BundleMetadata::default()
+            };
+            ready.status.get_or_insert_default().updates = Some(UpdatesStatus {
+                next: Some(AvailableBundle::new(&next, "samples")),
+                held_back_by: Some(held_back_by.to_owned()),
+                message: "why".to_owned(),
+                ..UpdatesStatus::default()
+            });
+            assert_eq!(step(Some(&ready), Goal::Ready(1), &BTreeSet::new()), expected);
+        };
+        let waits = "the update to 1.1.0 waits: why".to_owned();
+        check(held_back::APPROVAL, Step::Stalled(waits.clone()));
+        check(held_back::FREEZE, Step::Stalled(waits.clone()));
+        check(held_back::WINDOW, Step::Going(waits));
+        check(held_back::PIN, Step::Reached);
     }
 
     #[test]
