@@ -45,6 +45,8 @@ pub(crate) struct Cache {
     operator_conditions: Option<BTreeSet<String>>,
     /// Whether a content Secret may lack its owner, because the creation of a revision ended half-way.
     secrets_without_owner: bool,
+    /// Whether a write failed that nothing else depends on.
+    has_failed_write: bool,
 }
 
 impl Cache {
@@ -56,6 +58,16 @@ impl Cache {
     /// The OperatorConditions that were needed at the last cleanup.
     pub(crate) fn operator_conditions(&self) -> Option<&BTreeSet<String>> {
         self.operator_conditions.as_ref()
+    }
+
+    /// Records that a write failed that nothing else depends on.
+    pub(crate) fn note_failed_write(&mut self) {
+        self.has_failed_write = true;
+    }
+
+    /// Whether such a write failed since the last call.
+    pub(crate) fn take_failed_write(&mut self) -> bool {
+        std::mem::take(&mut self.has_failed_write)
     }
 
     /// Records the progress of a migration on the extension, for the next leader.
@@ -170,8 +182,18 @@ pub(crate) async fn act(
 ) -> Result<Applied, ActError> {
     let (actions, announcement) = checked.into_parts();
     if cache.secrets_without_owner {
-        orphaned_secrets::own_all(context, extension).await?;
-        cache.secrets_without_owner = false;
+        match orphaned_secrets::own_all(context, extension).await {
+            Ok(are_owned) => cache.secrets_without_owner = !are_owned,
+            Err(error) => {
+                cache.note_failed_write();
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(
+                    extension = extension.name(),
+                    error,
+                    "cannot set the owner of a content Secret"
+                );
+            }
+        }
     }
     for action in actions {
         if let Some(refused) = execute(context, extension, action, cache).await? {

@@ -39,8 +39,6 @@ const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits 
 /// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
 /// behind.
 const DECIDE_ANEW: Duration = Duration::from_secs(1);
-/// The pause before a failed write is repeated on which nothing else depends.
-const REPEAT: Duration = Duration::from_secs(5);
 /// The most characters about a blocked extension that others show.
 const SHOWN: usize = 200;
 
@@ -58,8 +56,6 @@ struct StageStates {
     uid: Option<String>,
     bundle: bundle::Cache,
     act: act::Cache,
-    /// Whether a write of the last run failed on which nothing else depends. It is repeated soon.
-    repeats: bool,
     retry: retry::Cache,
     delete: delete::Cache,
 }
@@ -171,11 +167,8 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         let left = opens.duration_since(Timestamp::now());
         retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
     });
-    let outcome = if std::mem::take(&mut memory.repeats) {
-        retry::at_the_latest(outcome, REPEAT)
-    } else {
-        outcome
-    };
+    let has_failed = memory.act.take_failed_write();
+    let outcome = memory.retry.unless_written(has_failed, outcome, begun.elapsed());
     let written = report(context, &observed, &run).await;
     // After the status, which requires the extension as it was seen.
     memory.act.record(context, &extension).await;
@@ -213,11 +206,10 @@ async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -
     let vanished = void_vanished(&vanished, &observed.revisions, Timestamp::now());
     if !vanished.is_empty() {
         let checked = Checked::own_records(vanished);
-        let written = act(context, &observed.extension, checked, &mut memory.act).await;
-        if let Err(error) = written {
-            unrecorded(observed, &error);
+        match act(context, &observed.extension, checked, &mut memory.act).await {
+            Ok(_) => return Err(DECIDE_ANEW),
+            Err(error) => unrecorded(observed, &error, memory),
         }
-        return Err(DECIDE_ANEW);
     }
     tidy(context, observed, memory).await;
     if let Err(failure) = &target
@@ -278,7 +270,7 @@ async fn tidy(context: &Context, observed: &Observed, memory: &mut StageStates) 
     let Some(action) = action else { return };
     let checked = Checked::own_records(vec![action]);
     if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {
-        memory.repeats = true;
+        memory.act.note_failed_write();
         let error = &error as &dyn std::error::Error;
         tracing::debug!(
             extension = observed.extension.name(),
@@ -379,7 +371,7 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
     }
     let checked = Checked::own_records(actions);
     if let Err(error) = act(context, extension, checked, &mut memory.act).await {
-        memory.repeats = true;
+        memory.act.note_failed_write();
         let error = &error as &dyn std::error::Error;
         tracing::debug!(
             extension = extension.name(),
@@ -485,12 +477,13 @@ fn ends_changes(failure: &StageFailure) -> bool {
 async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut StageStates) {
     let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
     if let Err(error) = recorded {
-        memory.repeats = true;
-        unrecorded(observed, &error);
+        unrecorded(observed, &error, memory);
     }
 }
 
-fn unrecorded(observed: &Observed, error: &ActError) {
+/// Nothing else depends on the status of a PendingChange: the next run writes it.
+fn unrecorded(observed: &Observed, error: &ActError, memory: &mut StageStates) {
+    memory.act.note_failed_write();
     tracing::debug!(
         extension = observed.extension.name(),
         error = error as &dyn std::error::Error,

@@ -116,10 +116,14 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     let installed = revisions.installed();
     let (admission, asked) = admitted(context, filter, installed).await;
     let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));
-    let vanished = match gone {
-        // The catalog may come back.
-        Some(_) => Vec::new(),
-        None => vanished(context.pending_changes(extension.name()), &asked),
+    // A catalog that is gone may come back.
+    let vanished = if gone.is_some() {
+        Vec::new()
+    } else {
+        let selector = admission.selector();
+        let request = Request::of(filter, selector.as_ref());
+        let changes = context.pending_changes(extension.name());
+        vanished(revisions, changes, &asked, &request)
     };
     let resolution = decide(context, observed, filter, (&admission, gone), &asked).await;
     Resolution {
@@ -128,17 +132,30 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     }
 }
 
-/// The PendingChanges whose bundle no selected catalog has; none if one of them does not answer.
-fn vanished(changes: Vec<Arc<PendingChange>>, asked: &[AskedCatalog]) -> Vec<Arc<PendingChange>> {
+/// The PendingChanges whose bundle no selected catalog has; none if one of them does not answer or is unavailable. A
+/// bundle of a revision needs no catalog: its configuration may change.
+fn vanished(
+    revisions: &Revisions,
+    changes: Vec<Arc<PendingChange>>,
+    asked: &[AskedCatalog],
+    request: &Request<'_>,
+) -> Vec<Arc<PendingChange>> {
     let is_answer =
         |asked: &AskedCatalog| matches!(asked.answer, PackageAnswer::Package(_) | PackageAnswer::Absent);
-    let is_failure = |asked: &AskedCatalog| matches!(asked.answer, PackageAnswer::Failed(_));
-    if changes.is_empty() || !asked.iter().any(is_answer) || asked.iter().any(is_failure) {
+    if changes.is_empty()
+        || !asked.iter().any(is_answer)
+        || asked.iter().any(|asked| asked.is_silent(request))
+    {
         return Vec::new();
     }
+    let ours = [revisions.installed(), revisions.newest_active()];
+    let ours: Vec<BundleIdentity> = ours.into_iter().flatten().map(BundleIdentity::of).collect();
     let packages = asked.iter().filter_map(AskedCatalog::package);
     let bundles: Vec<&Candidate> = packages.flat_map(Package::candidates).collect();
-    let is_gone = |change: &Arc<PendingChange>| !bundles.iter().any(|bundle| change.is_of(&bundle.name));
+    let is_gone = |change: &Arc<PendingChange>| {
+        !ours.iter().any(|bundle| change.is_of(&bundle.metadata.name))
+            && !bundles.iter().any(|bundle| change.is_of(&bundle.name))
+    };
     changes.into_iter().filter(is_gone).collect()
 }
 

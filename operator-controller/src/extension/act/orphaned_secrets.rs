@@ -66,29 +66,32 @@ pub(crate) async fn tidy(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Makes the revisions of an extension the owners of their Secrets, after a run that ended between both writes.
+/// Makes the revisions of an extension the owners of their Secrets, after a run that ended between both writes. Returns
+/// whether all have an owner; a revision may still be created.
 ///
 /// # Errors
 /// The server did not answer.
-pub(super) async fn own_all(context: &Context, extension: &ClusterExtension) -> Result<(), ActError> {
+pub(super) async fn own_all(context: &Context, extension: &ClusterExtension) -> Result<bool, ActError> {
     let selector = label::selector(label::OWNER_NAME, extension.name());
     let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
-        return Ok(());
+        return Ok(true);
     };
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
     let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
+    let mut are_owned = true;
     for secret in secrets.list_metadata(&labelled).await?.items {
         let revision = revision_of(&secret.metadata, uid).filter(|revision| revision.uid.is_none());
         let (Some(revision), Some(name)) = (revision, &secret.metadata.name) else {
             continue;
         };
         let set = sets.get_opt(&revision.name).await?;
-        if let Some(set) = set.filter(|set| controlling_extension(&set.metadata) == Some(uid)) {
-            own(&secrets, &set, name).await?;
+        match set.filter(|set| controlling_extension(&set.metadata) == Some(uid)) {
+            Some(set) => own(&secrets, &set, name).await?,
+            None => are_owned = false,
         }
     }
-    Ok(())
+    Ok(are_owned)
 }
 
 /// Deletes the Secrets of an extension whose revisions are gone. Kubernetes collects most of them later, but nothing

@@ -14,6 +14,8 @@ const COSTLY: Duration = Duration::from_secs(5);
 const REST: u32 = 10;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_mins(10);
+/// The first pause before the retry of a failed write that nothing else depends on.
+const REPEAT: Duration = Duration::from_secs(5);
 /// The pause before a run that has more to do continues.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
 /// The pause before a check of something without events: whether a newer bundle is still held back, or whether the
@@ -29,6 +31,8 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 pub(crate) struct Cache {
     /// The number of consecutive runs that waited for a user.
     waits: u32,
+    /// The number of consecutive runs in which a write failed that nothing else depends on.
+    failed_writes: u32,
     /// The start of the current image pull.
     pulling: Option<Instant>,
 }
@@ -55,6 +59,19 @@ impl Cache {
             Some(Severity::Pulling) => Outcome::After(ON_THE_WAY),
             Some(Severity::Transient) => Outcome::Failed,
         }
+    }
+
+    /// The outcome, with another run soon if a write failed that nothing else depends on: after 5 s, 10 s, 20 s … 5
+    /// min, and later if a run takes long.
+    pub(crate) fn unless_written(&mut self, has_failed: bool, outcome: Outcome, taken: Duration) -> Outcome {
+        if !has_failed {
+            self.failed_writes = 0;
+            return outcome;
+        }
+        self.failed_writes = self.failed_writes.saturating_add(1);
+        let doubled = 2u32.saturating_pow(self.failed_writes.saturating_sub(1));
+        let pause = REPEAT.saturating_mul(doubled).min(UNANNOUNCED);
+        at_the_latest(outcome, pause.max(taken.saturating_mul(REST).min(LONGEST_REST)))
     }
 
     /// The time of the next run if the image has been pulled for a short time only. Then there is nothing to report

@@ -96,6 +96,17 @@ pub(crate) fn address(catalog: &ClusterCatalog) -> Result<CatalogAddress<'_>, St
 }
 
 impl AskedCatalog {
+    /// Whether the catalog is selected and may have bundles that it does not show now: it does not answer, or it is set
+    /// unavailable.
+    pub(crate) fn is_silent(&self, request: &Request<'_>) -> bool {
+        match self.availability {
+            Availability::Available => matches!(self.answer, PackageAnswer::Failed(_)),
+            Availability::Unavailable => {
+                is_asked(&self.labels, Availability::Available, request).is_ok_and(|is_asked| is_asked)
+            }
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn of(catalog: ClusterCatalog, answer: CatalogAnswer) -> Self {
         Self {
