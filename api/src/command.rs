@@ -1,5 +1,7 @@
 //! Commands in messages, ready to paste.
 
+use std::fmt::Write as _;
+
 use crate::ClusterObjectSet;
 use crate::cluster_extension::controlling_extension;
 use crate::names::{SYSTEM_NAMESPACE, label};
@@ -43,18 +45,21 @@ pub fn annotate(annotated: Annotated<'_>, key: &str, value: Option<&str>) -> Str
 pub const SET_PREFIX: &str = "clusterobjectset/";
 
 /// The command that prints the roles which the account of an extension lacks. `system_namespace` is the namespace of
-/// the managers.
-pub fn rbac_of_extension(name: &str, system_namespace: &str) -> String {
-    if system_namespace == SYSTEM_NAMESPACE {
-        format!("olm rbac {name}")
-    } else {
-        format!("olm rbac {name} --system-namespace {system_namespace}")
+/// the managers. `default_account`: `NAMESPACE/NAME` of the account, if operator-controller is started with it.
+pub fn rbac_of_extension(name: &str, system_namespace: &str, default_account: Option<&str>) -> String {
+    let mut command = format!("olm rbac {name}");
+    if system_namespace != SYSTEM_NAMESPACE {
+        let _ = write!(command, " --system-namespace {system_namespace}");
     }
+    if let Some(account) = default_account {
+        let _ = write!(command, " --default-service-account {account}");
+    }
+    command
 }
 
 /// The same for the objects of a ClusterObjectSet.
-pub fn rbac_of_set(name: &str, system_namespace: &str) -> String {
-    rbac_of_extension(&format!("{SET_PREFIX}{name}"), system_namespace)
+pub fn rbac_of_set(name: &str, system_namespace: &str, default_account: Option<&str>) -> String {
+    rbac_of_extension(&format!("{SET_PREFIX}{name}"), system_namespace, default_account)
 }
 
 /// A text as one word for a shell, whatever it contains; `None` if a command may take it for an option.
@@ -79,11 +84,14 @@ mod tests {
     use crate::names::{self, user};
 
     #[test]
-    fn a_command_names_the_namespace_of_the_managers_where_it_is_another() {
-        assert_eq!(rbac_of_extension("greeter", SYSTEM_NAMESPACE), "olm rbac greeter");
+    fn a_command_names_the_options_of_the_managers_that_are_not_usual() {
         assert_eq!(
-            rbac_of_set("greeter-1", "olm"),
-            "olm rbac clusterobjectset/greeter-1 --system-namespace olm"
+            rbac_of_extension("greeter", SYSTEM_NAMESPACE, None),
+            "olm rbac greeter"
+        );
+        assert_eq!(
+            rbac_of_set("greeter-1", "olm", Some("olm/installer")),
+            "olm rbac clusterobjectset/greeter-1 --system-namespace olm --default-service-account olm/installer"
         );
     }
 

@@ -70,11 +70,11 @@ pub(crate) enum ObjectFormat {
     #[default]
     #[value(alias = "text")]
     Table,
-    /// The objects, for programs.
+    /// The result, for programs.
     Json,
-    /// The objects, for both.
+    /// The result, for both.
     Yaml,
-    /// Kinds and names alone, as kubectl takes them.
+    /// Names alone; those of objects as kubectl takes them.
     Name,
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct Arguments {
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
+    /// Account of extensions that name none, as operator-controller is started with it
+    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "account")]
+    default_service_account: Option<AccountName>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ManifestFormat,

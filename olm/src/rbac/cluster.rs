@@ -36,7 +36,7 @@ use crate::output::{CommandResult, Status, note};
 use crate::source::open_bundle;
 
 pub(super) fn run(arguments: &Arguments) -> CommandResult {
-    let cluster = Asker(Cluster::reach(&arguments.cluster)?);
+    let cluster = RoleRequest(Cluster::reach(&arguments.cluster)?);
     let name = name(arguments)?;
     let subject = match name.strip_prefix(SET_PREFIX) {
         Some(set) => Some(cluster.set(arguments, set)?),
@@ -55,9 +55,9 @@ pub(super) fn run(arguments: &Arguments) -> CommandResult {
 }
 
 /// Determines the account and the objects for the roles.
-struct Asker(Cluster);
+struct RoleRequest(Cluster);
 
-impl std::ops::Deref for Asker {
+impl std::ops::Deref for RoleRequest {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
@@ -65,16 +65,18 @@ impl std::ops::Deref for Asker {
     }
 }
 
-impl Asker {
+impl RoleRequest {
     /// A ClusterObjectSet by itself.
     fn set(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Subject> {
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
         let set = self.runtime.block_on(sets.get(name));
         let set = set.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
-        let account = set.annotation(annotation::SERVICE_ACCOUNT).unwrap_or_default();
-        let account = account
-            .parse::<AccountName>()
-            .with_context(|| format!("ClusterObjectSet {name:?} names no service account"))?;
+        let account = match set.annotation(annotation::SERVICE_ACCOUNT) {
+            Some(account) => account.parse().ok(),
+            None => arguments.default_service_account.clone(),
+        };
+        let account =
+            account.with_context(|| format!("ClusterObjectSet {name:?} names no service account"))?;
         let mut objects = self.applied(arguments, &set)?;
         let purpose = if set.is_deleting() || set.spec.lifecycle_state == LifecycleState::Archived {
             self.retain_removable(&mut objects, &account)?;
@@ -144,13 +146,18 @@ impl Asker {
         let extension = self.0.extension(name)?;
         let sets = self.runtime.block_on(revisions(&self.client, &extension))?;
         let newest = newest_active(&sets);
-        let Some((namespace, account)) = account(&extension, newest) else {
+        let account = account(&extension, newest)
+            .map(|(namespace, account)| AccountName {
+                namespace: namespace.to_owned(),
+                name: account.to_owned(),
+            })
+            .or_else(|| arguments.default_service_account.clone());
+        let Some(account) = account else {
             let error = anyhow!("ClusterExtension {name:?} names no service account");
-            return Err(error.context(Hint("set spec.serviceAccount.name".to_owned())));
-        };
-        let account = AccountName {
-            namespace: namespace.to_owned(),
-            name: account.to_owned(),
+            return Err(error.context(Hint(
+                "set spec.serviceAccount.name, or --default-service-account as operator-controller has it"
+                    .to_owned(),
+            )));
         };
         if extension.is_deleting() {
             let mut objects = Vec::new();

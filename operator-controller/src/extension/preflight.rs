@@ -40,6 +40,7 @@ use super::plan::revision::RevisionPlan;
 use super::revisions::{BundleIdentity, Revisions, is_being_replaced, is_blocked};
 use crate::object_set::gather;
 use crate::object_set::rights::{NOTHING_IS_APPLIED, explain, remedy};
+use olm_cluster::identity::AccountName;
 use olm_cluster::rights::lacking;
 use olm_plan::changes::{self, Changes};
 use olm_rollout::certificates::layout;
@@ -208,7 +209,7 @@ async fn examine(
     ownership::kinds(&live, extension.name(), |owner| {
         context.extension(owner).is_some()
     })?;
-    let asking = PreflightAccess {
+    let access = PreflightAccess {
         account,
         client: &client,
         discovery: &context.discovery,
@@ -225,7 +226,7 @@ async fn examine(
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let mut notes = Vec::new();
     if definitions::enforcement(extension) == CrdUpgradeSafetyEnforcement::Strict {
-        notes = definitions::safety(&asking, &settings.options.definitions, &pairs, &ours).await?;
+        notes = definitions::safety(&access, &settings.options.definitions, &pairs, &ours).await?;
     }
     let rewrites = stored_versions::rewrites(&pairs);
     for (name, old, rewrite) in &rewrites {
@@ -237,8 +238,8 @@ async fn examine(
         }
     }
     entitled(context, rendered, &all, &client).await?;
-    let roles = rbac_of_extension(extension.name(), &context.system_namespace);
-    stored_versions::may_migrate(&asking, &roles, &rewrites).await?;
+    let roles = roles_command(context, extension.name(), &settings.account);
+    stored_versions::may_migrate(&access, &roles, &rewrites).await?;
     let bundle_content = BundleContent::of(objects.iter().copied());
     let is_rewritten = |object: &Value| {
         definition_name(object).is_some_and(|name| rewrites.iter().any(|(known, _, _)| *known == name))
@@ -249,7 +250,7 @@ async fn examine(
         .filter(|object| changes.as_ref().is_none_or(|changes| changes.touches(object)))
         .filter(|object| !is_rewritten(object))
         .collect();
-    let rehearsal = rehearse::rehearse(&asking, &bundle_content, &touched).await;
+    let rehearsal = rehearse::rehearse(&access, &bundle_content, &touched).await;
     let unchecked = passed(context, rendered, &all, &client, rehearsal).await?;
     if !rewrites.is_empty() {
         let definitions = rewrites.into_iter().map(|(_, live, rewrite)| StoredVersions {
@@ -322,8 +323,18 @@ async fn entitled(
     let extension = rendered.resolved.observed.extension.name();
     Err(PreflightError::Rights {
         missing: explain(&missing, account, NOTHING_IS_APPLIED),
-        help: remedy(&rbac_of_extension(extension, &context.system_namespace)),
+        help: remedy(&roles_command(context, extension, account)),
     })
+}
+
+/// The command that prints the roles which the account lacks.
+fn roles_command(context: &Context, extension: &str, account: &AccountName) -> String {
+    let default = context
+        .default_account
+        .as_ref()
+        .filter(|default| *default == account);
+    let default = default.map(ToString::to_string);
+    rbac_of_extension(extension, &context.system_namespace, default.as_deref())
 }
 
 /// The objects that could not be tested, unless others are refused. A forbidden object may mean that a right was lost

@@ -19,8 +19,8 @@ use super::{acting::Actor, context::Context};
 pub(crate) const NOTHING_IS_APPLIED: &str = "nothing is applied";
 
 /// A message with the rights that the account lacks to apply and delete the objects, and the command that prints the
-/// roles; `None` if it lacks none. Without the bodies, which are dropped once a revision is complete, the rules of roles are
-/// not checked.
+/// roles; `None` if it lacks none. Without the bodies, which are dropped once a revision is complete, the rules of
+/// roles are not checked.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -50,7 +50,7 @@ pub(super) async fn missing(
         format!(
             "{}\n{}",
             explain(&missing, account, NOTHING_IS_APPLIED),
-            remedy(&command::rbac_of_set(set, &context.options.system_namespace))
+            remedy(&roles_command(context, set, account))
         )
     }))
 }
@@ -72,23 +72,34 @@ pub(super) async fn missing_for_removal(
         format!(
             "{}\n{}",
             explain(&missing, account, "nothing more is removed"),
-            remedy(&command::rbac_of_set(set, &context.options.system_namespace))
+            remedy(&roles_command(context, set, account))
         )
     })
 }
 
 /// The message about an account that no longer exists. The rights that it had cannot be known.
 pub(super) fn needed_for_removal(context: &Context, account: &AccountName, set: &str) -> String {
-    let roles = command::rbac_of_set(set, &context.options.system_namespace);
+    let roles = roles_command(context, set, account);
     format!(
-        "Service account {account} needs rights to remove the objects. If its roles and bindings are gone, too: once it \
-         exists, `{roles}` prints the roles to apply."
+        "Create service account {account} again: OLM removes the objects with its rights. If its roles are gone, too, \
+         `{roles}` prints the roles to apply."
     )
 }
 
 /// The first missing rights, the number of the others, and the consequence.
 pub(crate) fn explain(missing: &Missing, account: &AccountName, consequence: &str) -> String {
-    format!("{}; {consequence}", missing.text(asking(account)))
+    format!("{}; {consequence}", missing.text(account_of_checks(account)))
+}
+
+/// The command that prints the roles which the account lacks for the objects of a set.
+fn roles_command(context: &Context, set: &str, account: &AccountName) -> String {
+    let default = context
+        .options
+        .default_account
+        .as_ref()
+        .filter(|default| *default == account);
+    let default = default.map(ToString::to_string);
+    command::rbac_of_set(set, &context.options.system_namespace, default.as_deref())
 }
 
 /// The line about the command that prints roles.
@@ -97,7 +108,7 @@ pub(crate) fn remedy(command: &str) -> String {
 }
 
 /// The account in the form of the checks.
-fn asking(account: &AccountName) -> Account<'_> {
+fn account_of_checks(account: &AccountName) -> Account<'_> {
     Account {
         namespace: &account.namespace,
         name: &account.name,
