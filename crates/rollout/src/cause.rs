@@ -29,7 +29,7 @@ pub struct WorkloadState<'a> {
 pub enum Pods<'a> {
     /// Some or all of its Pods, as the cluster has them.
     Known(&'a [Value]),
-    /// They may not be listed.
+    /// The controller may not list them.
     Hidden,
     /// The Pods could not be listed.
     Unknown,
@@ -117,7 +117,8 @@ pub fn sentence(facts: &WorkloadState<'_>) -> String {
     if causes.is_empty() && matches!(facts.pods, Pods::Hidden) && available < wanted {
         let selector = selector(workload).unwrap_or_default();
         causes.push(format!(
-            "its Pods, which say why, may not be listed: `kubectl get pods -n {namespace} -l '{selector}'`"
+            "operator-controller may not list its Pods; to see the cause, run `kubectl get pods -n {namespace} -l \
+             '{selector}'`"
         ));
     }
     let more = causes.len().saturating_sub(NAMED);
@@ -243,17 +244,12 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
     })
 }
 
-/// The end of a container.
+/// The end of a container, without its message: that may be the end of the log, which not every reader of the status
+/// may read.
 fn ended(terminated: &Value) -> String {
     let code = number(terminated, "/exitCode").unwrap_or_default();
-    let message = quoted(string(terminated, "/message").trim());
-    let message = if message.is_empty() {
-        message
-    } else {
-        format!(": {message}")
-    };
     format!(
-        "ended with exit code {code}{}{message}",
+        "ended with exit code {code}{}",
         in_brackets(string(terminated, "/reason"))
     )
 }
@@ -361,7 +357,7 @@ mod tests {
             check_pod(
                 &container(&crash(pause), &end),
                 "container manager of Pod greeter-1 crashes again and again (CrashLoopBackOff): it ended with exit \
-                 code 137 (OOMKilled): no memory",
+                 code 137 (OOMKilled)",
             );
         }
         let config =

@@ -1,8 +1,8 @@
 //! The causes of unready workloads in a revision that rolls out, read with few requests.
 //!
 //! The workload is read under the account. Its Pods and events are read with the controller's own right to list them,
-//! because an account with the least rights may not, and every user of OLM needs the cause. Only the Pods that belong to
-//! the workload count: a wide selector shows no other Pod.
+//! because an account with the least rights may not, and every user of OLM needs the cause. Only the Pods that belong
+//! to the workload count: a wide selector shows no other Pod.
 
 use std::time::{Duration, Instant};
 
@@ -89,9 +89,14 @@ async fn cause(context: &Context, actor: &Actor, object: &NotReady) -> Option<St
             let wanted = ListParams::default().labels(&selector);
             match list(own, &id.namespace, &resource, wanted).await {
                 Ok(found) => {
+                    let is_all = u32::try_from(found.len()).is_ok_and(|found| found < READ);
                     let ours = found.into_iter().filter(|pod| is_pod_of(&workload, pod));
                     listed.extend(ours.take(LOOKED_AT));
-                    Pods::Known(&listed)
+                    if listed.is_empty() && !is_all {
+                        Pods::Unknown
+                    } else {
+                        Pods::Known(&listed)
+                    }
                 }
                 Err(kube::Error::Api(status)) if status.code == 403 => Pods::Hidden,
                 Err(_) => Pods::Unknown,
