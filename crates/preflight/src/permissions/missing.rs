@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{RBAC, Right};
 use crate::rules::{ALL, Access, Object, PolicyRule};
 
-/// The longest text, in characters. Further rules are only counted.
+/// The longest text, in bytes. Further rules are only counted; the first one is truncated.
 const MAX_TEXT: usize = 1024;
 /// The verbs that are needed to delete or release objects.
 const REMOVAL: [&str; 3] = ["get", "patch", "delete"];
@@ -137,6 +137,16 @@ impl Missing {
             first.insert_str(0, GRANTED);
         }
         for (index, line) in lines.iter().enumerate() {
+            if index == 0 {
+                text.push_str(line.get(..line.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
+                if line.len() > MAX_TEXT {
+                    text.push('…');
+                }
+                if lines.len() > 1 {
+                    text.push_str("; ");
+                }
+                continue;
+            }
             if text.len() + line.len() > MAX_TEXT {
                 let _ = write!(text, "and {} more", lines.len() - index);
                 return text;

@@ -69,12 +69,15 @@ impl Kinds {
     }
 
     /// Keeps the CRDs that wait for the deletion of their objects.
-    async fn retain_held(&mut self) {
+    async fn retain_held(&mut self, until: Instant) {
         let Ok(client) = &self.client else {
             return;
         };
         let held = stream::iter(std::mem::take(&mut self.definitions))
-            .map(async |definition| is_held(client, &definition).await.then_some(definition))
+            .map(async |definition| {
+                let held = timeout_at(until.into(), is_held(client, &definition)).await;
+                held.unwrap_or_default().then_some(definition)
+            })
             .buffered(AT_ONCE)
             .filter_map(async |definition| definition);
         self.definitions = held.collect().await;
@@ -161,8 +164,9 @@ impl Cache {
             return found.clone();
         }
         let mut kinds = Kinds::of(context, extension, left).await;
-        kinds.retain_held().await;
-        let found = find_held(&kinds).await;
+        let until = asked + MAX_TIME;
+        kinds.retain_held(until).await;
+        let found = find_held(&kinds, until).await;
         // Objects may not be marked for deletion yet.
         let rest = if found.is_some() {
             FRESH
@@ -186,9 +190,8 @@ async fn is_held(client: &Client, definition: &Value) -> bool {
     })
 }
 
-async fn find_held(kinds: &Kinds) -> Option<String> {
+async fn find_held(kinds: &Kinds, until: Instant) -> Option<String> {
     let client = kinds.client.as_ref().ok()?;
-    let until = Instant::now() + MAX_TIME;
     let work: Vec<_> = kinds
         .collections()
         .map(|collection| held_of(client, collection, until))
@@ -272,7 +275,7 @@ mod tests {
             definitions: ["backups", "greetings"].map(definition).to_vec(),
             client: Ok(client),
         };
-        let text = find_held(&kinds).await.unwrap();
+        let text = find_held(&kinds, Instant::now() + MAX_TIME).await.unwrap();
         assert!(
             text.starts_with("backups.x.io are held") && text.contains("\ngreetings.x.io are held"),
             "{text}"
@@ -305,7 +308,7 @@ mod tests {
             definitions: ["greetings", "backups"].map(definition).to_vec(),
             client: Ok(client),
         };
-        kinds.retain_held().await;
+        kinds.retain_held(Instant::now() + MAX_TIME).await;
         assert_eq!(kinds.definitions, [definition("greetings")]);
     }
 

@@ -370,7 +370,7 @@ fn is_teardown_blocked(set: &ClusterObjectSet) -> bool {
     set.is_deleting() && is_blocked(set)
 }
 
-/// The message while the deletion waits. Messages of revisions come last, because they may end with roles to apply.
+/// The message while the deletion waits. Messages of revisions come last, because they may have several lines.
 fn waiting(extension: &str, left: &Revisions, reported: &[String], more: Vec<String>) -> String {
     let names: Vec<&str> = left.all().iter().map(|set| set.name()).collect();
     let names = names.join(", ");
