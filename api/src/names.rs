@@ -73,7 +73,8 @@ pub mod label {
     pub const MIGRATED_FROM_HELM: &str = "olm.operatorframework.io/migrated-from-helm";
     /// A ClusterCatalog's own name, so that selectors can select by name (set by catalogd).
     pub const METADATA_NAME: &str = "olm.operatorframework.io/metadata.name";
-    /// Name of the ClusterExtension that a proposed role is for. On the roles and bindings in conditions.
+    /// Name of the ClusterExtension that a proposed role is for. On the roles and bindings that `olm rbac` and
+    /// `olm install` print.
     pub const RIGHTS_OF: &str = "olm.operatorframework.io/rights-of";
     /// [`MANAGED_BY_OLM`] on managed objects.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -306,8 +306,8 @@ impl CatalogSourceDecision {
     }
 }
 
-/// Sets the owner reference on the ConfigMap and records its version. Returns whether the pass continues; `false` on the
-/// first pass.
+/// Sets the owner reference on the ConfigMap and records its version. Returns whether the pass continues; `false` on
+/// the first pass.
 fn content(source: &Source<'_>, decision: &mut CatalogSourceDecision, now: Timestamp) -> bool {
     let name = text(source.object, "/spec/configMap");
     let Ok(map) = source.config_map() else {

@@ -7,7 +7,7 @@
 //! apply        read, apply, dry run, patch, delete one object under an account
 //! followed     the changes in a watch, lists included
 //! list         custom resources, page by page
-//! turns        a rate limit for objects that must be read one by one
+//! rate_limit   a rate limit for objects that must be read one by one
 //! rights       the rights that an account needs for objects, and lacks
 //! watch        metadata watches of managed objects, to see drift at once
 //! ```

@@ -93,10 +93,10 @@ mod tests {
 
     /// Simulates reads of all users' objects: how many in each window, and how often each object.
     fn reads(users: usize, each: usize, looks: u32) -> (Vec<usize>, Vec<u32>) {
-        let (turns, resource, account) = (RateLimit::default(), resource(), "n/a".parse().unwrap());
+        let (rate_limit, resource, account) = (RateLimit::default(), resource(), "n/a".parse().unwrap());
         let begin = Instant::now();
         for user in 0..users {
-            turns.want(
+            rate_limit.want(
                 &user.to_string(),
                 Some(&account),
                 &[(Arc::clone(&resource), each)],
@@ -109,7 +109,7 @@ mod tests {
             let now = begin + WINDOW * look;
             let mut count = 0;
             for (last, times) in last.iter_mut().zip(&mut times) {
-                if turns.take(&account, &resource, *last, now) {
+                if rate_limit.take(&account, &resource, *last, now) {
                     *last = now;
                     *times += 1;
                     count += 1;
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn unwanted_objects_are_forgotten_and_each_account_has_its_own_turns() {
-        let (turns, resource) = (RateLimit::default(), resource());
+        let (rate_limit, resource) = (RateLimit::default(), resource());
         let [a, b]: [AccountName; 2] = ["n/a", "n/b"].map(|name| name.parse().unwrap());
-        turns.want("x", Some(&a), &[(Arc::clone(&resource), 1)]);
+        rate_limit.want("x", Some(&a), &[(Arc::clone(&resource), 1)]);
         let begin = Instant::now();
-        assert!(!turns.take(&a, &resource, begin, begin));
-        assert!(turns.take(&b, &resource, begin, begin));
-        assert!(turns.take(&a, &resource, begin, begin + WINDOW));
-        turns.want("x", Some(&a), &[]);
-        assert!(turns.lock().is_empty());
+        assert!(!rate_limit.take(&a, &resource, begin, begin));
+        assert!(rate_limit.take(&b, &resource, begin, begin));
+        assert!(rate_limit.take(&a, &resource, begin, begin + WINDOW));
+        rate_limit.want("x", Some(&a), &[]);
+        assert!(rate_limit.lock().is_empty());
     }
 }

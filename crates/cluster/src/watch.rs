@@ -2,7 +2,8 @@
 //!
 //! Where the controller may watch a kind, one watch serves every extension; it never covers Secrets. Otherwise the
 //! extension's account watches the namespaces of its objects, or lists them periodically if it may not watch. If
-//! neither is allowed, [`WatchedState::Unwatched`] is returned, and the object is read within the limit of [`RateLimit`].
+//! neither is allowed, [`WatchedState::Unwatched`] is returned, and the object is read within the limit of
+//! [`RateLimit`].
 
 pub mod poll;
 
@@ -139,7 +140,7 @@ pub struct Watches {
     reviews: Arc<Reviews>,
     wake: Arc<dyn Fn(&str) + Send + Sync>,
     state: Mutex<State>,
-    turns: Arc<RateLimit>,
+    rate_limit: Arc<RateLimit>,
 }
 
 /// The scope of a watch: a kind in a namespace, or in all namespaces.
@@ -169,7 +170,7 @@ impl Coverage {
     /// Whether an object that no watch covers may be read now, after it was read `last`.
     pub fn is_due(&self, resource: &Arc<Resource>, last: Instant) -> bool {
         let reader = self.reader.as_ref();
-        reader.is_none_or(|(account, turns)| turns.take(account, resource, last, Instant::now()))
+        reader.is_none_or(|(account, rate_limit)| rate_limit.take(account, resource, last, Instant::now()))
     }
 
     /// Whether an object has an owner of the given name; `None` if no watch covers it.
@@ -220,7 +221,7 @@ impl Watches {
             reviews,
             wake: Arc::new(wake),
             state: Mutex::default(),
-            turns: Arc::default(),
+            rate_limit: Arc::default(),
         }
     }
 
@@ -246,7 +247,7 @@ impl Watches {
             }
         }
         let reader = account.map(|(account, _)| account);
-        self.turns.want(user, reader, &unwatched);
+        self.rate_limit.want(user, reader, &unwatched);
         let client = account.map_or(&self.own, |(_, client)| client);
         let mut state = self.lock();
         let before = state
@@ -258,7 +259,7 @@ impl Watches {
         }
         let mut coverage = Coverage {
             views: HashMap::new(),
-            reader: reader.map(|account| (account.clone(), Arc::clone(&self.turns))),
+            reader: reader.map(|account| (account.clone(), Arc::clone(&self.rate_limit))),
         };
         for key in keys {
             let entry = match state.entries.entry(key.clone()) {
@@ -278,7 +279,7 @@ impl Watches {
 
     /// Stops the watches that only this user needs.
     pub fn forget(&self, user: &str) {
-        self.turns.want(user, None, &[]);
+        self.rate_limit.want(user, None, &[]);
         let mut state = self.lock();
         for key in state.wants.remove(user).unwrap_or_default() {
             state.leave(user, &key);

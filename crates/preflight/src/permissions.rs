@@ -2,8 +2,8 @@
 //!
 //! 1. [`needed`] computes the [`RequiredRights`] from the objects to apply and from the discovery of their kinds.
 //! 2. [`AccountRights`] are the rights of the account: the rules of SelfSubjectRulesReviews and single answers.
-//! 3. [`RequiredRights::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer them one by
-//!    one.
+//! 3. [`RequiredRights::open_questions`] are the accesses that the rules leave open. SelfSubjectAccessReviews answer
+//!    them one by one.
 //! 4. [`RequiredRights::missing`] are all missing rights at once: as text and as a role to apply.
 //!
 //! An account that writes a role must hold the rules of the role or the verb `escalate`. An account that writes a

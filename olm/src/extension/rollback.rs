@@ -80,8 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if arguments.change.output == ObjectFormat::Table {
         let lift = plan::lift(&extension, &pinned.patch);
         note(&format!(
-            "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel; \
-             this removes the pin: kubectl patch clusterextension {name} --type merge -p {}",
+            "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel. \
+             To remove the pin: kubectl patch clusterextension {name} --type merge -p {}",
             quoted(&lift.to_string())
         ));
     }
@@ -176,8 +176,8 @@ async fn roll_back(
     }))
 }
 
-/// Pins the extension and returns the patch and the changed extension. The controller may write the object meanwhile; it fails if the facts
-/// behind the checks have changed.
+/// Pins the extension and returns the patch and the changed extension. The controller may write the object meanwhile;
+/// it fails if the facts behind the checks have changed.
 async fn pin(
     extensions: &Api<ClusterExtension>,
     seen: &ClusterExtension,

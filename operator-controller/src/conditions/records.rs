@@ -308,7 +308,7 @@ pub(crate) async fn remove(client: &Client, extension: &ClusterExtension) -> Res
 }
 
 /// Deletes the object with this name if it belongs to the extension. Operators write their OperatorCondition at any
-/// time: an object that changes meanwhile is looked at again, once.
+/// time. If the object changes in between, the deletion is tried once more.
 async fn remove_ours<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) -> Result<(), Error>
 where
     K: Clone + DeserializeOwned + Debug,

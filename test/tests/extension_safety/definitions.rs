@@ -367,7 +367,8 @@ fn stored_versions_are_migrated_when_their_definition_goes() -> Result<()> {
         patch_source(world, "stored-versions", json!({ "version": "1.0.1" })).await?;
         await_version(world, "stored-versions", "1.0.1").await?;
         ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);
-        // The account may neither write objects nor clean the list: the message names the command that prints its roles.
+        // The account may neither write objects nor clean the list: the message names the command that prints its
+        // roles.
         patch_source(world, "stored-versions", json!({ "version": "1.1.0" })).await?;
         let message = await_progressing(
             world,

@@ -102,13 +102,13 @@ pub(crate) fn enforcement(extension: &ClusterExtension) -> CrdUpgradeSafetyEnfor
 
 /// Whether CRDs (name, live, wanted) may be replaced. Returns warnings.
 pub(crate) async fn safety(
-    asking: &PreflightAccess<'_>,
+    access: &PreflightAccess<'_>,
     policy: &Policy,
     pairs: &[(&str, &Value, &Value)],
     ours: &[&str],
 ) -> Result<Vec<String>, PreflightError> {
     let ask = |source| PreflightError::Ask {
-        account: asking.account.clone(),
+        account: access.account.clone(),
         source,
     };
     let mut found = check_all(pairs.iter().map(|(_, _, new)| *new), policy, |name| {
@@ -126,7 +126,7 @@ pub(crate) async fn safety(
             }
         }
         if policy.reports(Check::ExistingObjects, Change::Other) {
-            let checked = existing::check(asking, old, new, until).await.map_err(ask)?;
+            let checked = existing::check(access, old, new, until).await.map_err(ask)?;
             add(&mut found, name, checked.findings, policy);
             notes.extend(checked.notes);
         }

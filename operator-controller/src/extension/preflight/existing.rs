@@ -33,7 +33,7 @@ pub(crate) fn deadline() -> Instant {
 
 /// Checks the objects of a CRD that will be replaced.
 pub(crate) async fn check(
-    asking: &PreflightAccess<'_>,
+    access: &PreflightAccess<'_>,
     old: &Value,
     new: &Value,
     until: Instant,
@@ -50,10 +50,10 @@ pub(crate) async fn check(
         return Ok(checked);
     }
     let list = right("list", group, plural, "");
-    if !asking.may(&list).await? {
+    if !access.may(&list).await? {
         checked.notes.push(format!(
             "existing {plural}.{group} were not validated against the new definition: service account {} may not list them",
-            asking.account
+            access.account
         ));
         return Ok(checked);
     }
@@ -68,7 +68,7 @@ pub(crate) async fn check(
             bytes: MAX_BYTES,
             until,
         };
-        let mut pages = collection.read(asking.client, Detail::Whole, budget);
+        let mut pages = collection.read(access.client, Detail::Whole, budget);
         let end = loop {
             let page = match pages.page().await {
                 Ok(page) => page,

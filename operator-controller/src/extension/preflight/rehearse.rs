@@ -39,7 +39,7 @@ pub(crate) struct Rehearsal {
 
 /// Makes dry runs of a bundle's added and changed objects.
 pub(crate) async fn rehearse(
-    asking: &PreflightAccess<'_>,
+    access: &PreflightAccess<'_>,
     bundle_content: &BundleContent,
     touched: &[&Value],
 ) -> Rehearsal {
@@ -48,7 +48,7 @@ pub(crate) async fn rehearse(
     let work: Vec<_> = touched
         .iter()
         .take(MAX_OBJECTS)
-        .map(|object| one(asking, object, asked))
+        .map(|object| one(access, object, asked))
         .collect();
     let answers: Vec<Result<(), RefusedObject>> = stream::iter(work).buffered(AT_ONCE).collect().await;
     for (object, answer) in touched.iter().zip(answers) {
@@ -157,14 +157,14 @@ struct RefusedObject {
     exists: bool,
 }
 
-async fn one(asking: &PreflightAccess<'_>, object: &Value, asked: Instant) -> Result<(), RefusedObject> {
+async fn one(access: &PreflightAccess<'_>, object: &Value, asked: Instant) -> Result<(), RefusedObject> {
     let id = ObjectId::of(object);
     let absent = |failure| RefusedObject {
         failure,
         exists: false,
     };
     let unknown = || RequestFailure::new(FailureKind::UnknownKind, format!("no kind {}", id.kind));
-    let found = asking
+    let found = access
         .discovery
         .find_since(&id.group, &id.version, &id.kind, asked);
     let resource = found
@@ -172,7 +172,7 @@ async fn one(asking: &PreflightAccess<'_>, object: &Value, asked: Instant) -> Re
         .map_err(|error| absent(apply::classify(&error)))?
         .ok_or_else(|| absent(unknown()))?;
     let target = Target {
-        client: asking.client,
+        client: access.client,
         resource: &resource,
         namespace: &id.namespace,
         name: &id.name,

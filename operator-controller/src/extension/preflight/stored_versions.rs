@@ -21,15 +21,15 @@ pub(crate) fn rewrites<'a>(pairs: &[(&'a str, &'a Value, &Value)]) -> Vec<(&'a s
 
 /// Checks that the account may remove stored versions. The command `roles` prints the missing roles.
 pub(crate) async fn may_migrate(
-    asking: &PreflightAccess<'_>,
+    access: &PreflightAccess<'_>,
     roles: &str,
     rewrites: &[(&str, &Value, Rewrite)],
 ) -> Result<(), PreflightError> {
     let (mut missing, mut stored) = (BTreeSet::new(), Vec::new());
     for (name, _, rewrite) in rewrites {
-        let lacking = lacking(asking, rewrite).await;
+        let lacking = lacking(access, rewrite).await;
         let lacking = lacking.map_err(|source| PreflightError::Ask {
-            account: asking.account.clone(),
+            account: access.account.clone(),
             source,
         })?;
         if !lacking.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) async fn may_migrate(
     if missing.is_empty() {
         return Ok(());
     }
-    let needed = explain(&Missing::new(missing), asking.account, NOTHING_IS_APPLIED);
+    let needed = explain(&Missing::new(missing), access.account, NOTHING_IS_APPLIED);
     Err(PreflightError::Rights {
         missing: format!(
             "{}, which the new definition lacks: they must be migrated; {needed}",
@@ -52,10 +52,10 @@ pub(crate) async fn may_migrate(
 }
 
 /// The rights that the account lacks to write the objects and clean the list.
-async fn lacking(asking: &PreflightAccess<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
+async fn lacking(access: &PreflightAccess<'_>, rewrite: &Rewrite) -> Result<BTreeSet<Right>, kube::Error> {
     let mut missing: BTreeSet<Right> = BTreeSet::new();
     for needed in rewrite.rights() {
-        if !asking.may(&needed).await? {
+        if !access.may(&needed).await? {
             missing.insert(needed);
         }
     }
