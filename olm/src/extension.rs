@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod history;
 pub(crate) mod install;
 pub(crate) mod look;
+pub(crate) mod lookup;
 pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod rollback;

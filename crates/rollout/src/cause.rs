@@ -469,8 +469,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&facts),
-            "Deployment demo/greeter has 0 of 1 Pods available: its Pods, which say why, may not \
-             be listed: `kubectl get pods -n demo -l 'app=greeter'`"
+            "Deployment demo/greeter has 0 of 1 Pods available: operator-controller may not list its \
+             Pods; to see the cause, run `kubectl get pods -n demo -l 'app=greeter'`"
         );
     }
 

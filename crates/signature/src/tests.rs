@@ -153,7 +153,7 @@ fn fields_and_forms_that_are_not_known_are_refused() {
     ] {
         form(
             &changed(|document| document["mediaType"] = json!(kind)),
-            "no known kind of bundle",
+            "not a known kind of bundle",
         );
     }
     form(
@@ -199,7 +199,7 @@ fn only_a_statement_that_an_image_is_signed_counts() {
     };
     refused(
         &|document| document["predicateType"] = json!("https://slsa.dev/provenance/v1"),
-        "no signature of an image",
+        "not a signature of an image",
     );
     refused(
         &|document| document["predicate"] = json!({ "until": 1 }),

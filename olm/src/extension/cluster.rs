@@ -16,7 +16,7 @@ use olm_resolve::Selector;
 use tokio::runtime::Runtime;
 
 use super::access::ClusterArguments;
-use super::rollback::others;
+use super::lookup::others;
 use super::served::{CatalogPart, fetch};
 use crate::hint::Hint;
 use crate::output::{message, note};

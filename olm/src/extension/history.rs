@@ -7,7 +7,7 @@ use olm_plan::history::{Entry, history};
 
 use super::access::ClusterArguments;
 use super::cluster::Cluster;
-use super::rollback::revisions;
+use super::lookup::revisions;
 use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 

@@ -14,10 +14,8 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Config};
-use olm_api::cluster_extension::controlling_extension;
-use olm_api::names::{self, label};
+use olm_api::names;
 use olm_api::{ClusterExtension, ClusterObjectSet};
-use olm_fbc::similar::nearest;
 use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use olm_rollout::content::{self, SecretContent, secrets_of};
@@ -25,15 +23,14 @@ use serde_json::Value;
 
 use self::account::RequestIdentity;
 use self::plan::{RollbackPlan, bundle_version, plan_rollback};
-use super::access::{ClusterArguments, NO_OLM};
+use super::access::ClusterArguments;
 use super::change::wait::WaitArguments;
 use super::change::{ChangeArguments, MANAGER, RESOURCE, report, wait_for};
 use super::cluster::Cluster;
+use super::lookup::revisions;
 use crate::hint::Hint;
 use crate::output::{CommandResult, ObjectFormat, Status, note, print_text};
 
-/// The number of names that are compared with an unknown one.
-const LISTED: u32 = 500;
 /// The number of attempts to write the pin: the controller may write in between.
 const MAX_ATTEMPTS: usize = 5;
 
@@ -204,46 +201,8 @@ async fn pin(
     }
 }
 
-/// The hint about an unknown name of an extension.
-pub(crate) async fn others(extensions: &Api<ClusterExtension>, name: &str) -> Hint {
-    let known = extensions
-        .list_metadata(&ListParams::default().limit(LISTED))
-        .await;
-    Hint(match known {
-        Ok(known) => {
-            let names = known.items.iter().filter_map(|one| one.metadata.name.as_deref());
-            match nearest(name, names) {
-                Some(meant) => format!("did you mean {meant:?}?"),
-                None => "`olm get` lists them".to_owned(),
-            }
-        }
-        Err(kube::Error::Api(status)) if status.code == 404 => NO_OLM.to_owned(),
-        Err(_) => "`olm get` lists those that you may see".to_owned(),
-    })
-}
-
 fn refused(why: &str) {
     note(&format!("refused: {why}"));
-}
-
-/// The revisions that the extension controls.
-pub(crate) async fn revisions(
-    client: &Client,
-    extension: &ClusterExtension,
-) -> anyhow::Result<Vec<ClusterObjectSet>> {
-    let Some(selector) = label::selector(label::OWNER_NAME, extension.name()) else {
-        return Ok(Vec::new());
-    };
-    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    let labelled = ListParams::default().labels(&selector);
-    let mut listed = sets
-        .list(&labelled)
-        .await
-        .context("cannot list the revisions")?
-        .items;
-    let uid = extension.metadata.uid.as_deref();
-    listed.retain(|set| uid.is_some() && controlling_extension(&set.metadata) == uid);
-    Ok(listed)
 }
 
 /// The effects of the rollback on custom resource definitions.

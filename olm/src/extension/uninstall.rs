@@ -23,7 +23,8 @@ use super::change::MANAGER;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::cluster::{Cluster, active};
-use super::rollback::{objects, revisions};
+use super::lookup::revisions;
+use super::rollback::objects;
 use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 use crate::resolve;
 

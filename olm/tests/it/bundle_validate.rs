@@ -200,7 +200,7 @@ fn an_icon_that_is_not_shown_is_reported() {
     check("{base64data: PHN2Zy8+}", Some("has no media type"));
     check(
         "{base64data: aGVsbG8=, mediatype: image/png}",
-        Some("are no image"),
+        Some("is not an image"),
     );
     check("{mediatype: image/png}", Some("has no data"));
     check("{base64data: '%', mediatype: image/png}", Some("must be base64"));

@@ -156,7 +156,7 @@ fn constraints_and_icons_are_looked_into() {
         ),
         (
             r#"{"base64data":"aGVsbG8=","mediatype":"image/png"}"#,
-            "are no image",
+            "is not an image",
         ),
     ] {
         // Users see no picture; the catalog works.

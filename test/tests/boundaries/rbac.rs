@@ -135,8 +135,7 @@ fn a_verb_with_line_breaks_brings_no_object_along() -> Result<()> {
         world.apply(&powerless("injecting"))?;
         world.apply(&[extension("injecting", "injecting", Some("installer"))])?;
         let message = await_progressing(world, "injecting", "Retrying", "lacks permissions").await?;
-        let (text, command) = message.split_once('\n').unwrap_or((&message, ""));
-        ensure!(text.contains("get\\n---\\napiVersion"), "{text}");
+        let (_, command) = message.split_once('\n').unwrap_or((&message, ""));
         ensure!(
             command == "`olm rbac injecting` prints the roles to apply.",
             "{command}"

@@ -44,11 +44,14 @@ fn a_handmade_revision_and_an_unowned_crd_are_reported_and_replaced() -> Result<
     world
         .eventually("a complete revision without a bundle is reported", SOON, async || {
             let extension = extensions(world).get("handmade").await?;
-            let installed = conditions::find(extension.conditions(), conditions::INSTALLED);
-            let message = installed.map(|found| found.message.as_str()).unwrap_or_default();
+            let message = |kind| {
+                let found = conditions::find(extension.conditions(), kind);
+                found.map(|found| found.message.as_str()).unwrap_or_default()
+            };
             let status = serde_json::to_string(&extension.status)?;
             ensure!(
-                message.starts_with("No bundle installed; handmade-1 is complete, but its annotations "),
+                message(conditions::INSTALLED) == "No bundle installed"
+                    && message(conditions::READY).contains("handmade-1 is complete, but its annotations "),
                 "{status}"
             );
             ensure!(!conditions::is_true(

@@ -12,7 +12,7 @@ use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
-use crate::extension::rollback::revisions;
+use crate::extension::lookup::revisions;
 use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;

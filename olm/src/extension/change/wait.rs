@@ -15,7 +15,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::look::truncated;
-use crate::extension::rollback::revisions;
+use crate::extension::lookup::revisions;
 use crate::output::{Status, note};
 
 /// The time between two looks.

@@ -12,7 +12,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 use super::{NONE, age, first_line, list};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
-use crate::extension::rollback::others;
+use crate::extension::lookup::others;
 use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, note};
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
-use crate::extension::rollback::revisions;
+use crate::extension::lookup::revisions;
 use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 use crate::registry::RegistryArguments;
 

@@ -266,7 +266,7 @@ fn a_requirement_names_exactly_one_kind_of_signer() {
     );
     check(
         &keyless(json!({ "subject": "a", "issuerRegExp": "a)|(b" })),
-        "no usable regular expression",
+        "not a usable regular expression",
     );
     check(
         &signed(json!({ "trustedRootData": root })),
@@ -360,7 +360,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     };
     let one = std::slice::from_ref(&digest);
     check(&good, &stranger(&good), one, "not made with a key of the policy");
-    check(&good, "%", one, "no base64");
+    check(&good, "%", one, "not base64");
     check(&good, "", one, "not made with a key of the policy");
     check(
         &good,
