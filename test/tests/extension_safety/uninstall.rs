@@ -58,8 +58,7 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
 }
 
 /// The text before the command for a missing account.
-const ALL_AT_ONCE: &str =
-    "If its roles are gone, too, `olm rbac clusterobjectset/";
+const ALL_AT_ONCE: &str = "If its roles are gone, too, `olm rbac clusterobjectset/";
 
 #[test]
 fn a_deletion_without_account_is_explained_and_orphaning_ends_it() -> Result<()> {
