@@ -371,6 +371,30 @@ mod tests {
     }
 
     #[test]
+    fn a_text_names_something_even_if_the_first_rule_is_long() {
+        let right = |resource: String| Right {
+            namespace: None,
+            access: Access {
+                verb: "get".to_owned(),
+                object: Object::Resource {
+                    group: "apps.example".to_owned(),
+                    resource,
+                    name: None,
+                },
+            },
+        };
+        let account = Account {
+            namespace: "n",
+            name: "a",
+        };
+        let many = (0..100).map(|number| right(format!("resources{number:02}")));
+        let text = Missing::new(many.collect()).text(account);
+        let begin = "service account n/a lacks permissions: get resources00.apps.example, resources01";
+        assert!(text.starts_with(begin) && text.ends_with('…'), "{text}");
+        assert!(text.len() < 2 * MAX_TEXT, "{text}");
+    }
+
+    #[test]
     fn a_removal_needs_no_more_than_to_find_the_objects_and_take_them_away() {
         let right = |verb: &str| Right {
             namespace: Some("n".to_owned()),

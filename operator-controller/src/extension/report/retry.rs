@@ -148,6 +148,22 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_write_is_repeated_soon_and_then_less_often() {
+        let mut cache = Cache::default();
+        let mut next =
+            |has_failed, taken| cache.unless_written(has_failed, Outcome::Done, Duration::from_secs(taken));
+        let after = |seconds| Outcome::After(Duration::from_secs(seconds));
+        assert_eq!(next(false, 0), Outcome::Done);
+        assert_eq!(
+            [next(true, 0), next(true, 0), next(true, 0)],
+            [5, 10, 20].map(after)
+        );
+        assert_eq!(next(true, 9), after(90), "a run that takes long");
+        assert_eq!(next(false, 0), Outcome::Done);
+        assert_eq!(next(true, 0), after(5));
+    }
+
+    #[test]
     fn an_image_on_the_way_is_reported_once_it_takes_long() {
         let mut cache = Cache::default();
         let begun = Instant::now();
