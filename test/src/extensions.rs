@@ -223,7 +223,7 @@ pub fn rbac_subject(message: &str) -> Option<&str> {
 /// # Errors
 /// When `olm rbac` prints nothing, or its output cannot be applied.
 pub fn grant(world: &World, extension: &str) -> Result<()> {
-    let path = world.folder().join("roles.yaml");
+    let path = world.folder().join(format!("{extension}-roles.yaml"));
     std::fs::write(&path, rbac(world, &[extension])?)?;
     world
         .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])
