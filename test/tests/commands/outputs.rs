@@ -19,7 +19,7 @@ const STEPS: [&str; 6] = [
     "clusterextension/",
 ];
 
-/// Runs a command, and compares what it printed with the record of that name.
+/// Runs a command, and compares its output with the record of that name.
 #[track_caller]
 fn record(world: &World, name: &str, line: &str) -> Result<()> {
     let ran = run(world, line)?;

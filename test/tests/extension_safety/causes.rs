@@ -58,18 +58,23 @@ async fn install_with_least_rights(world: &World) -> Result<()> {
     grant(world, NAME)
 }
 
-/// A Pod that the selector of the Deployment matches, and that has no owner.
-fn stranger(world: &World) -> Result<()> {
-    let labels = [
+/// A field of the Deployment, as JSON.
+fn of_deployment(world: &World, path: &str) -> Result<String> {
+    let path = format!("jsonpath={{{path}}}");
+    world.kubectl(&[
         "get",
         "deployment",
         "pod-causes-operator",
         "-n",
         NAME,
         "-o",
-        "jsonpath={.spec.template.metadata.labels}",
-    ];
-    let labels: Value = serde_json::from_str(&world.kubectl(&labels)?)?;
+        &path,
+    ])
+}
+
+/// A Pod that the selector of the Deployment matches, and that has no owner.
+fn stranger(world: &World) -> Result<()> {
+    let labels: Value = serde_json::from_str(&of_deployment(world, ".spec.template.metadata.labels")?)?;
     // A ReplicaSet adopts Pods with its hash.
     let container = json!({ "name": "c", "image": "reg.example/stranger:1" });
     world.apply(&[json!({
@@ -159,16 +164,7 @@ async fn await_refusal(world: &World, part: &str) -> Result<()> {
     world
         .eventually("the Deployment reports who refuses its Pods", SOON, async || {
             again(world)?;
-            let conditions = [
-                "get",
-                "deployment",
-                "pod-causes-operator",
-                "-n",
-                NAME,
-                "-o",
-                "jsonpath={.status.conditions}",
-            ];
-            let conditions = world.kubectl(&conditions)?;
+            let conditions = of_deployment(world, ".status.conditions")?;
             ensure!(conditions.contains(part), "{conditions}");
             Ok(Some(()))
         })

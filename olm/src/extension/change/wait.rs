@@ -57,7 +57,7 @@ enum Step {
     Reached,
     /// A user must change something; the message of `Ready` explains it.
     Stalled(String),
-    /// The controller continues by itself. The text says what it waits for.
+    /// The controller continues by itself. The text is the current obstacle.
     Going(String),
 }
 
@@ -117,7 +117,7 @@ fn active(extension: &ClusterExtension) -> impl Iterator<Item = &str> {
 struct RevisionProgress {
     /// The steps that are done, one line each.
     done: Vec<String>,
-    /// What the rollout waits for, unless it is complete.
+    /// The obstacle of the rollout, unless it is complete.
     going: Option<String>,
 }
 
@@ -158,7 +158,7 @@ struct Unprinted {
 }
 
 impl Unprinted {
-    /// The lines to print after a look: steps that are done once, what is waited for when it changes.
+    /// The lines to print after a look: each completed step once, the obstacle when it changes.
     fn lines(&mut self, progress: &RevisionProgress, going: Option<&str>) -> Vec<String> {
         let mut lines = Vec::new();
         for line in &progress.done {
@@ -183,7 +183,7 @@ fn one_line(message: &str) -> String {
     truncated(lines.join(" ").trim(), MAX_LINE)
 }
 
-/// Waits, and reports each change of what is waited for on the standard error.
+/// Waits, and prints each new obstacle to standard error.
 pub(crate) fn wait(
     cluster: &Cluster,
     arguments: &WaitArguments,
