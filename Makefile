@@ -117,12 +117,12 @@ worst: ## prints the memory that catalogs take which are made to take as much as
 
 race: ## ROUNDS random steps (10000) against approvals; prints what was applied and fails where it was not approved as such
 	$(PROGRAMS)
-	RACE_ROUNDS=$${ROUNDS:-10000} $(CARGO) test $(RELEASE) -p olm-test --test approval race -- --nocapture
+	RACE_ROUNDS=$${ROUNDS:-10000} $(CARGO) test $(RELEASE) --workspace --test approval race -- --nocapture
 
 faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL goes on, FAULTS_ONLY=WORKLOAD,… chooses
 	$(PROGRAMS)
-	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test faults a_fault -- --nocapture
-	FAULTS=all $(CARGO) test $(RELEASE) -p olm-test --test classic_faults -- --nocapture
+	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test faults a_fault -- --nocapture
+	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test classic_faults -- --nocapture
 
 signatures: ## signatures of cosign 2 and 3, with keys and with identities of services on this machine, valid and damaged
 	SIGNATURES=all $(CARGO) test $(RELEASE) --workspace --test signatures -- --nocapture
@@ -167,7 +167,7 @@ reproducible: ## builds the programs for REPRODUCIBLE_TARGET twice, in different
 	$(OLM_TEST) dist reproducible --target $(REPRODUCIBLE_TARGET)
 
 dist-test: ## tests of dist/; prints the time from an empty cluster to an installed operator
-	OLM_DIST=dist $(CARGO) test $(RELEASE) -p olm-test --test dist -- --nocapture
+	OLM_DIST=dist $(CARGO) test $(RELEASE) --workspace --test dist -- --nocapture
 
 chart: ## the Helm chart alone, in dist/
 	$(OLM_TEST) dist chart --kubectl $(KUBECTL)

@@ -3,7 +3,7 @@
 //! - [`wake`] says what there is to do after a change, as keys of one queue ([`work`]);
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
-//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says, and [`known`] follows
+//! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says; [`copy_index`] follows
 //!   their metadata;
 //! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;

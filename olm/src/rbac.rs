@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
                 return Ok(Status::Failure);
             };
             let missing = needed_anywhere(&subject.objects);
-            print_roles(&subject, &missing, arguments.output)
+            print_roles(&[(subject, missing)], arguments.output)
         }
         _ => cluster::run(arguments),
     }
@@ -130,25 +130,30 @@ fn needed_anywhere(objects: &[Value]) -> Missing {
     needed(&planned, &facts).missing(&AccountRights::new())
 }
 
-fn print_roles(subject: &Subject, missing: &Missing, format: ManifestFormat) -> CommandResult {
-    let Subject {
-        extension, account, ..
-    } = subject;
-    if missing.is_empty() {
-        note(&format!(
-            "service account {account} lacks nothing that {extension} needs"
-        ));
-        return Ok(Status::Success);
+fn print_roles(subjects: &[(Subject, Missing)], format: ManifestFormat) -> CommandResult {
+    let mut all = Vec::new();
+    for (subject, missing) in subjects {
+        let Subject {
+            extension, account, ..
+        } = subject;
+        if missing.is_empty() {
+            note(&format!(
+                "service account {account} lacks nothing that {extension} needs"
+            ));
+            continue;
+        }
+        let account = Account {
+            namespace: &account.namespace,
+            name: &account.name,
+        };
+        all.push(roles(missing, extension, account));
     }
-    let account = Account {
-        namespace: &account.namespace,
-        name: &account.name,
-    };
-    let roles = roles(missing, extension, account);
+    let all = all.join("---\n");
     match format {
-        ManifestFormat::Yaml => print(&roles)?,
+        _ if all.is_empty() => {}
+        ManifestFormat::Yaml => print(&all)?,
         ManifestFormat::Json => {
-            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&roles)?}))?;
+            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&all)?}))?;
         }
     }
     Ok(Status::Success)

@@ -39,20 +39,24 @@ use crate::source::open_bundle;
 pub(super) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = RoleRequest(Cluster::reach(&arguments.cluster)?);
     let name = name(arguments)?;
-    let subject = match name.strip_prefix(SET_PREFIX) {
-        Some(set) => Some(cluster.set(arguments, set)?),
+    let subjects = match name.strip_prefix(SET_PREFIX) {
+        Some(set) => vec![cluster.set(arguments, set)?],
         None => cluster.extension(arguments, name)?,
     };
-    let Some(subject) = subject else {
+    if subjects.is_empty() {
         return Ok(Status::Failure);
-    };
+    }
     let asks = !arguments.all;
-    let missing = lacked(&cluster, &subject.account, &subject.objects, asks)?;
-    let missing = match subject.purpose {
-        Purpose::Remove => missing.for_removal(),
-        Purpose::Apply => missing.with_rights(cluster.migrations(&subject, asks)?),
+    let with_missing = |subject: Subject| {
+        let missing = lacked(&cluster, &subject.account, &subject.objects, asks)?;
+        let missing = match subject.purpose {
+            Purpose::Remove => missing.for_removal(),
+            Purpose::Apply => missing.with_rights(cluster.migrations(&subject, asks)?),
+        };
+        Ok((subject, missing))
     };
-    print_roles(&subject, &missing, arguments.output)
+    let subjects: anyhow::Result<Vec<_>> = subjects.into_iter().map(with_missing).collect();
+    print_roles(&subjects?, arguments.output)
 }
 
 /// Determines the account and the objects for the roles.
@@ -72,10 +76,7 @@ impl RoleRequest {
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
         let set = self.runtime.block_on(sets.get(name));
         let set = set.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
-        let account = match set.annotation(annotation::SERVICE_ACCOUNT) {
-            Some(account) => account.parse().ok(),
-            None => arguments.default_service_account.clone(),
-        };
+        let account = applies_as(&set).or_else(|| arguments.default_service_account.clone());
         let account =
             account.with_context(|| format!("ClusterObjectSet {name:?} names no service account"))?;
         let mut objects = self.applied(arguments, &set)?;
@@ -142,8 +143,33 @@ impl RoleRequest {
         })
     }
 
-    /// A ClusterExtension: the bundle that its spec selects; none if no bundle fits, which is reported.
-    fn extension(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Option<Subject>> {
+    /// A ClusterExtension that is being deleted: each revision is removed under the account that applied it, by default
+    /// under the extension's.
+    fn deletion(
+        &self,
+        arguments: &Arguments,
+        name: &str,
+        sets: &[ClusterObjectSet],
+        default: AccountName,
+    ) -> anyhow::Result<Vec<Subject>> {
+        let subjects = by_account(sets, default).into_iter().map(|(account, sets)| {
+            let mut objects = Vec::new();
+            for set in sets {
+                objects.extend(self.applied(arguments, set)?);
+            }
+            self.retain_removable(&mut objects, &account)?;
+            Ok(Subject {
+                extension: name.to_owned(),
+                account,
+                objects,
+                purpose: Purpose::Remove,
+            })
+        });
+        subjects.collect()
+    }
+
+    /// A ClusterExtension: the bundle that its spec selects; empty if no bundle fits, which is reported.
+    fn extension(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Vec<Subject>> {
         let extension = self.0.extension(name)?;
         let sets = self.runtime.block_on(revisions(&self.client, &extension))?;
         let newest = newest_active(&sets);
@@ -161,40 +187,32 @@ impl RoleRequest {
             )));
         };
         if extension.is_deleting() {
-            let mut objects = Vec::new();
-            for set in &sets {
-                objects.extend(self.applied(arguments, set)?);
-            }
-            self.retain_removable(&mut objects, &account)?;
-            return Ok(Some(Subject {
+            return self.deletion(arguments, name, &sets, account);
+        }
+        let subject = |objects| {
+            vec![Subject {
                 extension: name.to_owned(),
                 account,
                 objects,
-                purpose: Purpose::Remove,
-            }));
-        }
-        let subject = |objects| Subject {
-            extension: name.to_owned(),
-            account,
-            objects,
-            purpose: Purpose::Apply,
+                purpose: Purpose::Apply,
+            }]
         };
         let chosen = if let Some(source) = &arguments.bundle {
             ChosenBundles::only(source.clone())
         } else {
             let is_installed = newest.filter(|_| !arguments.every_version && is_on_course(&extension));
             if let Some(newest) = is_installed {
-                return Ok(Some(subject(self.applied(arguments, newest)?)));
+                return Ok(subject(self.applied(arguments, newest)?));
             }
             let Some(chosen) = self.proposed(arguments, &extension, newest)? else {
-                return Ok(None);
+                return Ok(Vec::new());
             };
             let is_of = |set: &&ClusterObjectSet| {
                 let reference = set.annotation(annotation::BUNDLE_REFERENCE);
                 chosen.sources.iter().map(String::as_str).eq(reference)
             };
             if let Some(newest) = newest.filter(is_of) {
-                return Ok(Some(subject(self.applied(arguments, newest)?)));
+                return Ok(subject(self.applied(arguments, newest)?));
             }
             chosen
         };
@@ -221,7 +239,7 @@ impl RoleRequest {
             let bundle = open_bundle(source, &arguments.registry)?;
             all.extend(objects(&bundle, source, request, provider)?.1);
         }
-        Ok(Some(subject(all)))
+        Ok(subject(all))
     }
 
     /// The bundles in the catalogs; `None` if none fits, which is reported.
@@ -320,6 +338,27 @@ pub(crate) fn lacked(
     asked.with_context(|| format!("cannot find out what service account {account} may do"))
 }
 
+/// Revisions by the account that applied them; `default` where they name none, or where there are none.
+fn by_account(
+    sets: &[ClusterObjectSet],
+    default: AccountName,
+) -> BTreeMap<AccountName, Vec<&ClusterObjectSet>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for set in sets {
+        let account = applies_as(set).unwrap_or_else(|| default.clone());
+        all.entry(account).or_default().push(set);
+    }
+    if all.is_empty() {
+        all.insert(default, Vec::new());
+    }
+    all
+}
+
+/// The account that a revision names.
+fn applies_as(set: &ClusterObjectSet) -> Option<AccountName> {
+    set.annotation(annotation::SERVICE_ACCOUNT)?.parse().ok()
+}
+
 /// Whether an extension matches its spec, or rolls out to match it.
 fn is_on_course(extension: &ClusterExtension) -> bool {
     find(extension.conditions(), PROGRESSING).is_some_and(|progressing| {
@@ -328,4 +367,48 @@ fn is_on_course(extension: &ClusterExtension) -> bool {
             reason::SUCCEEDED | reason::ROLLING_OUT
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use olm_api::cluster_object_set::ClusterObjectSetSpec;
+
+    use super::*;
+
+    fn revision(name: &str, account: Option<&str>) -> ClusterObjectSet {
+        let mut set = ClusterObjectSet::new(name, ClusterObjectSetSpec::default());
+        set.metadata.annotations =
+            account.map(|account| [(annotation::SERVICE_ACCOUNT.to_owned(), account.to_owned())].into());
+        set
+    }
+
+    #[test]
+    fn each_revision_is_removed_under_the_account_that_applied_it() {
+        let sets = [
+            revision("vase-1", Some("shop/old")),
+            revision("vase-2", Some("shop/new")),
+            revision("vase-3", None),
+        ];
+        let account = |name: &str| AccountName {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        };
+        let of = |sets: &[ClusterObjectSet]| -> Vec<(String, Vec<String>)> {
+            let all = by_account(sets, account("new")).into_iter();
+            all.map(|(account, sets)| {
+                let names = sets.iter().map(|set| set.name().to_owned());
+                (account.to_string(), names.collect())
+            })
+            .collect()
+        };
+        let expected = [
+            (
+                "shop/new".to_owned(),
+                vec!["vase-2".to_owned(), "vase-3".to_owned()],
+            ),
+            ("shop/old".to_owned(), vec!["vase-1".to_owned()]),
+        ];
+        assert_eq!(of(&sets), expected);
+        assert_eq!(of(&[]), [("shop/new".to_owned(), Vec::new())]);
+    }
 }
