@@ -289,7 +289,7 @@ pub fn members(
         .try_for_each(|(key, value)| field(&fold(&key), value.get()).map_err(|error| error.within(&key)))
 }
 
-/// Implements [`Decode`](decode::Decode) for a structure: each field with its key in lower case.
+/// Implements `Decode` for a structure: each field with its key in lower case.
 #[macro_export]
 macro_rules! decode_object {
     ($type:ty { $($key:literal => $field:ident),+ $(,)? }) => {

@@ -394,3 +394,6 @@ fn fits(extension: &ClusterExtension, bundle: &BundleIdentity) -> bool {
         without_catalogs(&[], &Request::of(filter, None), &installed) == Fallback::KeepInstalled
     })
 }
+
+#[cfg(test)]
+mod model;

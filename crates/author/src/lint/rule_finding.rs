@@ -18,7 +18,7 @@ pub struct RuleFinding {
     pub value: Option<String>,
     /// The fault.
     pub detail: String,
-    /// The position of the faulty object in [`Manifests::objects`], if any.
+    /// The position of the faulty object in the manifests, if any.
     pub object: Option<usize>,
     /// The remedy, unless the finding implies it.
     pub hint: Option<&'static str>,
