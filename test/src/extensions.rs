@@ -229,3 +229,12 @@ pub fn grant(world: &World, extension: &str) -> Result<()> {
         .kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])
         .map(drop)
 }
+
+/// The name of the user of the tests, as the API server knows it.
+///
+/// # Errors
+/// When the API server does not answer.
+pub fn own_name(world: &World) -> Result<String> {
+    let name = world.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])?;
+    Ok(name.trim().to_owned())
+}

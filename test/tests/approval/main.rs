@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use olm_api::conditions::{READY, find};
 use olm_api::pending_change::APPLIED;
 use olm_api::{ClusterExtension, PendingChange};
-use olm_test::extensions::{SOON, await_version, catalog, extensions};
+use olm_test::extensions::{SOON, await_version, catalog, extensions, own_name};
 use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Options, World};
@@ -63,12 +63,6 @@ fn apply(world: &World, name: &str, version: &str) -> Result<()> {
     world
         .kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &path])
         .map(drop)
-}
-
-/// The name of the user of the tests, as the API server knows it.
-fn own_name(world: &World) -> Result<String> {
-    let name = world.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])?;
-    Ok(name.trim().to_owned())
 }
 
 /// Applies the policy of a scenario.

@@ -38,6 +38,7 @@ enum Survived {
 const SELECTION: &[(&str, usize, usize, u64)] = &[
     ("install", 4, 2, 1),
     ("upgrade", 5, 2, 1),
+    ("approval", 10, 1, 0),
     ("uninstall", 5, 1, 0),
     ("catalog-replace", 0, 1, 1),
 ];

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use olm_api::ChangePolicy;
 use olm_api::names::{label, user};
 use olm_test::extensions::{extensions, merge};
 use olm_test::faults::Call;
@@ -139,6 +140,8 @@ async fn sweep(stage: &Stage, name: &str) -> Result<Vec<String>> {
         }
     }
     gone_is_fine(catalogs(world).delete(name, &DeleteParams::default()).await)?;
+    let policies: Api<ChangePolicy> = Api::all(world.client.clone());
+    gone_is_fine(policies.delete(name, &DeleteParams::default()).await)?;
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
     gone_is_fine(namespaces.delete(name, &DeleteParams::default()).await)?;
     Ok(left)

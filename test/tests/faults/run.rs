@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
-use olm_api::names::label;
-use olm_api::{ClusterCatalog, conditions};
-use olm_test::extensions::{catalog, extensions, installed_version, is_settled, merge, revisions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use olm_api::names::{API_VERSION, CHANGE_POLICY, label};
+use olm_api::{ClusterCatalog, PendingChange, conditions};
+use olm_test::extensions::{catalog, extensions, installed_version, is_settled, merge, own_name, revisions};
 use olm_test::faults::{Call, Fault, Plan};
 use olm_test::samples;
 use olm_test::world::World;
@@ -271,6 +271,17 @@ async fn take(stage: &Stage, step: &Step, name: &str) -> Result<()> {
             world.kubectl(&["apply", "--server-side", "-f", &path]).map(drop)
         }
         Step::Merge(patch) => merge(world, name, serde_json::from_str(patch)?).await,
+        Step::AskForApproval => {
+            world.apply(&[json!({
+                "apiVersion": API_VERSION, "kind": CHANGE_POLICY, "metadata": { "name": name },
+                "spec": {
+                    "selector": { "matchLabels": { "example.com/policy": name } },
+                    "approval": { "default": "Manual" },
+                },
+            })])?;
+            let labels = json!({ "metadata": { "labels": { "example.com/policy": name } } });
+            merge(world, name, labels).await
+        }
         Step::StoreObject => world.apply(&[json!({
             "apiVersion": format!("{name}.olm.example/v1"), "kind": "Greeting",
             "metadata": { "name": "stored", "namespace": name }, "spec": { "name": "whoever" },
@@ -279,7 +290,12 @@ async fn take(stage: &Stage, step: &Step, name: &str) -> Result<()> {
             extensions(world).delete(name, &DeleteParams::default()).await?;
             Ok(())
         }
-        Step::Serving | Step::CatalogGone | Step::Installed(_) | Step::Revision(_) | Step::Gone => Ok(()),
+        Step::Approve
+        | Step::Serving
+        | Step::CatalogGone
+        | Step::Installed(_)
+        | Step::Revision(_)
+        | Step::Gone => Ok(()),
     }
 }
 
@@ -289,8 +305,10 @@ async fn is_done(world: &World, step: &Step, name: &str) -> Result<bool> {
         | Step::DeleteCatalog
         | Step::Apply(_)
         | Step::Merge(_)
+        | Step::AskForApproval
         | Step::StoreObject
         | Step::Delete => true,
+        Step::Approve => approve(world, name).await?,
         Step::Serving => {
             let catalog = catalogs(world).get(name).await?;
             let list = catalog.conditions();
@@ -318,6 +336,31 @@ async fn is_done(world: &World, step: &Step, name: &str) -> Result<bool> {
         }
         Step::Gone => is_gone(world, name).await?,
     })
+}
+
+/// Approves the open change of an extension. Returns whether there was one.
+async fn approve(world: &World, name: &str) -> Result<bool> {
+    let changes: Api<PendingChange> = Api::all(world.client.clone());
+    let all = changes.list(&ListParams::default()).await?;
+    let open = all
+        .into_iter()
+        .find(|change| change.spec.extension == name && change.spec.decision.is_none() && !change.is_void());
+    let Some(change) = open else {
+        return Ok(false);
+    };
+    let patch = json!({
+        "metadata": { "uid": change.metadata.uid },
+        "spec": { "decision": { "verdict": "Approved", "approver": own_name(world)? } },
+    });
+    let patched = changes
+        .patch(change.name(), &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    match patched {
+        Ok(_) => Ok(true),
+        // Another change takes its place.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether an extension and its revisions are gone.

@@ -6,7 +6,8 @@ use anyhow::Result;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use olm_api::ClusterObjectSet;
 use olm_api::names::{
-    GROUP, OBJECT_DATA_SECRET_TYPE, SYSTEM_NAMESPACE, annotation, label, operator_condition,
+    CHANGE_POLICY, GROUP, OBJECT_DATA_SECRET_TYPE, PENDING_CHANGE, SYSTEM_NAMESPACE, annotation, label,
+    operator_condition,
 };
 use olm_test::extensions::content;
 use olm_test::world::World;
@@ -40,6 +41,8 @@ const KINDS: &[(&str, &str, &str, &str, Scope)] = &[
         Scope::Cluster,
     ),
     (GROUP, "v1", "clustercatalogs", "ClusterCatalog", Scope::Cluster),
+    (GROUP, "v1", "pendingchanges", PENDING_CHANGE, Scope::Cluster),
+    (GROUP, "v1", "changepolicies", CHANGE_POLICY, Scope::Cluster),
     (
         "apiextensions.k8s.io",
         "v1",
@@ -89,7 +92,9 @@ const VARYING: &[&str] = &[
     "caBundle",
     "clusterIP",
     "clusterIPs",
+    "extensionUID",
     annotation::OWNER_UID,
+    annotation::PENDING_CHANGE,
     annotation::LAST_APPLIED,
     "deployment.kubernetes.io/revision",
 ];
@@ -202,6 +207,11 @@ impl State {
                 let key = format!("{kind} with content of {}", revision.unwrap_or_default());
                 object["metadata"]["name"] = Value::Null;
                 key
+            } else if kind == PENDING_CHANGE {
+                // Its name ends with digits of the digest.
+                let key = format!("{kind} to {}", text("/spec/to"));
+                object["metadata"]["name"] = Value::Null;
+                key
             } else {
                 format!("{kind} {own_name}")
             };
@@ -276,7 +286,14 @@ fn last_revision(found: &mut Vec<(String, Value)>) -> Option<i64> {
 
 /// Removes fields that other controllers write, and fields that differ from run to run.
 fn tidy(kind: &str, object: &mut Value, without_numbers: bool) {
-    let is_ours = ["ClusterExtension", "ClusterObjectSet", "ClusterCatalog"].contains(&kind);
+    let is_ours = [
+        "ClusterExtension",
+        "ClusterObjectSet",
+        "ClusterCatalog",
+        PENDING_CHANGE,
+        CHANGE_POLICY,
+    ]
+    .contains(&kind);
     if let (false, Some(fields)) = (is_ours, object.as_object_mut()) {
         let stored = fields
             .get("status")

@@ -16,8 +16,12 @@ pub(crate) enum Step {
     DeleteCatalog,
     /// Applies the extension with a version range, its namespace, account and rights.
     Apply(&'static str),
-    /// Merges fields into the extension; `NAME` stands for its name.
+    /// Merges fields into the extension.
     Merge(&'static str),
+    /// Has a ChangePolicy ask for an approval of each change of the extension.
+    AskForApproval,
+    /// Approves the change of the extension, as soon as it is offered.
+    Approve,
     /// Stores an object of the kind that the bundle brings.
     StoreObject,
     /// Deletes the extension.
@@ -48,8 +52,8 @@ pub(crate) struct Workload {
 }
 
 use Step::{
-    Apply, CatalogGone, Delete, DeleteCatalog, Gone, Installed, Merge, Publish, Revision, Serving,
-    StoreObject,
+    Apply, Approve, AskForApproval, CatalogGone, Delete, DeleteCatalog, Gone, Installed, Merge, Publish,
+    Revision, Serving, StoreObject,
 };
 
 const fn of_extension(name: &'static str, before: &'static [Step], steps: &'static [Step]) -> Workload {
@@ -119,6 +123,15 @@ pub(crate) const ALL: &[Workload] = &[
             ],
         )
     },
+    of_extension(
+        "approval",
+        &[Apply("1.0.0"), Installed("1.0.0"), StoreObject, AskForApproval],
+        &[
+            Merge(r#"{"spec":{"source":{"catalog":{"version":"1.1.0"}}}}"#),
+            Approve,
+            Installed("1.1.0"),
+        ],
+    ),
     of_extension("uninstall", INSTALLED, &[Delete, Gone]),
     of_extension(
         "uninstall-orphan",
