@@ -14,7 +14,7 @@ use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get, runbook};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
 use crate::output::{CommandResult, Status, print};
-use crate::registry::{image, verify};
+use crate::registry::{image, trust_root, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
@@ -132,6 +132,9 @@ pub(crate) enum Command {
     /// Remove a ClusterExtension, after listing removed objects, kept objects and blockers
     #[command(alias = "delete", alias = "remove")]
     Uninstall(uninstall::Arguments),
+    /// The trust root that signatures are verified with: update
+    #[command(subcommand, arg_required_else_help = true)]
+    TrustRoot(trust_root::Command),
     /// Serve read-only pages about the extensions of a cluster, on this machine alone
     Ui(ui::Arguments),
     /// Let a pinned ClusterExtension follow newer versions again
@@ -178,6 +181,7 @@ impl Command {
             Self::Show(arguments) => search::show(&arguments),
             Self::SupportBundle(arguments) => support::run(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
+            Self::TrustRoot(command) => command.run(),
             Self::Ui(arguments) => ui::run(&arguments),
             Self::Unpin(arguments) => pin::unpin(&arguments),
             Self::Updates(arguments) => updates::run(&arguments),

@@ -1,6 +1,7 @@
 //! The common parts of all commands that access a registry.
 
 pub(crate) mod image;
+pub(crate) mod trust_root;
 pub(crate) mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,22 +144,7 @@ impl RegistryArguments {
 
     /// A client for a running catalogd, with the trusted authorities of registries.
     pub(crate) fn client(&self) -> anyhow::Result<reqwest::Client> {
-        let provider = olm_transport::provider();
-        let verifier = if self.insecure {
-            olm_transport::unverified(&provider)
-        } else {
-            let mut authorities = Authorities::system();
-            if let Some(directory) = &self.ca_dir {
-                authorities.add_files(directory, &olm_transport::read_directory(directory)?)?;
-            }
-            olm_transport::verified(&provider, authorities, CA_DIR)
-        };
-        let tls = olm_transport::client_config(provider, rustls::DEFAULT_VERSIONS, verifier)?;
-        Ok(olm_transport::http_client(tls, &Proxies::from_environment()?)
-            .user_agent(AGENT)
-            .connect_timeout(Duration::from_secs(10))
-            .read_timeout(Duration::from_mins(1))
-            .build()?)
+        http_client(self.ca_dir.as_deref(), self.insecure)
     }
 
     /// A question to a running catalogd, with the token if there is one.
@@ -196,6 +182,26 @@ impl RegistryArguments {
         })?;
         print(&format!("{pinned}\n"))
     }
+}
+
+/// A client for HTTPS that trusts the authorities of the system and of a directory, or every certificate.
+fn http_client(ca_dir: Option<&Path>, insecure: bool) -> anyhow::Result<reqwest::Client> {
+    let provider = olm_transport::provider();
+    let verifier = if insecure {
+        olm_transport::unverified(&provider)
+    } else {
+        let mut authorities = Authorities::system();
+        if let Some(directory) = ca_dir {
+            authorities.add_files(directory, &olm_transport::read_directory(directory)?)?;
+        }
+        olm_transport::verified(&provider, authorities, CA_DIR)
+    };
+    let tls = olm_transport::client_config(provider, rustls::DEFAULT_VERSIONS, verifier)?;
+    Ok(olm_transport::http_client(tls, &Proxies::from_environment()?)
+        .user_agent(AGENT)
+        .connect_timeout(Duration::from_secs(10))
+        .read_timeout(Duration::from_mins(1))
+        .build()?)
 }
 
 /// Whether a reference is at docker.io because it has no registry.

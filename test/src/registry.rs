@@ -7,6 +7,7 @@ mod referrers;
 pub mod signatures;
 pub mod sigstore;
 pub mod tokens;
+pub mod tuf;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

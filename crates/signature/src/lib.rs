@@ -29,7 +29,7 @@ pub use key::PublicKey;
 pub use pki::{Pki, Subject};
 pub use read::Signature;
 pub use statement::SIGNATURE_PREDICATE_TYPE;
-pub use trust::Trust;
+pub use trust::{ROOT_BYTES, Trust};
 pub use verdict::{Claim, LogEntry, Proof, Signer, Verified};
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::key::{PublicKey, certificates};
 use crate::verdict::LogEntry;
 
 /// The most bytes of a trust root.
-const ROOT_BYTES: usize = 1 << 20;
+pub const ROOT_BYTES: usize = 1 << 20;
 /// The most authorities and logs of a trust root, each.
 const ROOT_ENTRIES: usize = 64;
 /// Media types of a trust root.

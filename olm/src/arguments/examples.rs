@@ -5,6 +5,13 @@ use clap::Command;
 /// The words of a command, and its examples.
 const EXAMPLES: &[(&[&str], &[&str])] = &[
     (
+        &["trust-root", "update"],
+        &[
+            "olm trust-root update --mirror https://tuf.example --root root.json",
+            "olm trust-root update --mirror https://tuf.example --root root.json --out policy/trusted_root.json --state /var/lib/tuf",
+        ],
+    ),
+    (
         &["catalog", "validate"],
         &[
             "olm catalog validate ./catalog",

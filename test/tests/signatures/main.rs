@@ -8,6 +8,7 @@
 
 mod attestations;
 mod referrers;
+mod trust_root;
 mod verify;
 
 use std::collections::BTreeMap;
