@@ -206,6 +206,31 @@ fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
+/// Whether an earlier revision applied the authorities at all places of the wanted object as content, such as those of
+/// OLM classic. An apply of the wanted object removes them.
+pub fn is_content(wanted: &Value, live: &Value) -> bool {
+    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let held = held(wanted, live);
+    if held.is_empty() || held.contains(&None) {
+        return false;
+    }
+    let Some(ours) = fields_of(live, api_version, field_manager::OBJECTS) else {
+        return false;
+    };
+    match Registers::of(wanted) {
+        None => false,
+        Some(Registers::Webhooks) => entries(wanted).all(|(name, _)| {
+            let key = format!("k:{}", json!({"name": name}));
+            let entry = ours.get("f:webhooks").and_then(|list| list.get(&key));
+            entry.is_some_and(|entry| entry.pointer(BUNDLE_FIELD).is_some())
+        }),
+        Some(Registers::Conversion) => ours
+            .pointer("/f:spec/f:conversion/f:webhook")
+            .is_some_and(|webhook| webhook.pointer(BUNDLE_FIELD).is_some()),
+        Some(Registers::Api) => ours.pointer("/f:spec/f:caBundle").is_some(),
+    }
+}
+
 /// The part of a live object that makes the server refuse the wanted one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuthorityObstacle {
@@ -328,6 +353,39 @@ mod tests {
         assert_eq!(trusting(&api, &api, "x")["spec"], bundle);
         let other = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         assert!(!is_caller(&other) && is_trusting(&other, &other, "x"));
+    }
+
+    #[test]
+    fn authorities_that_an_earlier_revision_applied_are_content() {
+        let api = |fields: Value| {
+            json!({
+                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                "metadata": {"name": "w", "managedFields": [{
+                    "manager": field_manager::OBJECTS, "operation": "Apply",
+                    "apiVersion": "apiregistration.k8s.io/v1", "fieldsV1": fields,
+                }]},
+                "spec": {"caBundle": "eA=="},
+            })
+        };
+        let wanted = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "spec": {}});
+        assert!(is_content(&wanted, &api(json!({"f:spec": {"f:caBundle": {}}}))));
+        assert!(!is_content(&wanted, &api(json!({"f:spec": {"f:group": {}}}))));
+        assert!(!is_content(&wanted, &wanted));
+        let applied = |names: &[&str]| {
+            let mut live = webhooks(&[("a", Some("x")), ("b", Some("x"))], &[]);
+            live["metadata"]["managedFields"][0]["manager"] = field_manager::OBJECTS.into();
+            for name in names {
+                let key = format!("k:{}", json!({"name": name}));
+                live["metadata"]["managedFields"][0]["fieldsV1"]["f:webhooks"][key] =
+                    json!({"f:clientConfig": {"f:caBundle": {}}});
+            }
+            live
+        };
+        let wanted = webhooks(&[("a", None), ("b", None)], &[]);
+        assert!(is_content(&wanted, &applied(&["a", "b"])));
+        assert!(!is_content(&wanted, &applied(&["a"])));
+        let more = webhooks(&[("a", None), ("c", None)], &[]);
+        assert!(!is_content(&more, &applied(&["a", "b"])));
     }
 
     #[test]

@@ -51,6 +51,8 @@ impl Executor<'_> {
         }
         let write = self.inherited(target, position, write).await;
         let write = write.map_err(RequestOutcome::Failed)?;
+        let write = self.entrusted(target, position, object, write).await;
+        let write = write.map_err(RequestOutcome::Failed)?;
         let body = desired::body(object, &self.outline.owner, &write);
         match target.apply(&body, Commit::Yes).await {
             Ok(live) => {
@@ -149,6 +151,34 @@ impl Executor<'_> {
             }
             _ => Ok(live),
         }
+    }
+
+    /// Writes the authority into an object before it is applied if its present authorities are content of an earlier
+    /// revision: the apply removes those, and calls would fail until the authority is there again. Returns the write,
+    /// which requires the object as it is then.
+    async fn entrusted(
+        &self,
+        target: &Target<'_>,
+        position: ObjectPosition,
+        wanted: &Value,
+        write: Write,
+    ) -> Result<Write, RequestFailure> {
+        let Some(trusted) = self.authority(position) else {
+            return Ok(write);
+        };
+        let live = target.read().await?;
+        let Some(live) = live.filter(|live| authority::is_content(wanted, live)) else {
+            return Ok(write);
+        };
+        Ownership::of(&live, "").check(&write.guard)?;
+        let body = authority::trusting(wanted, &live, &trusted);
+        let live = target
+            .apply_as(field_manager::CERTIFICATES, &body, Commit::Yes)
+            .await?;
+        Ok(Write {
+            guard: Ownership::of(&live, "").guard(),
+            demoted: write.demoted,
+        })
     }
 
     /// The authorities that the object at a position must trust, if known.
