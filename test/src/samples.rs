@@ -103,6 +103,14 @@ pub const WITH_ALL_WEBHOOKS: &str = "1.3.0";
 /// The versions with every kind of webhook and no aggregated API, in the channel `converted`.
 pub const WITH_WEBHOOKS_ALONE: [&str; 2] = ["1.4.0", "1.4.1"];
 
+/// The versions with an aggregated API and no webhook, in the channel `aggregated`.
+pub const WITH_AGGREGATED_ALONE: [&str; 2] = ["1.5.0", "1.5.1"];
+
+/// Whether a version has an aggregated API.
+fn has_aggregated(version: &str) -> bool {
+    version == WITH_ALL_WEBHOOKS || WITH_AGGREGATED_ALONE.contains(&version)
+}
+
 /// Whether a version has every kind of webhook.
 fn has_all_webhooks(version: &str) -> bool {
     version == WITH_ALL_WEBHOOKS || WITH_WEBHOOKS_ALONE.contains(&version)
@@ -120,7 +128,7 @@ pub fn bundle(version: &str, operator_image: &str) -> BTreeMap<String, Vec<u8>> 
     let has_all = has_all_webhooks(version);
     let webhooks = block(has_all || version == WITH_WEBHOOK, WEBHOOKS)
         + &block(has_all, MORE_WEBHOOKS)
-        + &block(version == WITH_ALL_WEBHOOKS, AGGREGATED);
+        + &block(has_aggregated(version), AGGREGATED);
     let crd = CRD
         .replace("@SALUTATION@\n", &block(!version.starts_with("1.0."), SALUTATION))
         .replace("@OLDER@\n", &block(has_all, OLDER));
@@ -220,6 +228,21 @@ const CHANNELS: &[(&str, &[Entry])] = &[
             Entry {
                 version: WITH_WEBHOOKS_ALONE[1],
                 replaces: Some(WITH_WEBHOOKS_ALONE[0]),
+                skips: &[],
+            },
+        ],
+    ),
+    (
+        "aggregated",
+        &[
+            Entry {
+                version: WITH_AGGREGATED_ALONE[0],
+                replaces: None,
+                skips: &[],
+            },
+            Entry {
+                version: WITH_AGGREGATED_ALONE[1],
+                replaces: Some(WITH_AGGREGATED_ALONE[0]),
                 skips: &[],
             },
         ],
@@ -324,7 +347,8 @@ mod tests {
     fn every_placeholder_is_filled() {
         let hooked = [&WITH_WEBHOOK, &WITH_ALL_WEBHOOKS]
             .into_iter()
-            .chain(&WITH_WEBHOOKS_ALONE);
+            .chain(&WITH_WEBHOOKS_ALONE)
+            .chain(&WITH_AGGREGATED_ALONE);
         for version in VERSIONS.iter().chain(hooked) {
             for (path, content) in bundle(version, "registry.example/operator:1") {
                 let text = String::from_utf8(content).unwrap();

@@ -10,6 +10,7 @@ mod course;
 mod facts;
 mod inventory;
 mod mapping;
+mod needs;
 mod read;
 mod record;
 mod reduce;
@@ -20,13 +21,14 @@ use std::collections::BTreeSet;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use olm_api::names::{SYSTEM_NAMESPACE, migration, operator_condition, user};
+use olm_api::names::{SYSTEM_NAMESPACE, annotation, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::Value;
 
 use self::assess::{Assessment, assess};
 use self::check::Choices;
 use self::facts::{Case, ClassicObjects, find, successor};
+use self::needs::groups;
 use crate::extension::access::ClusterArguments;
 use crate::extension::change::RESOURCE;
 use crate::extension::change::ask::agreed;
@@ -42,26 +44,27 @@ use crate::output::{
     after_help = "Reads Subscriptions, ClusterServiceVersions, OperatorGroups, InstallPlans, CatalogSources and \
                   OperatorConditions of OLM classic and says for each Subscription whether a ClusterExtension can take its \
                   place, what blocks it and what changes. A finding that may be acknowledged is passed over with \
-                  --acknowledge. --back gives a moved operator to OLM classic again; this is possible until its first \
-                  upgrade.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate greeter -n operators \
+                  --acknowledge. Operators that need each other move in one call. --back gives a moved operator to OLM classic \
+                  again; this is possible until its first upgrade.\n\nExamples:\n  olm migrate --all --dry-run\n  olm migrate greeter -n operators \
                   --dry-run -o yaml\n  olm migrate greeter -n operators --service-account greeter-installer --yes \
                   --wait\n  olm migrate greeter -n operators --back --yes\n\nExit status: 0 when everything can move or has moved, 1 when something is blocked or the \
                   command fails."
 )]
 pub(crate) struct Arguments {
-    /// Subscription to move
-    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "all", conflicts_with = "all")]
-    subscription: Option<String>,
-    /// Namespace of the Subscription
+    /// Subscriptions to move: NAME in --namespace, or NAMESPACE/NAME
+    #[arg(value_name = "SUBSCRIPTION", value_parser = NonEmptyStringValueParser::new(),
+        required_unless_present = "all", conflicts_with = "all")]
+    subscriptions: Vec<String>,
+    /// Namespace of the Subscriptions
     #[arg(short, long, value_name = "NAME", required_unless_present = "all")]
     namespace: Option<String>,
-    /// All Subscriptions of the cluster, or of --namespace
+    /// All Subscriptions of the cluster, or of --namespace; those that cannot move stay
     #[arg(long)]
     all: bool,
     /// Show what would happen and change nothing
-    #[arg(long, required_if_eq("all", "true"))]
+    #[arg(long)]
     dry_run: bool,
-    /// Return a moved operator to OLM classic; SUBSCRIPTION is its former Subscription
+    /// Return moved operators to OLM classic; SUBSCRIPTION is the former Subscription
     #[arg(long, conflicts_with_all = ["all", "extension", "service_account", "acknowledge", "wait"])]
     back: bool,
     /// Move without a question
@@ -89,59 +92,160 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn choices(&self) -> Choices {
+    fn choices(&self, selected: &[String]) -> Choices {
         Choices {
             account: self.service_account.clone(),
             acknowledged: self.acknowledge.iter().cloned().collect::<BTreeSet<_>>(),
+            together: selected.iter().cloned().collect(),
         }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    if arguments.subscriptions.len() > 1 && arguments.extension.is_some() {
+        bail!("--extension names the ClusterExtension of one Subscription, not of several");
+    }
     let cluster = Cluster::reach(&arguments.cluster)?;
     let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
     restore(&mut facts);
+    let selected = selected(arguments, &facts);
     if arguments.back {
-        return give_back(arguments, &cluster, &facts);
+        return give_back(arguments, &cluster, &facts, &selected);
     }
-    if !arguments.dry_run
-        && let Some((extension, set)) = begun(arguments, &cluster, &facts)?
+    let begun = if arguments.dry_run {
+        Vec::new()
+    } else {
+        begun(arguments, &cluster, &facts, &selected)?
+    };
+    let is_new = |key: &&String| begun.iter().all(|(known, _)| known != *key);
+    let new: Vec<&String> = selected.iter().filter(is_new).collect();
+    let assessed = assessed(arguments, &facts, &selected, &new)?;
+    if assessed.is_empty() && begun.is_empty() {
+        return Ok(Status::Success);
+    }
+    if !assessed.is_empty() {
+        show(arguments.output, &assessed)?;
+    }
+    let can_all_move = assessed.iter().all(Assessment::can_move);
+    let status = if can_all_move {
+        Status::Success
+    } else {
+        Status::Failure
+    };
+    if arguments.dry_run || !(can_all_move || arguments.all) {
+        return Ok(status);
+    }
+    let movable: Vec<&Assessment> = assessed.iter().filter(|one| one.can_move()).collect();
+    let question = match movable[..] {
+        [] => None,
+        [one] => Some(format!(
+            "Move Subscription {} to ClusterExtension {}?",
+            one.key(),
+            one.extension.name()
+        )),
+        _ => Some(format!(
+            "Move {} Subscriptions to ClusterExtensions?",
+            movable.len()
+        )),
+    };
+    if let Some(question) = question
+        && !agreed(&question, arguments.yes)?
     {
-        return finish(arguments, &cluster, &extension, &set);
-    }
-    let assessed = assessed(arguments, &facts)?;
-    if assessed.is_empty() {
-        return Ok(Status::Success);
-    }
-    show(arguments.output, &assessed)?;
-    if !assessed.iter().all(Assessment::can_move) {
         return Ok(Status::Failure);
     }
-    let ([one], false) = (&assessed[..], arguments.dry_run) else {
-        return Ok(Status::Success);
+    let moved = move_all(arguments, &cluster, &facts, &movable, begun)?;
+    Ok(match moved {
+        Status::Success => status,
+        failed => failed,
+    })
+}
+
+/// The keys of the chosen Subscriptions, `NAMESPACE/NAME`.
+fn selected(arguments: &Arguments, facts: &ClassicObjects) -> Vec<String> {
+    let place = arguments.namespace.as_deref();
+    if !arguments.all {
+        let place = place.unwrap_or_default();
+        let key = |name: &String| {
+            if name.contains('/') {
+                name.clone()
+            } else {
+                format!("{place}/{name}")
+            }
+        };
+        let names = arguments.subscriptions.iter().map(key);
+        let mut seen = BTreeSet::new();
+        return names.filter(|key| seen.insert(key.clone())).collect();
+    }
+    let within = |key: &String| {
+        place.is_none_or(|place| {
+            key.split_once('/')
+                .is_some_and(|(namespace, _)| namespace == place)
+        })
     };
-    let key = one.key();
-    let question = format!(
-        "Move Subscription {key} to ClusterExtension {}?",
-        one.extension.name()
-    );
-    if !agreed(&question, arguments.yes)? {
-        return Ok(Status::Failure);
+    let present = facts.subscriptions.iter();
+    let present = present.map(|object| format!("{}/{}", facts::namespace(object), facts::name(object)));
+    // Those whose Subscription is gone already may not be at their end.
+    let moving = facts.extensions.iter();
+    let moving = moving.filter(|extension| extension.annotation(user::PAUSED) == Some("true"));
+    let moving = moving.filter_map(|extension| extension.annotation(migration::SUBSCRIPTION));
+    let all: BTreeSet<String> = present.chain(moving.map(str::to_owned)).collect();
+    all.into_iter().filter(within).collect()
+}
+
+/// Moves Subscriptions without blockers, and ends moves that have begun. Operators that need each other are all
+/// recorded and paused before the first one is handed over.
+fn move_all(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    facts: &ClassicObjects,
+    movable: &[&Assessment],
+    begun: Vec<(String, Begun)>,
+) -> CommandResult {
+    let mut begun = begun;
+    let mut groups = groups(facts);
+    // A ClusterServiceVersion that is gone already is in no group.
+    let grouped: BTreeSet<&String> = groups.iter().flatten().collect();
+    let keys = begun.iter().map(|(key, _)| key);
+    let alone: Vec<Vec<String>> = keys
+        .filter(|key| !grouped.contains(key))
+        .map(|key| vec![key.clone()])
+        .collect();
+    groups.splice(0..0, alone);
+    let mut status = Status::Success;
+    for group in groups {
+        for one in movable.iter().filter(|one| group.contains(&one.key())) {
+            begun.push((one.key(), begin(arguments, cluster, facts, one)?));
+        }
+        let of_group = group.iter().filter_map(|key| {
+            let at = begun.iter().position(|(known, _)| known == key)?;
+            Some(begun.swap_remove(at).1)
+        });
+        for (extension, set) in of_group.collect::<Vec<_>>() {
+            if let Status::Failure = finish(arguments, cluster, &extension, &set)? {
+                status = Status::Failure;
+            }
+        }
     }
+    Ok(status)
+}
+
+/// Records the objects of a Subscription and pauses it.
+fn begin(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    facts: &ClassicObjects,
+    one: &Assessment,
+) -> anyhow::Result<Begun> {
     let Some(subscription) = find(&facts.subscriptions, &one.namespace, &one.name) else {
-        bail!("Subscription {key} is gone");
+        bail!("Subscription {} is gone", one.key());
     };
-    let case = Case {
-        facts: &facts,
-        subscription,
-    };
-    let (extension, set) = cluster.runtime.block_on(course::begin(
+    let case = Case { facts, subscription };
+    cluster.runtime.block_on(course::begin(
         &cluster.client,
         case,
         &one.extension,
         &arguments.system_namespace,
-    ))?;
-    finish(arguments, &cluster, &extension, &set)
+    ))
 }
 
 /// Hands the objects of a recorded Subscription over, and waits if asked to.
@@ -156,47 +260,87 @@ fn finish(
     waited(arguments, cluster, extension)
 }
 
-/// Gives a moved operator back to OLM classic.
-fn give_back(arguments: &Arguments, cluster: &Cluster, facts: &ClassicObjects) -> CommandResult {
-    let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
-        bail!("--back takes a Subscription and its namespace");
-    };
-    let prepared = cluster
-        .runtime
-        .block_on(back::prepare(&cluster.client, facts, place, name))?;
-    let Some(prepared) = prepared else {
-        note(&format!(
-            "Subscription {place}/{name} is with OLM classic: nothing to do"
-        ));
-        return Ok(Status::Success);
-    };
-    match arguments.output {
-        ObjectFormat::Table => print_text(&text::way_back(&prepared.record, &prepared.findings))?,
-        ObjectFormat::Name => print_text(&format!("subscription.{}/{name}\n", operator_condition::GROUP))?,
-        ObjectFormat::Json => print_json(&serde_json::json!({
-            "subscription": format!("{place}/{name}"), "blocked": prepared.findings,
-            "objects": prepared.record.objects.iter().map(|kept| &kept.object).collect::<Vec<_>>(),
-        }))?,
-        ObjectFormat::Yaml => {
-            let documents = [&prepared.record.version, &prepared.record.subscription].map(olm_yaml::to_yaml);
-            print(&documents.join("---\n"))?;
-            for finding in &prepared.findings {
-                note(&format!("warning: blocked: {finding}"));
-            }
+/// Gives moved operators back to OLM classic.
+fn give_back(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    facts: &ClassicObjects,
+    selected: &[String],
+) -> CommandResult {
+    let mut prepared = Vec::new();
+    for key in selected {
+        let found = back::prepare(&cluster.client, facts, key, selected);
+        match cluster.runtime.block_on(found)? {
+            Some(found) => prepared.push((key, found)),
+            None => note(&format!("Subscription {key} is with OLM classic: nothing to do")),
         }
     }
-    if !prepared.findings.is_empty() {
+    if prepared.is_empty() {
+        return Ok(Status::Success);
+    }
+    show_way_back(arguments.output, &prepared)?;
+    if prepared.iter().any(|(_, one)| !one.findings.is_empty()) {
         return Ok(Status::Failure);
     }
-    let question = format!("Give the operator back to Subscription {place}/{name}?");
+    let question = match &prepared[..] {
+        [(key, _)] => format!("Give the operator back to Subscription {key}?"),
+        several => format!("Give {} operators back to their Subscriptions?", several.len()),
+    };
     if arguments.dry_run {
         return Ok(Status::Success);
     }
     if !agreed(&question, arguments.yes)? {
         return Ok(Status::Failure);
     }
-    cluster.runtime.block_on(back::go(&cluster.client, prepared))?;
+    let returns = prepared.into_iter().map(|(_, one)| one).collect();
+    cluster.runtime.block_on(back::go(&cluster.client, returns))?;
     Ok(Status::Success)
+}
+
+/// Prints what goes back to OLM classic.
+fn show_way_back(form: ObjectFormat, prepared: &[(&String, back::Return)]) -> anyhow::Result<()> {
+    match form {
+        ObjectFormat::Table => {
+            let texts = prepared.iter();
+            let texts: Vec<String> = texts
+                .map(|(_, one)| text::way_back(&one.record, &one.findings))
+                .collect();
+            print_text(&texts.join("\n"))
+        }
+        ObjectFormat::Name => {
+            let names = prepared
+                .iter()
+                .map(|(_, one)| facts::name(&one.record.subscription));
+            let names = names.map(|name| format!("subscription.{}/{name}\n", operator_condition::GROUP));
+            print_text(&names.collect::<String>())
+        }
+        ObjectFormat::Json => {
+            let all: Vec<Value> = prepared
+                .iter()
+                .map(|(key, one)| {
+                    serde_json::json!({
+                        "subscription": key, "blocked": one.findings,
+                        "objects": one.record.objects.iter().map(|kept| &kept.object).collect::<Vec<_>>(),
+                    })
+                })
+                .collect();
+            match &all[..] {
+                [one] => print_json(one),
+                several => print_json(&serde_json::json!({ "subscriptions": several })),
+            }
+        }
+        ObjectFormat::Yaml => {
+            let objects = prepared
+                .iter()
+                .flat_map(|(_, one)| [&one.record.version, &one.record.subscription]);
+            let documents: Vec<String> = objects.map(olm_yaml::to_yaml).collect();
+            print(&documents.join("---\n"))?;
+            for finding in prepared.iter().flat_map(|(_, one)| &one.findings) {
+                note(&format!("warning: blocked: {finding}"));
+            }
+            Ok(())
+        }
+    }
 }
 
 /// Waits for the ClusterExtension if the command line requests it.
@@ -229,82 +373,96 @@ fn restore(facts: &mut ClassicObjects) {
     facts.extensions = extensions;
 }
 
-/// A move that was begun and is not at its end.
+/// The ClusterExtension of a move that has begun, and its revision.
+type Begun = (ClusterExtension, ClusterObjectSet);
+
+/// The moves of chosen Subscriptions that have begun and are not at their end, by `NAMESPACE/NAME`.
 fn begun(
     arguments: &Arguments,
     cluster: &Cluster,
     facts: &ClassicObjects,
-) -> anyhow::Result<Option<(ClusterExtension, ClusterObjectSet)>> {
-    let (Some(name), Some(place)) = (&arguments.subscription, &arguments.namespace) else {
-        return Ok(None);
-    };
-    let Some(extension) = successor(facts, &format!("{place}/{name}")) else {
-        return Ok(None);
-    };
-    let is_paused = extension.annotation(user::PAUSED) == Some("true");
-    if !is_paused {
-        if find(&facts.subscriptions, place, name).is_some() {
-            let error = anyhow!(
-                "ClusterExtension {:?} has begun to install what Subscription {place}/{name} installs",
-                extension.name()
-            );
-            return Err(error.context(Hint(format!(
-                "run `olm pause {}` and this command again",
-                extension.name()
-            ))));
+    selected: &[String],
+) -> anyhow::Result<Vec<(String, Begun)>> {
+    let mut begun = Vec::new();
+    for key in selected {
+        let (place, name) = key.split_once('/').unwrap_or_default();
+        let Some(extension) = successor(facts, key) else {
+            continue;
+        };
+        let is_subscribed = find(&facts.subscriptions, place, name).is_some();
+        if extension.annotation(user::PAUSED) != Some("true") {
+            if is_subscribed {
+                let error = anyhow!(
+                    "ClusterExtension {:?} has begun to install what Subscription {key} installs",
+                    extension.name()
+                );
+                return Err(error.context(Hint(format!(
+                    "run `olm pause {}` and this command again",
+                    extension.name()
+                ))));
+            }
+            continue;
         }
-        return Ok(None);
+        let set = cluster
+            .runtime
+            .block_on(course::begun(&cluster.client, extension))?;
+        let Some(set) = set else { continue };
+        let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
+        if arguments.all && !is_subscribed && find(&facts.versions, place, version).is_none() {
+            note(&format!(
+                "Subscription {key} has become ClusterExtension {0:?}, which is paused: `olm resume {0}` resumes it",
+                extension.name()
+            ));
+            continue;
+        }
+        begun.push((key.clone(), (extension.clone(), set)));
     }
-    let set = cluster
-        .runtime
-        .block_on(course::begun(&cluster.client, extension))?;
-    Ok(set.map(|set| (extension.clone(), set)))
+    Ok(begun)
 }
 
-/// The assessments of the selected Subscriptions; prints a note if there are none.
-fn assessed(arguments: &Arguments, facts: &ClassicObjects) -> anyhow::Result<Vec<Assessment>> {
-    let choices = arguments.choices();
-    let place = arguments.namespace.as_deref();
-    let Some(name) = &arguments.subscription else {
-        let meant = facts
-            .subscriptions
-            .iter()
-            .filter(|object| place.is_none_or(|place| facts::namespace(object) == place));
-        let names = assess::names(facts);
-        let found: Vec<Assessment> = meant
-            .map(|subscription| {
-                let case = Case { facts, subscription };
-                assess(case, names.get(&case.key()).map_or("", String::as_str), &choices)
-            })
-            .collect();
-        if found.is_empty() {
-            note("there is no Subscription: nothing to do");
-        }
-        return Ok(found);
-    };
-    let place = place.unwrap_or_default();
-    let Some(subscription) = find(&facts.subscriptions, place, name) else {
-        let Some(successor) = successor(facts, &format!("{place}/{name}")) else {
-            let error = anyhow!("Subscription {name:?} not found in namespace {place:?}");
-            return Err(error.context(Hint("`olm migrate --all --dry-run` lists them".to_owned())));
+/// The assessments of the Subscriptions that have not begun to move; prints a note if there are none.
+fn assessed(
+    arguments: &Arguments,
+    facts: &ClassicObjects,
+    selected: &[String],
+    new: &[&String],
+) -> anyhow::Result<Vec<Assessment>> {
+    let choices = arguments.choices(selected);
+    let names = assess::names(facts);
+    let mut found = Vec::new();
+    for key in new {
+        let (place, name) = key.split_once('/').unwrap_or_default();
+        let Some(subscription) = find(&facts.subscriptions, place, name) else {
+            let Some(successor) = successor(facts, key) else {
+                let error = anyhow!("Subscription {name:?} not found in namespace {place:?}");
+                return Err(error.context(Hint("`olm migrate --all --dry-run` lists them".to_owned())));
+            };
+            if !arguments.all {
+                note(&format!(
+                    "Subscription {key} has become ClusterExtension {:?}: nothing to do",
+                    successor.name()
+                ));
+            }
+            continue;
         };
-        note(&format!(
-            "Subscription {place}/{name} has become ClusterExtension {:?}: nothing to do",
-            successor.name()
-        ));
-        return Ok(Vec::new());
-    };
-    if facts::text(subscription, "/spec/name").is_empty() {
-        bail!("Subscription {place}/{name} names no package");
+        if !arguments.all && facts::text(subscription, "/spec/name").is_empty() {
+            bail!("Subscription {key} names no package");
+        }
+        let case = Case { facts, subscription };
+        let made = case.successor().map(|made| made.name().to_owned());
+        let default = if arguments.all || selected.len() > 1 {
+            names.get(*key).cloned().unwrap_or_default()
+        } else {
+            name.to_owned()
+        };
+        let extension = arguments.extension.clone().or(made).unwrap_or(default);
+        found.push(assess(case, &extension, &choices));
     }
-    let case = Case { facts, subscription };
-    let made = case.successor().map(|made| made.name().to_owned());
-    let extension = arguments
-        .extension
-        .clone()
-        .or(made)
-        .unwrap_or_else(|| name.clone());
-    Ok(vec![assess(case, &extension, &choices)])
+    if arguments.all && selected.is_empty() {
+        note("there is no Subscription: nothing to do");
+    }
+    assess::bind(&mut found, &groups(facts));
+    Ok(found)
 }
 
 /// Prints the findings and the changes of each Subscription.

@@ -1,4 +1,4 @@
-//! Admission webhooks: real HTTPS servers on the loopback address.
+//! Admission webhooks and aggregated APIs: real HTTPS servers on the loopback address.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use http::header::{CONNECTION, CONTENT_TYPE};
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::ByteString;
 use olm_platform::listener::{self, Limits, Transport};
@@ -39,7 +39,7 @@ impl RefusingWebhook {
         let pair = authority.issue("webhook", &subject, &["127.0.0.1"])?;
         let (chain, key) = (std::fs::read(&pair.certificate)?, std::fs::read(&pair.key)?);
         let certificate = Arc::new(ReloadingCertificate::new(&chain, &key, "webhook")?);
-        let (port, stop) = serve(0, certificate, Some(message)).await?;
+        let (port, stop) = serve(0, certificate, move |_, body| answer(body, Some(message))).await?;
         Ok(Self {
             url: format!("https://127.0.0.1:{port}/"),
             authority: ByteString(std::fs::read(authority.certificate())?),
@@ -84,7 +84,7 @@ impl AllowingWebhook {
     pub async fn start(port: u16, certificate: &str, key: &str) -> Result<Self> {
         let certificate = ReloadingCertificate::new(certificate.as_bytes(), key.as_bytes(), "webhook")?;
         let certificate = Arc::new(certificate);
-        let (_, stop) = serve(port, Arc::clone(&certificate), None).await?;
+        let (_, stop) = serve(port, Arc::clone(&certificate), |_, body| answer(body, None)).await?;
         Ok(Self {
             certificate,
             _stop: stop,
@@ -102,11 +102,52 @@ impl AllowingWebhook {
     }
 }
 
-/// Answers every question with `refusal`, or that the object is allowed where there is none. Returns the port.
+/// An aggregated API with one kind and no objects, until it is dropped. Each call is a connection of its own, like
+/// those of [`AllowingWebhook`].
+#[derive(Debug)]
+pub struct AggregatedApi {
+    _stop: DropGuard,
+}
+
+impl AggregatedApi {
+    /// Starts the server of this group, version `v1`, with the given plural and kind on a port with a certificate and
+    /// its key, both PEM.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used or the port is taken.
+    pub async fn start(port: u16, [certificate, key]: [&str; 2], api: [&str; 3]) -> Result<Self> {
+        let certificate =
+            ReloadingCertificate::new(certificate.as_bytes(), key.as_bytes(), "aggregated API")?;
+        let api = api.map(str::to_owned);
+        let (_, stop) = serve(port, Arc::new(certificate), move |path, _| served(path, &api)).await?;
+        Ok(Self { _stop: stop })
+    }
+}
+
+/// The answer of an aggregated API to a read; `None` for paths that it does not serve.
+fn served(path: &str, [group, plural, kind]: &[String; 3]) -> Option<Vec<u8>> {
+    let group_version = format!("{group}/v1");
+    let verbs = ["get", "list"];
+    let answer = match path.strip_prefix(&format!("/apis/{group_version}"))? {
+        "" => json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+            "resources": [{
+                "name": plural, "singularName": "", "namespaced": false, "kind": kind, "verbs": verbs,
+            }],
+        }),
+        found if found.trim_start_matches('/') == plural => json!({
+            "kind": format!("{kind}List"), "apiVersion": group_version, "metadata": {}, "items": [],
+        }),
+        _ => return None,
+    };
+    Some(answer.to_string().into_bytes())
+}
+
+/// Answers each request by its path and body, or that it is not found. Returns the port.
 async fn serve(
     port: u16,
     certificate: Arc<ReloadingCertificate>,
-    refusal: Option<&'static str>,
+    answer: impl Fn(&str, &[u8]) -> Option<Vec<u8>> + Clone + Send + Sync + 'static,
 ) -> Result<(u16, DropGuard)> {
     let mut config = server_config(&Profile::default(), certificate)?;
     // A connection of HTTP/1.1 ends with its answer.
@@ -119,21 +160,34 @@ async fn serve(
         Transport::Tls(Arc::new(config)),
         Limits::default(),
         stop.clone(),
-        move |request, _| async move {
-            let body = request.into_body().collect().await;
-            let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let mut response = Response::new(Full::new(std::io::Cursor::new(answer(&body, refusal))));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            response
+        move |request, _| {
+            let answer = answer.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await;
+                let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+                let found = answer(&path, &body);
+                let code = if found.is_some() {
+                    StatusCode::OK
+                } else {
+                    StatusCode::NOT_FOUND
+                };
+                let body = std::io::Cursor::new(found.unwrap_or_default());
+                let mut response = Response::new(Full::new(body));
+                *response.status_mut() = code;
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+                response
+            }
         },
     );
     tokio::spawn(answers);
     Ok((port, stop.drop_guard()))
 }
 
-fn answer(question: &[u8], refusal: Option<&str>) -> Vec<u8> {
+/// The review of an object: refused with this message, or allowed if there is none.
+fn answer(question: &[u8], refusal: Option<&str>) -> Option<Vec<u8>> {
     let question: Value = serde_json::from_slice(question).unwrap_or_default();
     let mut response = json!({
         "uid": question.pointer("/request/uid"), "allowed": refusal.is_none(),
@@ -143,5 +197,5 @@ fn answer(question: &[u8], refusal: Option<&str>) -> Vec<u8> {
     }
     let answer =
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
-    answer.to_string().into_bytes()
+    Some(answer.to_string().into_bytes())
 }

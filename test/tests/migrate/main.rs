@@ -1,12 +1,15 @@
 //! `olm migrate` on a cluster with the objects that OLM classic leaves.
 
+mod aggregated;
 mod back;
+mod called;
 mod classic;
 mod course;
 mod report;
 mod running;
 mod serving;
 mod stops;
+mod together;
 mod webhooks;
 mod webhooks_of_go;
 

@@ -24,7 +24,8 @@ const NAMESPACE: &str = "operators";
 const SOON: Duration = Duration::from_secs(180);
 /// The kinds of objects that an operator consists of.
 pub(crate) const KINDS: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,services,secrets,\
-                                customresourcedefinitions,validatingwebhookconfigurations,mutatingwebhookconfigurations";
+                                customresourcedefinitions,validatingwebhookconfigurations,mutatingwebhookconfigurations,\
+                                apiservices";
 
 /// An operator that OLM classic installs.
 #[derive(Debug, Clone, Copy)]
@@ -155,6 +156,12 @@ impl Stage {
 
     /// Approves the InstallPlan of the operator's Subscription and waits until it is at rest.
     pub(crate) async fn installs(&self, operator: Operator) -> Result<()> {
+        self.approves(operator).await?;
+        self.rests(operator).await
+    }
+
+    /// Approves the InstallPlan of the operator's Subscription.
+    pub(crate) async fn approves(&self, operator: Operator) -> Result<()> {
         let subscription = format!("subscription/{}", operator.package);
         self.shows(operator, &subscription, ".status.state", "UpgradePending")
             .await?;
@@ -166,7 +173,7 @@ impl Stage {
         let approve = ["--type=merge", r#"--patch={"spec":{"approved":true}}"#];
         self.world
             .kubectl(&[&["patch", "installplan", &plan][..], &at, &approve].concat())?;
-        self.rests(operator).await
+        Ok(())
     }
 
     /// The Subscriptions and ClusterServiceVersions in the operator's namespace, without copies of others, as kubectl

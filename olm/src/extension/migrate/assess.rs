@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::check::{Choices, Finding, Severity, check};
 use super::facts::{Case, ClassicObjects, name};
 use super::mapping::{self, Change};
+use super::needs::group_of;
 
 /// Whether a Subscription can move, and its new objects.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,6 +26,9 @@ pub(crate) struct Assessment {
     /// Whether nothing blocks the move.
     #[serde(rename = "canMove")]
     is_free: bool,
+    /// The Subscriptions, as `NAMESPACE/NAME`, that move in the same call because the operators need each other.
+    #[serde(rename = "movesWith")]
+    pub(crate) moves_with: Vec<String>,
     /// The findings against the move.
     pub(crate) findings: Vec<Finding>,
     /// The new places of the settings.
@@ -62,10 +66,52 @@ pub(crate) fn assess(case: Case<'_>, extension: &str, choices: &Choices) -> Asse
         is_free: findings
             .iter()
             .all(|finding| finding.severity == Severity::Acknowledged),
+        moves_with: Vec::new(),
         changes: mapping::changes(case, &made),
         manifests: manifests.map(manifest).collect(),
         findings,
         extension: made,
+    }
+}
+
+/// Orders the assessments of Subscriptions that move in one call: of operators that need each other, each comes after
+/// those that it needs, and none moves if another one cannot.
+pub(crate) fn bind(assessed: &mut Vec<Assessment>, groups: &[Vec<String>]) {
+    let order: Vec<&String> = groups.iter().flatten().collect();
+    assessed.sort_by_cached_key(|one| {
+        let key = one.key();
+        order
+            .iter()
+            .position(|known| **known == key)
+            .unwrap_or(usize::MAX)
+    });
+    let held: BTreeSet<String> = assessed
+        .iter()
+        .filter(|one| !one.can_move())
+        .map(Assessment::key)
+        .collect();
+    let present: BTreeSet<String> = assessed.iter().map(Assessment::key).collect();
+    for one in assessed {
+        let key = one.key();
+        let group = group_of(groups, &key).into_iter();
+        one.moves_with = group
+            .filter(|other| *other != key && present.contains(other))
+            .collect();
+        let holding = one.moves_with.iter().find(|other| held.contains(*other));
+        if let Some(other) = holding.filter(|_| one.is_free) {
+            one.findings.insert(
+                0,
+                Finding {
+                    check: "dependency",
+                    severity: Severity::Blocks,
+                    message: format!(
+                        "Subscription {other} moves together with this one, and cannot move yet"
+                    ),
+                    fix: "see its findings".to_owned(),
+                },
+            );
+            one.is_free = false;
+        }
     }
 }
 

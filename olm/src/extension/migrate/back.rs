@@ -12,7 +12,7 @@ use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
 use olm_api::cluster_extension::controlling_extension;
-use olm_api::names::{label, user};
+use olm_api::names::{label, migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Map, Value, json};
 
@@ -21,6 +21,7 @@ use super::backup::{self, Record, annotate};
 use super::course::{TRIES, is_conflict, unchanged};
 use super::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
 use super::inventory::{api_of, get};
+use super::needs::groups;
 use crate::extension::change::MANAGER;
 use crate::hint::Hint;
 use crate::output::note;
@@ -37,16 +38,17 @@ pub(crate) struct Return {
     extension: ClusterExtension,
 }
 
-/// Reads the record of the move and checks whether the operator can return; `None` if OLM classic manages it.
+/// Reads the record of the move of a Subscription, `NAMESPACE/NAME`, and checks whether the operator can return
+/// together with the others; `None` if OLM classic manages it.
 pub(crate) async fn prepare(
     client: &Client,
     facts: &ClassicObjects,
-    place: &str,
-    subscription: &str,
+    key: &str,
+    together: &[String],
 ) -> anyhow::Result<Option<Return>> {
-    let key = format!("{place}/{subscription}");
+    let (place, subscription) = key.split_once('/').unwrap_or_default();
     let live = find(&facts.subscriptions, place, subscription);
-    let Some(extension) = successor(facts, &key) else {
+    let Some(extension) = successor(facts, key) else {
         if live.is_some() {
             return Ok(None);
         }
@@ -69,6 +71,8 @@ pub(crate) async fn prepare(
     };
     let sets = revisions(client, extension).await?;
     let mut findings = findings::findings(&record, facts, extension, &sets);
+    let others = other_records(client, facts, together).await;
+    findings.extend(findings::without_needed(&record, &others));
     let due = if findings::has_gone_on(&record, live) {
         &[]
     } else {
@@ -91,6 +95,23 @@ pub(crate) async fn prepare(
     }))
 }
 
+/// The records of operators that have moved and do not return. An unreadable one tells nothing.
+async fn other_records(client: &Client, facts: &ClassicObjects, together: &[String]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for extension in &facts.extensions {
+        let Some(key) = extension.annotation(migration::SUBSCRIPTION) else {
+            continue;
+        };
+        if together.iter().any(|returning| returning == key) {
+            continue;
+        }
+        let (place, subscription) = key.split_once('/').unwrap_or_default();
+        let kept = backup::kept(client, place, subscription, extension).await;
+        records.extend(kept.ok().flatten());
+    }
+    records
+}
+
 /// The revisions of an extension.
 async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Result<Vec<ClusterObjectSet>> {
     let listed: Api<ClusterObjectSet> = Api::all(client.clone());
@@ -104,42 +125,86 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
     Ok(sets)
 }
 
-/// Returns the operator to OLM classic. The ClusterExtension is deleted last, and with it the record.
-pub(crate) async fn go(client: &Client, back: Return) -> anyhow::Result<()> {
-    let Return {
-        record, extension, ..
-    } = back;
-    let done = give(client, &record, &extension).await;
-    done.map_err(|error| {
-        if error.downcast_ref::<Hint>().is_some() {
-            return error;
+/// Returns operators to OLM classic. All of them are back before OLM classic works on one: they may need each other.
+/// The ClusterExtensions are deleted last, and with them the records.
+pub(crate) async fn go(client: &Client, mut returns: Vec<Return>) -> anyhow::Result<()> {
+    let all = ClassicObjects {
+        subscriptions: returns
+            .iter()
+            .map(|back| back.record.subscription.clone())
+            .collect(),
+        versions: returns.iter().map(|back| back.record.version.clone()).collect(),
+        ..ClassicObjects::default()
+    };
+    let order: Vec<String> = groups(&all).concat();
+    returns.sort_by_cached_key(|back| order.iter().position(|key| *key == back.record.key()));
+    let mut restored = Vec::new();
+    for back in &returns {
+        let given = give(client, &back.record, &back.extension).await;
+        restored.push(given.map_err(|error| hinted(error, &back.extension))?);
+    }
+    for (back, restored) in returns.iter().zip(&restored) {
+        if let Some(restored) = restored {
+            let resumed = resume(client, &back.record, &back.extension, restored).await;
+            resumed.map_err(|error| hinted(error, &back.extension))?;
         }
-        let extension = extension.name();
-        error.context(Hint(format!(
-            "run the command again; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {}-` and \
-             `olm resume {extension}`",
-            user::UNINSTALL
-        )))
-    })?;
-    remove(client, &extension).await
+    }
+    for back in &returns {
+        remove(client, &back.extension).await?;
+    }
+    Ok(())
 }
 
-/// Restores the missing objects of OLM classic.
-async fn give(client: &Client, record: &Record, extension: &ClusterExtension) -> anyhow::Result<()> {
+/// An error of a stopped return with what to do.
+fn hinted(error: anyhow::Error, extension: &ClusterExtension) -> anyhow::Error {
+    if error.downcast_ref::<Hint>().is_some() {
+        return error;
+    }
+    let extension = extension.name();
+    error.context(Hint(format!(
+        "run the command again; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {}-` and \
+         `olm resume {extension}`",
+        user::UNINSTALL
+    )))
+}
+
+/// The objects of OLM classic that are back, and the revision that held the others.
+struct Restored {
+    subscription: Value,
+    version: Value,
+    set: Option<ClusterObjectSet>,
+}
+
+impl Restored {
+    fn owners<'a>(&'a self, extension: &'a ClusterExtension) -> Owners<'a> {
+        Owners {
+            extension: extension.name(),
+            revision: self.set.as_ref().and_then(|set| set.metadata.uid.as_deref()),
+            version: &self.version,
+        }
+    }
+}
+
+/// Restores the missing objects of OLM classic, paused; `None` if it has installed another version since.
+async fn give(
+    client: &Client,
+    record: &Record,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<Restored>> {
     let set = pause(client, extension).await?;
     let api = api_of(client, &record.subscription);
     let live = get(&api, "Subscription", name(&record.subscription)).await?;
     if findings::has_gone_on(record, live.as_ref()) {
-        return Ok(());
+        return Ok(None);
     }
     let paused = paused(&record.version);
     let version = restore(client, &paused, &record.version, "/status/phase").await?;
-    let owners = Owners {
-        extension: extension.name(),
-        revision: set.as_ref().and_then(|set| set.metadata.uid.as_deref()),
-        version: &version,
+    let mut restored = Restored {
+        subscription: Value::Null,
+        version,
+        set,
     };
-    hand_back(client, record, owners).await?;
+    hand_back(client, record, restored.owners(extension)).await?;
     note(&format!("{} objects handed back", record.objects.len()));
     let mut status = record.subscription.clone();
     if let Some(status) = status.get_mut("status").and_then(Value::as_object_mut) {
@@ -147,11 +212,21 @@ async fn give(client: &Client, record: &Record, extension: &ClusterExtension) ->
         status.retain(|key, _| !matches!(key.as_str(), "installplan" | "installPlanRef"));
     }
     let paused = self::paused(&record.subscription);
-    let subscription = restore(client, &paused, &status, findings::INSTALLED).await?;
-    resume_version(client, &version).await?;
-    unfreeze(client, record, &subscription).await?;
+    restored.subscription = restore(client, &paused, &status, findings::INSTALLED).await?;
+    Ok(Some(restored))
+}
+
+/// Lets OLM classic work on the operator again.
+async fn resume(
+    client: &Client,
+    record: &Record,
+    extension: &ClusterExtension,
+    restored: &Restored,
+) -> anyhow::Result<()> {
+    resume_version(client, &restored.version).await?;
+    unfreeze(client, record, &restored.subscription).await?;
     // A controller that ran meanwhile sees the marks of OLM classic everywhere.
-    hand_back(client, record, owners).await
+    hand_back(client, record, restored.owners(extension)).await
 }
 
 /// An object that OLM classic leaves alone for now.

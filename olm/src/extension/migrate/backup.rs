@@ -78,6 +78,11 @@ impl Record {
         })
     }
 
+    /// `NAMESPACE/NAME` of the Subscription.
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", namespace(&self.subscription), name(&self.subscription))
+    }
+
     /// The digest of the packed record.
     pub(crate) fn digest(&self) -> anyhow::Result<String> {
         Ok(Digest::of(&self.pack()?).to_string())

@@ -1,4 +1,5 @@
-//! The certificates of an operator's webhooks, and the objects that OLM classic creates for them. Pure.
+//! The certificates of an operator's webhooks and aggregated APIs, and the objects that OLM classic creates for them.
+//! Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;

@@ -1,94 +1,19 @@
 //! The blockers of the move of a Subscription. Pure: all findings at once, from the gathered facts.
 
-use std::collections::BTreeSet;
+mod called;
+mod dependencies;
+mod finding;
 
-use jiff::SignedDuration;
 use olm_api::conditions::{self, SERVING};
 use olm_api::names::{GROUP, MAX_EXTENSION_NAME, migration, operator_condition};
-use serde::Serialize;
 use serde_json::Value;
 
-use super::certificates;
-use super::facts::{Case, annotation, list, name, namespace, text, within};
+use self::finding::Findings;
+pub(crate) use self::finding::{Choices, Finding, Severity};
+use super::facts::{Case, list, name, text, within};
 
-/// The label or annotation of Subscriptions that a dependency brought.
-const GENERATED_BY: &str = "olm.generated-by";
-/// The annotation of a ClusterServiceVersion with the properties of its bundle.
-pub(crate) const PROPERTIES: &str = "operatorframework.io/properties";
 /// The group of PackageManifests.
 const PACKAGES: &str = "packages.operators.coreos.com";
-/// The time for which certificates of webhooks must be valid after the move.
-const RESERVE: SignedDuration = SignedDuration::from_hours(30 * 24);
-
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Severity {
-    /// The move is impossible.
-    Blocks,
-    /// The move continues once the user has acknowledged it.
-    Acknowledge,
-    /// The user has acknowledged it.
-    Acknowledged,
-}
-
-/// One reason not to move.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Finding {
-    /// The check.
-    pub(crate) check: &'static str,
-    /// The severity.
-    pub(crate) severity: Severity,
-    /// The fault.
-    pub(crate) message: String,
-    /// The remedy.
-    pub(crate) fix: String,
-}
-
-/// The user's choices.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Choices {
-    /// The account of the ClusterExtension; by default that of the OperatorGroup.
-    pub(crate) account: Option<String>,
-    /// Checks whose findings are acknowledged.
-    pub(crate) acknowledged: BTreeSet<String>,
-}
-
-/// Collects findings.
-struct Findings<'a> {
-    case: Case<'a>,
-    choices: &'a Choices,
-    found: Vec<Finding>,
-}
-
-impl Findings<'_> {
-    fn block(&mut self, check: &'static str, message: String, fix: impl Into<String>) {
-        self.found.push(Finding {
-            check,
-            severity: Severity::Blocks,
-            message,
-            fix: fix.into(),
-        });
-    }
-
-    fn ask(&mut self, check: &'static str, message: String, fix: impl Into<String>) {
-        let key = format!("{}{check}", migration::ACKNOWLEDGED);
-        let is_acknowledged = self.choices.acknowledged.contains(check)
-            || annotation(self.case.subscription, &key) == Some("true");
-        let severity = if is_acknowledged {
-            Severity::Acknowledged
-        } else {
-            Severity::Acknowledge
-        };
-        self.found.push(Finding {
-            check,
-            severity,
-            message,
-            fix: format!("{}, or acknowledge it with --acknowledge {check}", fix.into()),
-        });
-    }
-}
 
 /// All findings against the move of a Subscription to a ClusterExtension called `extension`, blockers first.
 pub(crate) fn check(case: Case<'_>, extension: &str, choices: &Choices) -> Vec<Finding> {
@@ -99,7 +24,7 @@ pub(crate) fn check(case: Case<'_>, extension: &str, choices: &Choices) -> Vec<F
     };
     subscription(&mut findings);
     version(&mut findings);
-    dependencies(&mut findings);
+    dependencies::dependencies(&mut findings);
     group(&mut findings);
     catalog(&mut findings);
     names(&mut findings, extension);
@@ -117,16 +42,6 @@ fn subscription(findings: &mut Findings<'_>) {
             "deletion",
             "the Subscription is being deleted".to_owned(),
             "wait for its end",
-        );
-    }
-    let label = object
-        .pointer("/metadata/labels")
-        .and_then(|labels| labels.get(GENERATED_BY));
-    if let Some(plan) = label.and_then(Value::as_str).or(annotation(object, GENERATED_BY)) {
-        findings.block(
-            "dependency",
-            format!("InstallPlan {plan:?} created the Subscription because another operator depends on it"),
-            "leave it to OLM classic together with the operator that depends on it",
         );
     }
     let state = text(object, "/status/state");
@@ -194,14 +109,7 @@ fn version(findings: &mut Findings<'_>) {
             "ask the publisher of the operator for a bundle with spec.version",
         );
     }
-    if !list(version, "/spec/apiservicedefinitions/owned").is_empty() {
-        findings.block(
-            "api-services",
-            "the operator serves an API by an APIService, which ClusterExtensions cannot hold".to_owned(),
-            "leave it to OLM classic",
-        );
-    }
-    webhooks(findings, version);
+    called::certificates(findings, version);
     if asks_for_classic(version) {
         findings.ask(
             "classic-apis",
@@ -230,57 +138,6 @@ fn version(findings: &mut Findings<'_>) {
     }
 }
 
-/// The webhooks. Nothing renews their certificates between the move and the first upgrade.
-fn webhooks(findings: &mut Findings<'_>, version: &Value) {
-    const CHECK: &str = "webhooks";
-    let case = findings.case;
-    let definitions = list(version, "/spec/webhookdefinitions");
-    if definitions.is_empty() {
-        return;
-    }
-    let secrets = certificates::secrets(version).join(" ");
-    let Some(end) = certificates::valid_until(case) else {
-        findings.block(
-            CHECK,
-            format!("the certificate of the webhooks cannot be read (Secret {secrets})"),
-            "wait until OLM classic has created it, and run the command with the right to read it",
-        );
-        return;
-    };
-    let day = end.strftime("%Y-%m-%d");
-    if end.duration_since(case.facts.now) < RESERVE {
-        findings.block(
-            CHECK,
-            format!(
-                "the certificate of the webhooks is valid until {day}, and only an upgrade after the move renews it"
-            ),
-            format!(
-                "let OLM classic renew it first, which restarts the operator: `kubectl delete secret -n {} {secrets}`",
-                case.namespace()
-            ),
-        );
-        return;
-    }
-    findings.ask(
-        CHECK,
-        format!(
-            "the certificate of the webhooks is valid until {day}, and only an upgrade after the move renews it"
-        ),
-        format!("upgrade the operator before {day}"),
-    );
-    let is_converting = definitions
-        .iter()
-        .any(|webhook| text(webhook, "/type") == "ConversionWebhook");
-    if is_converting && certificates::are_of_go(case) {
-        findings.ask(
-            "conversion",
-            "the olm-operator of the Go implementation ends the conversion of custom resources when it sees the move"
-                .to_owned(),
-            "stop it if it runs",
-        );
-    }
-}
-
 /// Whether the operator has rights on objects of OLM classic other than its own condition.
 fn asks_for_classic(version: &Value) -> bool {
     let groups = ["permissions", "clusterPermissions"];
@@ -300,96 +157,6 @@ fn asks_for_classic(version: &Value) -> bool {
                 .all(|resource| resource.starts_with(operator_condition::PLURAL));
             is("/apiGroups", &[operator_condition::GROUP, PACKAGES]) && !only_conditions
         })
-}
-
-/// Other operators that need this one, or that it needs, and definitions that several own.
-fn dependencies(findings: &mut Findings<'_>) {
-    let case = findings.case;
-    let Some(version) = case.version() else { return };
-    let names_of = |version: &Value, part: &str| -> BTreeSet<String> {
-        ["customresourcedefinitions", "apiservicedefinitions"]
-            .iter()
-            .flat_map(|kind| list(version, &format!("/spec/{kind}/{part}")))
-            .map(|entry| text(entry, "/name").to_owned())
-            .filter(|name| !name.is_empty())
-            .collect()
-    };
-    let (owned, required) = (names_of(version, "owned"), names_of(version, "required"));
-    let others = case
-        .facts
-        .versions
-        .iter()
-        .filter(|other| namespace(other) != case.namespace() || name(other) != name(version));
-    for other in others {
-        let of_other = format!("{}/{}", namespace(other), name(other));
-        if let Some(shared) = names_of(other, "owned").intersection(&owned).next() {
-            findings.block(
-                "shared-definition",
-                format!("ClusterServiceVersion {of_other} owns {shared} as well"),
-                "remove the other installation first",
-            );
-        }
-        if let Some(api) = names_of(other, "required").intersection(&owned).next() {
-            findings.block(
-                "dependency",
-                format!("ClusterServiceVersion {of_other} requires {api} of this operator"),
-                "leave both to OLM classic, or remove the other one first",
-            );
-        }
-        if let Some(api) = names_of(other, "owned").intersection(&required).next() {
-            findings.block(
-                "dependency",
-                format!("the operator requires {api} of ClusterServiceVersion {of_other}"),
-                "leave both to OLM classic",
-            );
-        }
-        if requires_package(other, case.package()) {
-            findings.block(
-                "dependency",
-                format!(
-                    "ClusterServiceVersion {of_other} requires the package {:?}",
-                    case.package()
-                ),
-                "leave both to OLM classic, or remove the other one first",
-            );
-        }
-    }
-    if has_requirements(version) {
-        findings.block(
-            "dependency",
-            "the bundle requires other packages or constraints".to_owned(),
-            "leave it to OLM classic together with what it requires",
-        );
-    }
-}
-
-/// The properties that OLM classic noted on a ClusterServiceVersion: type and value.
-fn properties(version: &Value) -> Vec<(String, Value)> {
-    let noted: Value = annotation(version, PROPERTIES)
-        .and_then(|noted| serde_json::from_str(noted).ok())
-        .unwrap_or_default();
-    list(&noted, "/properties")
-        .iter()
-        .map(|property| {
-            (
-                text(property, "/type").to_owned(),
-                property.get("value").cloned().unwrap_or_default(),
-            )
-        })
-        .collect()
-}
-
-fn requires_package(version: &Value, package: &str) -> bool {
-    properties(version)
-        .iter()
-        .any(|(kind, value)| kind == "olm.package.required" && text(value, "/packageName") == package)
-}
-
-fn has_requirements(version: &Value) -> bool {
-    const KINDS: [&str; 3] = ["olm.package.required", "olm.gvk.required", "olm.constraint"];
-    properties(version)
-        .iter()
-        .any(|(kind, _)| KINDS.contains(&kind.as_str()))
 }
 
 /// The OperatorGroup.

@@ -24,7 +24,7 @@ pub(crate) struct ClassicObjects {
     pub(crate) catalogs: Vec<ClusterCatalog>,
     /// ClusterExtensions.
     pub(crate) extensions: Vec<ClusterExtension>,
-    /// The certificates of webhooks: Secrets without their keys.
+    /// The certificates of webhooks and aggregated APIs: Secrets without their keys.
     pub(crate) certificates: Vec<Value>,
     /// The time at which all of it was read.
     pub(crate) now: Timestamp,

@@ -28,6 +28,7 @@ const LOOKED_FOR: &[Kind] = &[
     Kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", false),
     Kind("networking.k8s.io", "v1", "NetworkPolicy", true),
     Kind("policy", "v1", "PodDisruptionBudget", true),
+    Kind("apiregistration.k8s.io", "v1", "APIService", false),
     Kind("scheduling.k8s.io", "v1", "PriorityClass", false),
     Kind(
         "admissionregistration.k8s.io",

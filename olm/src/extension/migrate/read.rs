@@ -61,8 +61,8 @@ pub(crate) async fn facts(client: &Client) -> anyhow::Result<ClassicObjects> {
     })
 }
 
-/// The certificates of webhooks, without their keys. Who may not read a Secret learns what the ClusterServiceVersion
-/// says about it.
+/// The certificates of webhooks and aggregated APIs, without their keys. Who may not read a Secret learns what the
+/// ClusterServiceVersion says about it.
 async fn read_certificates(client: &Client, versions: &[Value]) -> anyhow::Result<Vec<Value>> {
     let mut found = Vec::new();
     for version in versions {

@@ -11,8 +11,9 @@ use olm_plan::pack::{ContentSecret, pack};
 use olm_plan::phases::{CommonMetadata, phases, probes};
 use serde_json::{Value, json};
 
-use super::check::PROPERTIES;
+use super::certificates;
 use super::facts::{self, Case, list, name, text};
+use super::needs::PROPERTIES;
 use super::reduce::reduced;
 
 /// The revision that holds the live objects of the operator as OLM classic rendered them, and the Secrets in the
@@ -88,15 +89,12 @@ fn annotations(case: Case<'_>, extension: &ClusterExtension) -> BTreeMap<String,
         .and_then(|noted| serde_json::from_str(noted).ok())
         .unwrap_or_default();
     let properties = noted.get("properties").map(Value::to_string);
-    let mut webhooks = case
+    let is_called = case
         .version()
-        .into_iter()
-        .flat_map(|version| list(version, "/spec/webhookdefinitions"));
+        .is_some_and(|version| !certificates::secrets(version).is_empty());
     // The certificates of OLM classic are self-signed. An extension keeps its provider: another one would replace the
-    // certificate before the webhooks that trust it.
-    let certificates = webhooks
-        .next()
-        .map(|_| CertificateProvider::SelfSigned.to_string());
+    // certificate before the webhooks and APIServices that trust it.
+    let certificates = is_called.then(|| CertificateProvider::SelfSigned.to_string());
     let known = [
         (annotation::PACKAGE_NAME, Some(case.package().to_owned())),
         (annotation::BUNDLE_NAME, Some(case.installed().to_owned())),

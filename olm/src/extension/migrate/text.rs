@@ -46,6 +46,9 @@ pub(crate) fn text(assessed: &[Assessment]) -> String {
     let mut text = table(&heads, &rows);
     for one in assessed {
         let _ = writeln!(text, "\n{}", one.key());
+        if !one.moves_with.is_empty() {
+            let _ = writeln!(text, "  moves together with {}", one.moves_with.join(", "));
+        }
         for finding in &one.findings {
             let weight = match finding.severity {
                 Severity::Blocks => "blocked",

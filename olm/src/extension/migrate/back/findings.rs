@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::backup::Record;
 use super::super::facts::{Case, ClassicObjects, annotation, find, list, name, namespace, text, within};
+use super::super::needs::Operator;
 use super::super::record::content_of;
 
 /// The version that a Subscription has installed.
@@ -58,6 +59,27 @@ fn deleted(extension: &ClusterExtension) -> Option<String> {
             extension.name()
         )
     })
+}
+
+/// The finding for an operator that needs another one, which stays with OLM v1: OLM classic would install that again.
+pub(crate) fn without_needed(record: &Record, others: &[Record]) -> Option<String> {
+    let of = |records: &[&Record]| ClassicObjects {
+        subscriptions: records.iter().map(|record| record.subscription.clone()).collect(),
+        versions: records.iter().map(|record| record.version.clone()).collect(),
+        ..ClassicObjects::default()
+    };
+    let (own, others) = (of(&[record]), of(&others.iter().collect::<Vec<_>>()));
+    let own = Operator::all(&own).into_iter().next()?;
+    let others = Operator::all(&others);
+    let (other, need) = others
+        .iter()
+        .find_map(|other| Some((other, own.needs_of(other)?)))?;
+    let (place, subscription) = (namespace(&record.subscription), name(&record.subscription));
+    Some(format!(
+        "the operator requires {need} of the former Subscription {0}, which stays with OLM v1: give both back in one call, \
+         `olm migrate {0} {place}/{subscription} -n {place} --back`",
+        other.key()?
+    ))
 }
 
 /// Only the revision of the move consists of the objects that OLM classic installed.

@@ -58,9 +58,11 @@ fn a_subscription_that_is_not_at_rest_is_blocked() {
     blocks("install-plan", |facts| {
         facts.plans[0]["status"]["phase"] = json!("RequiresApproval");
     });
-    blocks("dependency", |facts| {
-        facts.subscriptions[0]["metadata"]["labels"] = json!({"olm.generated-by": "install-1"});
+    // A dependency that its dependent has left behind moves like others.
+    let generated = found(&Choices::default(), |facts| {
+        facts.subscriptions[0]["metadata"]["annotations"] = json!({"olm.generated-by": "install-1"});
     });
+    assert_eq!(generated, []);
     asks("channel", |facts| {
         facts.subscriptions[0]["spec"]["channel"] = json!("");
     });
@@ -79,9 +81,6 @@ fn a_version_that_is_not_well_is_blocked() {
     });
     blocks("bundle-image", |facts| {
         facts.plans[0]["status"]["bundleLookups"] = json!([]);
-    });
-    blocks("api-services", |facts| {
-        facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [{"name": "postgres"}]});
     });
     blocks("operator-condition", |facts| {
         facts.conditions[0]["spec"]["overrides"] = json!([{"type": "Upgradeable"}]);
@@ -120,6 +119,13 @@ fn webhooks_are_acknowledged_as_long_as_their_certificate_is_valid() {
     let found = check(case, "postgres", &Choices::default());
     assert!(found[0].message.contains("valid until 2027-01-01"), "{found:?}");
     assert!(found[0].fix.ends_with("--acknowledge webhooks"), "{found:?}");
+    asks("aggregated-apis", |facts| {
+        webhook(facts, VALIDATING, "2026-01-31T00:00:00Z");
+        facts.versions[0]["spec"]["webhookdefinitions"] = json!([]);
+        facts.versions[0]["spec"]["apiservicedefinitions"] = json!({"owned": [
+            {"name": "rows", "group": "served.example", "version": "v1", "kind": "Row", "deploymentName": "postgres"},
+        ]});
+    });
 }
 
 #[test]
@@ -155,36 +161,88 @@ fn rights_on_classic_apis_are_acknowledged_but_for_the_own_condition() {
     assert_eq!(own, []);
 }
 
+/// Another operator with these CustomResourceDefinitions and its Subscription.
+fn other(facts: &mut ClassicObjects, definitions: &serde_json::Value) {
+    let place = |name: &str| json!({"name": name, "namespace": "tools"});
+    facts.versions.push(json!({
+        "metadata": place("tools.v1"), "spec": {"customresourcedefinitions": definitions},
+    }));
+    facts.subscriptions.push(json!({
+        "metadata": place("tools"), "spec": {"name": "tools"}, "status": {"installedCSV": "tools.v1"},
+    }));
+}
+
+fn requires(package: &str) -> serde_json::Value {
+    let properties =
+        json!({"properties": [{"type": "olm.package.required", "value": {"packageName": package}}]});
+    json!({"operatorframework.io/properties": properties.to_string()})
+}
+
 #[test]
-fn operators_that_depend_on_each_other_stay_together() {
-    let other = |spec: serde_json::Value| json!({"metadata": {"name": "tools.v1", "namespace": "tools"}, "spec": {"customresourcedefinitions": spec}});
+fn operators_that_need_each_other_move_in_one_call() {
     let owned = json!([{"name": "postgres.example", "kind": "Postgres", "version": "v1"}]);
-    blocks("dependency", |facts| {
-        facts.versions.push(other(json!({"required": owned})));
-    });
-    blocks("shared-definition", |facts| {
-        facts.versions.push(other(json!({"owned": owned})));
-    });
-    blocks("dependency", |facts| {
+    let needed = |facts: &mut ClassicObjects| other(facts, &json!({"required": owned}));
+    let needing = |facts: &mut ClassicObjects| {
         facts.versions[0]["spec"]["customresourcedefinitions"]["required"] =
             json!([{"name": "tools.example"}]);
-        facts
-            .versions
-            .push(other(json!({"owned": [{"name": "tools.example"}]})));
-    });
-    let requires = |package: &str| {
-        let properties =
-            json!({"properties": [{"type": "olm.package.required", "value": {"packageName": package}}]});
-        json!({"operatorframework.io/properties": properties.to_string()})
+        other(facts, &json!({"owned": [{"name": "tools.example"}]}));
     };
+    let needing_package = |facts: &mut ClassicObjects| {
+        facts.versions[0]["metadata"]["annotations"] = requires("tools");
+        other(facts, &json!({}));
+    };
+    let needed_package = |facts: &mut ClassicObjects| {
+        other(facts, &json!({}));
+        facts.versions[1]["metadata"]["annotations"] = requires("postgres");
+    };
+    let together = Choices {
+        together: ["databases/postgres", "tools/tools"].map(str::to_owned).into(),
+        ..Choices::default()
+    };
+    let changes: [&dyn Fn(&mut ClassicObjects); 4] = [&needed, &needing, &needing_package, &needed_package];
+    for change in changes {
+        blocks("dependency", change);
+        assert_eq!(found(&together, change), []);
+    }
     blocks("dependency", |facts| {
+        needed(facts);
+        facts.subscriptions.truncate(1);
+    });
+    blocks("shared-definition", |facts| {
+        other(facts, &json!({"owned": owned}))
+    });
+    let mut facts = facts();
+    needed(&mut facts);
+    let case = Case {
+        facts: &facts,
+        subscription: &facts.subscriptions[0],
+    };
+    let found = check(case, "postgres", &Choices::default());
+    assert_eq!(
+        (found[0].message.as_str(), found[0].fix.as_str()),
+        (
+            "ClusterServiceVersion tools/tools.v1 requires postgres.example of this operator",
+            "move them in one call: `olm migrate postgres tools/tools -n databases`"
+        )
+    );
+}
+
+#[test]
+fn a_requirement_that_nothing_meets_is_acknowledged() {
+    asks("requirements", |facts| {
         facts.versions[0]["metadata"]["annotations"] = requires("tools");
     });
-    blocks("dependency", |facts| {
-        let mut tools = other(json!({}));
-        tools["metadata"]["annotations"] = requires("postgres");
-        facts.versions.push(tools);
+    let met = found(&Choices::default(), |facts| {
+        facts.versions[0]["metadata"]["annotations"] = requires("tools");
+        let mut made =
+            olm_api::ClusterExtension::new("t", olm_api::cluster_extension::ClusterExtensionSpec::default());
+        made.spec.source.catalog = Some(olm_api::cluster_extension::CatalogFilter {
+            package_name: "tools".to_owned(),
+            ..olm_api::cluster_extension::CatalogFilter::default()
+        });
+        facts.extensions.push(made);
     });
+    assert_eq!(met, []);
 }
 
 #[test]
