@@ -123,6 +123,7 @@ faults: ## a crash or another fault at every call of every workload; FAULTS_FROM
 	$(PROGRAMS)
 	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test faults a_fault -- --nocapture
 	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test classic_faults -- --nocapture
+	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test migrate dies_at_a_write -- --nocapture
 
 signatures: ## signatures of cosign 2 and 3, with keys and with identities of services on this machine, valid and damaged
 	SIGNATURES=all $(CARGO) test $(RELEASE) --workspace --test signatures -- --nocapture

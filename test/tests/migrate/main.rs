@@ -5,6 +5,7 @@ mod back;
 mod called;
 mod classic;
 mod course;
+mod faults;
 mod report;
 mod running;
 mod serving;
