@@ -19,8 +19,12 @@ mod fleet;
 pub mod process;
 mod requests;
 mod serving;
+mod subscriptions;
 mod unpack;
 pub mod worst;
+
+/// The size in megabytes of the catalog that is present while Subscriptions are measured.
+const LARGE: u64 = 100;
 
 /// The catalogs to measure with.
 #[derive(Debug, Clone)]
@@ -93,6 +97,7 @@ pub async fn run(plan: &Plan) -> Result<()> {
     extensions::measure(&world, plan, &mut figures).await?;
     drop(world);
     classic::measure(plan.quiet, &mut figures).await?;
+    subscriptions::measure(LARGE, plan.quiet, &mut figures).await?;
     figures.add("all of this", &format!("{:.0} s", begin.elapsed().as_secs_f64()));
     print(&figures)
 }
@@ -114,6 +119,16 @@ pub fn fleet() -> Result<()> {
 pub async fn classic(quiet: Duration) -> Result<()> {
     let mut figures = Figures::new(&process::machine()?);
     classic::measure(quiet, &mut figures).await?;
+    print(&figures)
+}
+
+/// Measures Subscriptions of OLM classic alone with a catalog of so many megabytes, and prints the figures.
+///
+/// # Errors
+/// When something cannot be started, or does not come to its end in time.
+pub async fn subscriptions(megabytes: u64, quiet: Duration) -> Result<()> {
+    let mut figures = Figures::new(&process::machine()?);
+    subscriptions::measure(megabytes, quiet, &mut figures).await?;
     print(&figures)
 }
 

@@ -86,6 +86,15 @@ enum Verb {
         #[arg(long, default_value_t = 30)]
         quiet: u64,
     },
+    /// The part of `bench` about Subscriptions of OLM classic.
+    BenchSubscriptions {
+        /// The size of the catalog that is present, in megabytes.
+        #[arg(long, default_value_t = 100)]
+        megabytes: u64,
+        /// The number of seconds before the memory of the idle programs is read.
+        #[arg(long, default_value_t = 30)]
+        quiet: u64,
+    },
     /// Time, memory and requests of both managers, as Markdown.
     Bench {
         /// A catalog as lines of JSON; generated ones when none is given.
@@ -153,6 +162,11 @@ fn main() -> ExitCode {
         }),
         Verb::BenchClassic { quiet } => wait_for(async {
             olm_test::bench::classic(Duration::from_secs(quiet))
+                .await
+                .map(|()| ExitCode::SUCCESS)
+        }),
+        Verb::BenchSubscriptions { megabytes, quiet } => wait_for(async {
+            olm_test::bench::subscriptions(megabytes, Duration::from_secs(quiet))
                 .await
                 .map(|()| ExitCode::SUCCESS)
         }),

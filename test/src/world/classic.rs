@@ -1,5 +1,6 @@
 //! OLM classic on a test cluster: the shipped definitions, accounts and rights, without objects that only Pods need.
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -38,6 +39,17 @@ pub fn prepare(lab: &Lab) -> Result<()> {
         }
     }
     lab.apply(&objects)
+}
+
+/// An address of this machine that is no loopback: the API server refuses endpoints with such.
+///
+/// # Errors
+/// When the machine has none.
+pub fn own_address() -> Result<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    // Nothing is sent.
+    socket.connect("192.0.2.1:9")?;
+    Ok(socket.local_addr()?.ip().to_string())
 }
 
 /// Starts olm-operator and catalog-operator, and waits until they are ready.

@@ -1,12 +1,11 @@
 //! The cluster that all scenarios share: all three programs of OLM classic, and the calls of clients.
 
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use olm_test::classic::{ACCOUNT, aggregated, becomes, packageserver_rights, prepare};
+use olm_test::classic::{ACCOUNT, aggregated, becomes, own_address, packageserver_rights, prepare};
 use olm_test::objects;
 use olm_test::shared::Shared;
 use olm_test::world::{CLASSIC_NAMESPACE, Lab, Manager, free_address};
@@ -124,14 +123,6 @@ impl Stage {
             .collect::<Vec<_>>()
             .join("\n---\n")
     }
-}
-
-/// An address of this machine that is no loopback: the API server refuses endpoints with such.
-fn own_address() -> Result<String> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    // Nothing is sent.
-    socket.connect("192.0.2.1:9")?;
-    Ok(socket.local_addr()?.ip().to_string())
 }
 
 /// An object without content.

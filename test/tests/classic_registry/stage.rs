@@ -1,6 +1,5 @@
 //! The cluster that all scenarios share, and their actions on it.
 
-use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -34,7 +33,7 @@ impl Stage {
         let arguments = vec![
             format!("--classic-account={}", prepared::ACCOUNT),
             format!("--cache-dir={}", lab.folder().join("catalogs").display()),
-            format!("--advertise-address={}", own_address()?),
+            format!("--advertise-address={}", prepared::own_address()?),
         ];
         let program = Manager::classic(&lab, "catalog-operator", "catalog-operator", arguments).await?;
         let mut stage = Self { lab, program };
@@ -126,14 +125,6 @@ pub(crate) fn named(api_version: &str, kind: &str, namespace: &str, name: &str) 
 
 pub(crate) fn slice(namespace: &str, service: &str) -> Value {
     named("discovery.k8s.io/v1", "EndpointSlice", namespace, service)
-}
-
-/// An address of this machine that is no loopback: the API server refuses endpoints with such.
-fn own_address() -> Result<String> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    // Nothing is sent.
-    socket.connect("192.0.2.1:9")?;
-    Ok(socket.local_addr()?.ip().to_string())
 }
 
 /// A catalog of one file whose packages are named; each has one bundle without an image in its channel `stable`.

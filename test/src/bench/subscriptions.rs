@@ -1,0 +1,269 @@
+//! Subscriptions of OLM classic with a large catalog present: one, many at once, and the memory of all three programs.
+//! The bundles of the catalog are listed by gRPC from here and from `opm serve`, by the same client.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use classic::registry::client::RegistryClient;
+use classic::registry::trust::Trust;
+use futures::TryStreamExt as _;
+use serde_json::{Value, json};
+
+use super::{Figures, catalog, process};
+use crate::classic::{self as prepared, aggregated, becomes, own_address, packageserver_rights};
+use crate::cluster::Binaries;
+use crate::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
+
+const LIMIT: Duration = Duration::from_mins(15);
+/// The number of namespaces with a Subscription.
+const NAMESPACES: usize = 50;
+/// The number of times that all bundles are listed.
+const LISTS: usize = 3;
+const V1ALPHA1: &str = "operators.coreos.com/v1alpha1";
+/// The package of the small catalog.
+const PACKAGE: &str = "trivial";
+
+/// Measures on a cluster of its own with a catalog of so many megabytes.
+pub(super) async fn measure(megabytes: u64, quiet: Duration, figures: &mut Figures) -> Result<()> {
+    let lab = Lab::empty().await?;
+    prepared::prepare(&lab)?;
+    lab.apply(&packageserver_rights())?;
+    let mut programs = started(&lab).await?;
+    let blobs = catalog::generate(&catalog::Shape::of_megabytes(megabytes));
+    let image = lab.push_catalog("large:latest", &blobs).await?;
+    connected(&lab, "large", &image).await?;
+    let small = lab
+        .publish(PACKAGE, &["1.0.0"], "operator.example/operator:v1")
+        .await?;
+    connected(&lab, PACKAGE, &small).await?;
+    tokio::time::sleep(quiet).await;
+    memory(&programs, megabytes, figures)?;
+
+    let begin = Instant::now();
+    subscribe(&lab, "alone")?;
+    succeeded(&lab, &["alone".to_owned()]).await?;
+    let what = format!("one Subscription, {megabytes} MB catalog present: applied to CSV Succeeded");
+    figures.add(&what, &format!("{:.2} s", begin.elapsed().as_secs_f64()));
+    let names: Vec<String> = (0..NAMESPACES)
+        .map(|number| format!("many-{number:02}"))
+        .collect();
+    for name in &names {
+        namespace(&lab, name)?;
+    }
+    let objects: Vec<Value> = names.iter().map(|name| subscription(name)).collect();
+    let begin = Instant::now();
+    lab.apply(&objects)?;
+    succeeded(&lab, &names).await?;
+    let what = format!("{NAMESPACES} Subscriptions in {NAMESPACES} namespaces: applied to CSVs Succeeded");
+    figures.add(&what, &format!("{:.2} s", begin.elapsed().as_secs_f64()));
+
+    bundles(&lab, &programs, (megabytes, &blobs), figures).await?;
+    for (_, program) in &mut programs {
+        program.stop().await?;
+    }
+    Ok(())
+}
+
+/// All three programs, ready.
+async fn started(lab: &Lab) -> Result<Vec<(&'static str, Manager)>> {
+    let account = format!("--classic-account={}", prepared::ACCOUNT);
+    let address = free_address()?;
+    let (host, port) = address.split_once(':').context("no port")?;
+    lab.apply(&aggregated(port.parse()?))?;
+    let parts = [
+        ("olm-operator", vec![account.clone()]),
+        (
+            "catalog-operator",
+            vec![
+                account,
+                format!("--cache-dir={}", lab.folder().join("catalogs").display()),
+                format!("--advertise-address={}", own_address()?),
+            ],
+        ),
+        (
+            "packageserver",
+            vec![
+                format!("--bind-address={host}"),
+                format!("--secure-port={port}"),
+                format!("--global-namespace={CLASSIC_NAMESPACE}"),
+            ],
+        ),
+    ];
+    let mut programs = Vec::new();
+    for (part, arguments) in parts {
+        let mut program = Manager::classic(lab, part, part, arguments).await?;
+        program.start(&lab.cluster)?;
+        program.ready().await?;
+        programs.push((part, program));
+    }
+    Ok(programs)
+}
+
+/// Makes a CatalogSource for all namespaces and waits until it is served.
+async fn connected(lab: &Lab, name: &str, image: &str) -> Result<()> {
+    let source = json!({
+        "apiVersion": V1ALPHA1, "kind": "CatalogSource",
+        "metadata": {"namespace": CLASSIC_NAMESPACE, "name": name},
+        "spec": {"sourceType": "grpc", "image": image},
+    });
+    lab.apply(std::slice::from_ref(&source))?;
+    becomes(&lab.client, "the catalog is served", LIMIT, &source, |found| {
+        found["status"]["connectionState"]["lastObservedState"] == "READY"
+    })
+    .await?;
+    Ok(())
+}
+
+fn memory(programs: &[(&str, Manager)], megabytes: u64, figures: &mut Figures) -> Result<()> {
+    let mut all = 0;
+    let mut add = |what: &str, bytes: u64| {
+        let what = format!("{what}, idle with a {megabytes} MB catalog: memory");
+        figures.add(&what, &process::mebibytes(bytes));
+    };
+    for (name, program) in programs {
+        let bytes = process::resident(program.pid().context("a program does not run")?)?;
+        all += bytes;
+        add(name, bytes);
+    }
+    add("all three", all);
+    Ok(())
+}
+
+fn namespace(lab: &Lab, name: &str) -> Result<()> {
+    lab.apply(&[
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+            "metadata": {"namespace": name, "name": "group"}, "spec": {"targetNamespaces": [name]},
+        }),
+    ])
+}
+
+fn subscription(namespace: &str) -> Value {
+    json!({
+        "apiVersion": V1ALPHA1, "kind": "Subscription", "metadata": {"namespace": namespace, "name": PACKAGE},
+        "spec": {"name": PACKAGE, "source": PACKAGE, "sourceNamespace": CLASSIC_NAMESPACE, "channel": "stable"},
+    })
+}
+
+fn subscribe(lab: &Lab, name: &str) -> Result<()> {
+    namespace(lab, name)?;
+    lab.apply(&[subscription(name)])
+}
+
+/// Waits until the operator is installed in all of these namespaces.
+async fn succeeded(lab: &Lab, names: &[String]) -> Result<()> {
+    eventually("the operators are installed", LIMIT, async || {
+        let form =
+            "-o=jsonpath={range .items[?(@.status.phase==\"Succeeded\")]}{.metadata.namespace}{\"\\n\"}{end}";
+        let found = lab.kubectl(&["get", "csv", "-A", form])?;
+        let done = names
+            .iter()
+            .filter(|name| found.lines().any(|line| line == *name))
+            .count();
+        if done == names.len() {
+            return Ok(Some(()));
+        }
+        bail!("{done} of {} are installed", names.len())
+    })
+    .await
+}
+
+/// Lists all bundles of the large catalog from catalog-operator and from `opm serve`.
+async fn bundles(
+    lab: &Lab,
+    programs: &[(&str, Manager)],
+    (megabytes, blobs): (u64, &str),
+    figures: &mut Figures,
+) -> Result<()> {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"namespace": CLASSIC_NAMESPACE, "name": "large"},
+    });
+    let found = becomes(&lab.client, "there is an address", LIMIT, &slice, |found| {
+        found["endpoints"][0]["addresses"][0].is_string()
+    })
+    .await?;
+    let host = found["endpoints"][0]["addresses"][0]
+        .as_str()
+        .context("no address")?;
+    let ours = format!("{host}:{}", found["ports"][0]["port"]);
+    let mut serving = programs.iter().filter(|(name, _)| *name == "catalog-operator");
+    let (_, program) = serving.next().context("it was started")?;
+    let pid = program.pid().context("catalog-operator does not run")?;
+    listed(("catalog-operator", &ours, pid), megabytes, figures).await?;
+
+    let program = tokio::task::spawn_blocking(Binaries::ensure_opm).await??;
+    let folder = lab.folder().join("opm-configs");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("catalog.json"), blobs)?;
+    let theirs = free_address()?;
+    let opm = Opm::start(&program, lab.folder(), &theirs)?;
+    listed(("opm serve", &theirs, opm.0.id()), megabytes, figures).await
+}
+
+/// Lists all bundles some times from one server.
+async fn listed(
+    (name, address, pid): (&str, &str, u32),
+    megabytes: u64,
+    figures: &mut Figures,
+) -> Result<()> {
+    let client = eventually("the registry answers", LIMIT, async || {
+        let client = RegistryClient::connect(address, &Trust::default()).await?;
+        Ok(client.check().await?.then_some(client))
+    })
+    .await?;
+    let before = process::resident(pid)?;
+    process::forget_peak(pid)?;
+    let mut times = Vec::new();
+    for _ in 0..LISTS {
+        let begin = Instant::now();
+        let bundles = client.list_bundles().await?;
+        let count = bundles.try_fold(0_usize, |count, _| async move { Ok(count + 1) });
+        let count = count.await?;
+        times.push((begin.elapsed(), count));
+    }
+    let (time, count) = times.iter().min().context("it was listed")?;
+    let what = format!("{name}: ListBundles, {count} bundles of {megabytes} MB, best of {LISTS}");
+    figures.add(&what, &format!("{:.2} s", time.as_secs_f64()));
+    let [before, peak] = [before, process::peak(pid)?].map(process::mebibytes);
+    figures.add(
+        &format!("{name}: memory before ListBundles, and its peak"),
+        &format!("{before}, {peak}"),
+    );
+    Ok(())
+}
+
+/// `opm serve`, which ends with the measurement.
+struct Opm(Child);
+
+impl Opm {
+    fn start(program: &Path, folder: &Path, address: &str) -> Result<Self> {
+        let port = address.rsplit(':').next().unwrap_or_default();
+        let mut command = Command::new(program);
+        command
+            .args([
+                "serve",
+                "opm-configs",
+                "--port",
+                port,
+                "--pprof-addr",
+                "127.0.0.1:0",
+            ])
+            .args(["--termination-log", "opm-termination.log"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Self(
+            command.current_dir(folder).spawn().context("cannot start opm")?,
+        ))
+    }
+}
+
+impl Drop for Opm {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
