@@ -34,10 +34,18 @@ impl<T> Shared<T> {
     /// # Errors
     /// When the value cannot be created, or the scenario fails or takes longer than 15 minutes.
     pub fn with(&self, scenario: impl AsyncFnOnce(&T) -> Result<()>) -> Result<()> {
+        self.with_limit(LIMIT, scenario)
+    }
+
+    /// Runs a scenario like [`Shared::with`], with a time limit of its own.
+    ///
+    /// # Errors
+    /// When the value cannot be created, or the scenario fails or takes longer.
+    pub fn with_limit(&self, limit: Duration, scenario: impl AsyncFnOnce(&T) -> Result<()>) -> Result<()> {
         let (runtime, value) = self.made()?;
         runtime.block_on(async {
             let value = value.read().await;
-            limited(Box::pin(scenario(&value))).await
+            limited(limit, Box::pin(scenario(&value))).await
         })
     }
 
@@ -50,7 +58,7 @@ impl<T> Shared<T> {
         let (runtime, value) = self.made()?;
         runtime.block_on(async {
             let mut value = value.write().await;
-            limited(Box::pin(scenario(&mut value))).await
+            limited(LIMIT, Box::pin(scenario(&mut value))).await
         })
     }
 
@@ -72,7 +80,7 @@ impl<T> Shared<T> {
     }
 }
 
-async fn limited(scenario: impl Future<Output = Result<()>>) -> Result<()> {
-    let outcome = tokio::time::timeout(LIMIT, scenario).await;
+async fn limited(limit: Duration, scenario: impl Future<Output = Result<()>>) -> Result<()> {
+    let outcome = tokio::time::timeout(limit, scenario).await;
     outcome.context("the scenario hangs")?
 }
