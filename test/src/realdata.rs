@@ -14,6 +14,7 @@ pub mod catalogs;
 pub mod changes;
 pub mod cluster;
 pub mod definitions;
+pub mod mirrors;
 pub mod operatorhub;
 pub mod operators;
 pub mod plans;

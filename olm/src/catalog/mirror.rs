@@ -23,7 +23,7 @@ use crate::hint::Hint;
 use crate::output::table::table;
 use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
-use crate::source::{MalformedBlobs, load_catalog, named_source, scratch};
+use crate::source::{MalformedBlobs, load_catalog, named_source};
 
 const CATALOG: &str = "catalog";
 const IMAGE: &str = "image";
@@ -148,7 +148,8 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
                 let tag = image.tag().unwrap_or("latest");
                 plan.catalog.0 = Reference::parse(&format!("{}:{tag}", image.name()))?;
             }
-            plan.built = Some((plan.catalog.0.clone(), built(&catalog)?));
+            let image = push::copied_image(write::json_lines(&catalog))?;
+            plan.built = Some((plan.catalog.0.clone(), image));
         }
     }
     Ok(plan)
@@ -222,13 +223,6 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<MirrorItem>> {
         }
     }
     Ok(items)
-}
-
-/// The image of a rewritten catalog.
-fn built(catalog: &Catalog) -> anyhow::Result<BuiltImage> {
-    let directory = scratch()?;
-    std::fs::write(directory.path().join("catalog.json"), write::json_lines(catalog))?;
-    push::image(directory.path())
 }
 
 /// The rights and settings for registries, each read once.

@@ -77,5 +77,16 @@ pub(crate) fn image(directory: &Path) -> anyhow::Result<BuiltImage> {
             directory.display()
         ));
     }
+    labelled(layer)
+}
+
+/// An image of a catalog that exists elsewhere, as JSON lines. Its faults do not matter: the source is served with them.
+pub(crate) fn copied_image(text: String) -> anyhow::Result<BuiltImage> {
+    let mut layer = LayerBuilder::new();
+    layer.bytes(&format!("{CONFIGS_DIRECTORY}/catalog.json"), text, 0o644)?;
+    labelled(layer)
+}
+
+fn labelled(layer: LayerBuilder) -> anyhow::Result<BuiltImage> {
     data_image(layer, [(CONFIGS_LABEL.to_owned(), CONFIGS_DIRECTORY.to_owned())])
 }

@@ -73,6 +73,14 @@ enum Verb {
         /// The folder with `bundles/PACKAGE/VERSION`.
         dir: PathBuf,
     },
+    /// Real catalogs are mirrored with all their images, and each package resolves at the mirror as at the source.
+    RealMirrors {
+        /// The folder with `fbc/CATALOG` and `operatorhub.json`.
+        dir: PathBuf,
+        /// Mirror those packages of `operatorhub.json` that have at most this number of bundles.
+        #[arg(long, default_value_t = 1)]
+        bundles: usize,
+    },
     /// The memory of both managers with catalogs that maximise it, as Markdown. Fails if a limit is exceeded.
     Worst {
         /// Only these catalogs.
@@ -155,6 +163,10 @@ fn main() -> ExitCode {
         Verb::RealRights { dir } => {
             wait_for(async { olm_test::realdata::rights::run(&dir).await.map(verdict) })
         }
+        Verb::RealMirrors { dir, bundles } => wait_for(async {
+            let passed = olm_test::realdata::mirrors::run(&dir, bundles).await?;
+            Ok(verdict(passed))
+        }),
         Verb::Worst { catalogs } => wait_for(async {
             olm_test::bench::worst::run(&catalogs)
                 .await

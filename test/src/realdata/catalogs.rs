@@ -63,7 +63,7 @@ fn examine(root: &Path) -> Result<BTreeMap<String, usize>, String> {
 }
 
 /// The files of a catalog in the order in which they are read, without the ignored ones.
-fn files(root: &Path) -> Result<Vec<String>, String> {
+pub(super) fn files(root: &Path) -> Result<Vec<String>, String> {
     if root.is_file() {
         return Ok(vec![String::new()]);
     }

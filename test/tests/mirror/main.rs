@@ -218,6 +218,7 @@ async fn a_mirror_gives_what_its_source_gave() -> Result<()> {
     missing_images_are_reported_first(folder, &blobs, &from, &to).await?;
     let before = copied_whole(folder, &catalog, &from, &to).await?;
     through_a_directory(folder, &catalog, &from, &to).await?;
+    a_fault_that_the_source_has_stays(folder, &blobs)?;
 
     // The source is gone.
     drop(source);
@@ -357,5 +358,23 @@ async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: 
             && digest(to, &repository, &signature).await?.is_some()
     );
     ensure!(run(folder, "mirror ./copy greeter --to ./more")?.status.code() == Some(1));
+    Ok(())
+}
+
+/// A catalog with an unreadable icon is served; chosen packages of it can be copied.
+fn a_fault_that_the_source_has_stays(folder: &Path, blobs: &[Value]) -> Result<()> {
+    let mut odd = blobs.to_vec();
+    let is_package = |blob: &Value| blob["schema"] == "olm.package" && blob["name"] == "greeter";
+    for blob in odd.iter_mut().filter(|blob| is_package(blob)) {
+        blob["icon"] = json!({"base64data": "*", "mediatype": "image/png"});
+    }
+    write_catalog(folder, "odd", &odd)?;
+    olm(
+        folder,
+        "mirror ./odd greeter@>=1.0.1 --to ./odd-copy --plain-http",
+    )?;
+    let wanted = resolved(folder, "greeter", "./odd", "")?;
+    let copied = resolved(folder, "greeter", "./odd-copy", "")?;
+    ensure!(copied == wanted, "{copied} was {wanted}");
     Ok(())
 }
