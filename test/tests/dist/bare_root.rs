@@ -13,7 +13,7 @@ use olm_test::world::{Lab, Options, World};
 use tempfile::TempDir;
 
 use crate::files::{archives, unpacked};
-use crate::{kubectl, release};
+use crate::{is_built, kubectl, release};
 
 /// The duration that the README promises.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -73,8 +73,7 @@ fn bare_root(lab: &Lab) -> Result<Root> {
     std::fs::set_permissions(&olm, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let needed = libraries(&olm)?;
     // Without a release, the program is the one of the tests.
-    let is_release = std::env::var_os(crate::FOLDER).is_some();
-    ensure!(needed.is_empty() || !is_release, "olm is not static: {needed:?}");
+    ensure!(needed.is_empty() || !is_built(), "olm is not static: {needed:?}");
     for library in needed {
         root.put(&library, &library.display().to_string())?;
     }

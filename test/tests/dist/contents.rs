@@ -12,7 +12,7 @@ use olm_test::world::{binary, repository};
 use tempfile::TempDir;
 
 use crate::files::{archives, sums, unpacked};
-use crate::release;
+use crate::{is_built, release};
 
 /// The folders and files of every image, besides its program.
 const SYSTEM: [&str; 8] = [
@@ -37,11 +37,6 @@ fn images() -> Result<Vec<(String, Contents)>> {
             Ok((stem.trim_end_matches("-arm64").to_owned(), image))
         })
         .collect()
-}
-
-/// Whether the release was built by `make dist`.
-fn is_built() -> bool {
-    std::env::var_os(crate::FOLDER).is_some()
 }
 
 fn holds(bytes: &[u8], text: &str) -> bool {

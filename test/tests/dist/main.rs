@@ -8,6 +8,7 @@ mod contents;
 mod files;
 mod materials;
 mod signed;
+mod systems;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -19,6 +20,11 @@ use tempfile::TempDir;
 
 /// The variable with a folder from `make dist`. Without it the tests create one from the programs beside them.
 const FOLDER: &str = "OLM_DIST";
+
+/// Whether the release was built by `make dist`.
+fn is_built() -> bool {
+    std::env::var_os(FOLDER).is_some()
+}
 
 /// The folder of a release, for all tests of this file.
 fn release() -> Result<PathBuf> {
