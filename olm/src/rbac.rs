@@ -3,6 +3,7 @@
 
 pub(crate) mod bundle;
 pub(crate) mod cluster;
+mod format;
 
 use std::path::PathBuf;
 
@@ -12,10 +13,11 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::names;
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, needed, roles};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::format::RoleFormat;
 use crate::extension::access::ClusterArguments;
-use crate::output::{CommandResult, ManifestFormat, Status, note, print, print_json};
+use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -25,7 +27,8 @@ use crate::registry::RegistryArguments;
                         service account lacks for the installed bundle, or for the one to install; while it is being \
                         deleted, what the account lacks to remove the objects. With \
                         --service-account no cluster is asked: NAME is a package of --catalog, or left out with \
-                        --bundle.\n\nTo apply it: olm rbac NAME | kubectl apply -f -"
+                        --bundle.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
+                        rules: olm rbac NAME -o table"
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension, clusterobjectset/NAME, or package
@@ -74,7 +77,7 @@ pub(crate) struct Arguments {
     default_service_account: Option<AccountName>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ManifestFormat,
+    output: RoleFormat,
     #[command(flatten)]
     registry: RegistryArguments,
     #[command(flatten)]
@@ -130,7 +133,7 @@ fn needed_anywhere(objects: &[Value]) -> Missing {
     needed(&planned, &facts).missing(&AccountRights::new())
 }
 
-fn print_roles(subjects: &[(Subject, Missing)], format: ManifestFormat) -> CommandResult {
+fn print_roles(subjects: &[(Subject, Missing)], format: RoleFormat) -> CommandResult {
     let mut all = Vec::new();
     for (subject, missing) in subjects {
         let Subject {
@@ -149,12 +152,8 @@ fn print_roles(subjects: &[(Subject, Missing)], format: ManifestFormat) -> Comma
         all.push(roles(missing, extension, account));
     }
     let all = all.join("---\n");
-    match format {
-        _ if all.is_empty() => {}
-        ManifestFormat::Yaml => print(&all)?,
-        ManifestFormat::Json => {
-            print_json(&json!({"apiVersion": "v1", "kind": "List", "items": parsed(&all)?}))?;
-        }
+    if !all.is_empty() {
+        format.print(&all)?;
     }
     Ok(Status::Success)
 }

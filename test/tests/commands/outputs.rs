@@ -112,6 +112,16 @@ fn commands_print_what_is_recorded() -> Result<()> {
             "rbac",
             &format!("rbac vase --catalog {catalog} --version 1.0.1 {account}"),
         )?;
+        record(
+            world,
+            "rbac_table",
+            &format!("rbac vase --catalog {catalog} --version 1.0.1 {account} -o table"),
+        )?;
+        record(
+            world,
+            "rbac_name",
+            &format!("rbac vase --catalog {catalog} --version 1.0.1 {account} -o name"),
+        )?;
         record(world, "install_dry_run", "install vase --version 1.0.1 --dry-run")?;
         record_wait(world, "install_wait", "install vase --version 1.0.1 --yes --wait")?;
         record(world, "get", "get vase")?;
