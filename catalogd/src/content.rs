@@ -19,7 +19,6 @@ pub(crate) enum ContentError {
     #[error("error parsing image reference {reference:?}")]
     Reference {
         reference: String,
-        #[source]
         source: ReferenceError,
     },
     /// A tag and a digest may contradict each other.

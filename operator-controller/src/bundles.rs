@@ -28,10 +28,7 @@ pub(crate) enum FetchError {
     /// The catalog has an invalid image reference.
     #[error("error parsing image reference {reference:?}")]
     Reference {
-        /// The reference.
         reference: String,
-        /// The fault.
-        #[source]
         source: ReferenceError,
     },
     /// The pull secrets cannot be read.
@@ -51,7 +48,6 @@ pub(crate) enum FetchError {
     Pending {
         /// The image.
         reference: String,
-        /// The registry.
         registry: String,
         /// The state of the request.
         state: Pending,

@@ -16,9 +16,14 @@ pub(crate) mod bundles;
 pub(crate) mod catalogs;
 pub(crate) mod certificates;
 pub(crate) mod conditions;
+// The tests in `test/` plan with these for all real bundles. They are no public API.
+#[doc(hidden)]
 pub mod extension;
+#[doc(hidden)]
 pub mod metrics;
+#[doc(hidden)]
 pub mod object_set;
+#[doc(hidden)]
 pub mod openshift;
 pub mod run;
 

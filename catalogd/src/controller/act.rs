@@ -14,6 +14,7 @@ use olm_api::text::escape;
 use olm_image::{Pinned, Reference, Rules};
 use olm_platform::log::chain;
 use olm_platform::queue::{Outcome, Severity};
+use olm_platform::write::patched_by;
 use olm_serve::{Destination, Origin, Snapshot};
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,6 @@ pub(super) enum WriteError {
     /// Labels and finalizers.
     #[error("error updating finalizers")]
     Metadata(#[source] Box<kube::Error>),
-    /// Status.
     #[error("error updating status")]
     Status(#[source] Box<kube::Error>),
 }
@@ -158,10 +158,7 @@ pub(super) async fn publish(
 }
 
 fn parameters() -> PatchParams {
-    PatchParams {
-        field_manager: Some(field_manager::CATALOGD.to_owned()),
-        ..PatchParams::default()
-    }
+    patched_by(field_manager::CATALOGD)
 }
 
 /// Keeps the written object until the watch has seen it, so that no pass starts from an older state.

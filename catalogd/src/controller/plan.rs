@@ -69,7 +69,6 @@ pub(super) struct ReportedContent {
     pub(super) modified: Option<Timestamp>,
 }
 
-/// The reason of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemovalReason {
     /// The object is being deleted.

@@ -11,7 +11,6 @@ use crate::names::go_json;
 /// A registry+v1 bundle: one version of an operator.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    /// The annotations.
     pub(crate) annotations: Annotations,
     /// The typed part of the ClusterServiceVersion. The properties of all files are merged into its annotations.
     pub(crate) csv: ClusterServiceVersion,

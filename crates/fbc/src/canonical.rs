@@ -14,7 +14,6 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// The key.
     pub(crate) fn key<'a>(&self, text: &'a str) -> Cow<'a, str> {
         unescape(inside_quotes(slice(text, self.key)))
     }

@@ -4,3 +4,4 @@ pub mod client;
 pub mod events;
 pub mod identity;
 pub mod pull_secrets;
+pub mod write;

@@ -29,7 +29,6 @@ pub enum TlsError {
         /// The file.
         path: String,
         /// The cause.
-        #[source]
         source: std::io::Error,
     },
     /// A PEM text contains no certificate or key, or a malformed one.
@@ -51,7 +50,6 @@ pub enum TlsError {
         /// Kind, namespace and name.
         object: String,
         /// The cause.
-        #[source]
         source: kube::Error,
     },
     /// A certificate cannot be created.

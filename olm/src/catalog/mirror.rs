@@ -229,15 +229,12 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<MirrorItem>> {
 struct RegistryAccess<'a> {
     registry: &'a RegistryArguments,
     images: Images,
-    known: std::sync::Mutex<HashMap<String, Access>>,
+    known: parking_lot::Mutex<HashMap<String, Access>>,
 }
 
 impl RegistryAccess<'_> {
     fn access(&self, reference: &Reference) -> anyhow::Result<Access> {
-        let mut known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(access) = known.get(reference.registry()) {
             return Ok(access.clone());
         }
@@ -303,10 +300,10 @@ impl RegistryAccess<'_> {
 }
 
 async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandResult {
-    let reach = RegistryAccess {
+    let registries = RegistryAccess {
         registry: &arguments.registry,
         images: arguments.registry.images(),
-        known: std::sync::Mutex::default(),
+        known: parking_lot::Mutex::default(),
     };
     let at_once = usize::from(arguments.concurrency);
     let mut into = match to {
@@ -316,9 +313,9 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
         _ => None,
     };
     let looks = plan.items.into_iter().map(|item| {
-        let (reach, layout, into) = (&reach, plan.layout.as_ref(), into.as_ref());
+        let (registries, layout, into) = (&registries, plan.layout.as_ref(), into.as_ref());
         async move {
-            let found = reach.inspect(&item.reference, layout, to, into).await;
+            let found = registries.inspect(&item.reference, layout, to, into).await;
             let found = found.map_err(|error| format!("{error:#}"));
             InspectedImage { item, found }
         }
@@ -342,9 +339,9 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
     }
     let copies = known.iter().filter_map(|known| {
         let (outline, _) = known.found.as_ref().ok()?;
-        let (reach, layout, into) = (&reach, plan.layout.as_ref(), into.as_ref());
+        let (registries, layout, into) = (&registries, plan.layout.as_ref(), into.as_ref());
         let reference = &known.item.reference;
-        Some(async move { reach.copy(reference, outline, layout, to, into).await })
+        Some(async move { registries.copy(reference, outline, layout, to, into).await })
     });
     let sent: Vec<Copied> = stream::iter(copies)
         .buffer_unordered(at_once)
@@ -367,8 +364,8 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
         (Destination::Registry(base), _) => {
             if let Some((reference, image)) = &plan.built {
                 let target = mirrored(base, reference)?;
-                let access = reach.access(&target)?;
-                reach.images.push(&target, image, &access).await?;
+                let access = registries.access(&target)?;
+                registries.images.push(&target, image, &access).await?;
             }
             let references = known.iter().map(|known| &known.item.reference);
             configuration(arguments, base, references, &plan.catalog)?;

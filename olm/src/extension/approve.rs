@@ -141,8 +141,7 @@ fn decide(
     });
     let params = PatchParams {
         dry_run: arguments.change.dry_run,
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(MANAGER)
     };
     let patch = Patch::Merge(&patch);
     let patched = changes.patch(change.name(), &params, &patch);

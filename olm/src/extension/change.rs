@@ -56,8 +56,7 @@ pub(crate) fn change(
     }
     let params = PatchParams {
         dry_run: arguments.dry_run,
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(MANAGER)
     };
     let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
     let changed = cluster

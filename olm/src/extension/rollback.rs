@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Config};
+use olm_api::command::word;
 use olm_api::names;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
@@ -74,12 +75,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     };
     let done = format!("pinned to {}, SelfCertified", pinned.version);
     report(&arguments.change, RESOURCE, name, &pinned.changed, &done)?;
-    if arguments.change.output == ObjectFormat::Table {
-        let lift = plan::lift(&extension, &pinned.patch);
+    let lift = word(&plan::lift(&extension, &pinned.patch).to_string());
+    if let (ObjectFormat::Table, Some(lift)) = (arguments.change.output, lift) {
         note(&format!(
             "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel. \
-             To remove the pin: kubectl patch clusterextension {name} --type merge -p {}",
-            quoted(&lift.to_string())
+             To remove the pin: kubectl patch clusterextension {name} --type merge -p {lift}"
         ));
     }
     wait_for(&cluster, &arguments.change, &arguments.wait, &pinned.changed)
@@ -160,8 +160,7 @@ async fn roll_back(
     }
     let params = PatchParams {
         dry_run: arguments.change.dry_run,
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(MANAGER)
     };
     let (patch, changed) = pin(&extensions, extension, version, &checks(&found), &params)
         .await
@@ -291,11 +290,6 @@ fn checks(found: &[CrdRollback]) -> BTreeSet<Check> {
     checks
 }
 
-/// A text quoted as one word for a shell. It contains annotations, which other users may have written.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use olm_preflight::crd_upgrade::{Finding, FindingLocation};
@@ -324,11 +318,5 @@ mod tests {
             assert_eq!(checks(&[reversal(effect)]), expected);
         }
         assert_eq!(checks(&[]), BTreeSet::new());
-    }
-
-    #[test]
-    fn a_text_with_quotes_stays_one_word_of_a_shell() {
-        assert_eq!(quoted(r#"{"a":1}"#), r#"'{"a":1}'"#);
-        assert_eq!(quoted("x'; reboot"), r"'x'\''; reboot'");
     }
 }

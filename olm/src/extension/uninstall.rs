@@ -165,10 +165,7 @@ fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<KeptObje
         if let Some(kept) = kept {
             let annotations = json!({names::user::UNINSTALL: kept.annotation()});
             let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
-            let params = PatchParams {
-                field_manager: Some(MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
+            let params = PatchParams::apply(MANAGER);
             let set = api.patch(name, &params, &Patch::Merge(&patch)).await;
             set.with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
         }

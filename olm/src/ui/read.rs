@@ -1,15 +1,19 @@
 //! The content of the pages, read from the cluster.
 
+use std::fmt::Debug;
+
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
+use kube::{Resource, core::ClusterResourceScope};
 use olm_api::conditions::{READY, find};
 use olm_api::names::user;
 use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::held_back;
 use olm_api::{ClusterCatalog, ClusterExtension, PendingChange};
 use reqwest::Url;
+use serde::de::DeserializeOwned;
 
 use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::approve::waiting;
@@ -164,36 +168,34 @@ pub(super) enum Plan {
 }
 
 /// All extensions, by name.
-pub(super) fn overview(reach: &Backend) -> anyhow::Result<Vec<ClusterExtension>> {
-    let cluster = Cluster::reach(&reach.cluster)?;
-    let api: Api<ClusterExtension> = Api::all(cluster.client.clone());
-    let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
-    let mut found = listed
-        .map_err(|error| unlisted(error, "the ClusterExtensions"))?
-        .items;
-    found.sort_by(|left, right| left.name().cmp(right.name()));
-    Ok(found)
+pub(super) fn overview(backend: &Backend) -> anyhow::Result<Vec<ClusterExtension>> {
+    all(backend, "the ClusterExtensions")
 }
 
 /// All catalogs, by name.
-pub(super) fn catalogs(reach: &Backend) -> anyhow::Result<Vec<ClusterCatalog>> {
-    let cluster = Cluster::reach(&reach.cluster)?;
-    let api: Api<ClusterCatalog> = Api::all(cluster.client.clone());
+pub(super) fn catalogs(backend: &Backend) -> anyhow::Result<Vec<ClusterCatalog>> {
+    all(backend, "the ClusterCatalogs")
+}
+
+fn all<K>(backend: &Backend, kind: &str) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let cluster = Cluster::reach(&backend.cluster)?;
+    let api: Api<K> = Api::all(cluster.client.clone());
     let listed = cluster.runtime.block_on(api.list(&ListParams::default()));
-    let mut found = listed
-        .map_err(|error| unlisted(error, "the ClusterCatalogs"))?
-        .items;
-    found.sort_by(|left, right| left.name().cmp(right.name()));
+    let mut found = listed.map_err(|error| unlisted(error, kind))?.items;
+    found.sort_by(|left, right| left.meta().name.cmp(&right.meta().name));
     Ok(found)
 }
 
 /// One extension; `None` if there is none with this name.
-pub(super) fn extension(reach: &Backend, name: &str) -> anyhow::Result<Option<Details>> {
-    let cluster = Cluster::reach(&reach.cluster)?;
+pub(super) fn extension(backend: &Backend, name: &str) -> anyhow::Result<Option<Details>> {
+    let cluster = Cluster::reach(&backend.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);
     };
-    let explanation = explain(&cluster, &extension, &reach.registry, &reach.cluster)
+    let explanation = explain(&cluster, &extension, &backend.registry, &backend.cluster)
         .with_context(|| format!("cannot explain ClusterExtension {name:?}"))?;
     let mut notes = Vec::new();
     let mut missing = |what: &str, error: anyhow::Error| notes.push(format!("{what}: {error:#}"));
@@ -217,12 +219,12 @@ pub(super) fn extension(reach: &Backend, name: &str) -> anyhow::Result<Option<De
 }
 
 /// The next change of an extension, if there is one of the name.
-pub(super) fn plan(reach: &Backend, name: &str) -> anyhow::Result<Option<Plan>> {
-    let cluster = Cluster::reach(&reach.cluster)?;
+pub(super) fn plan(backend: &Backend, name: &str) -> anyhow::Result<Option<Plan>> {
+    let cluster = Cluster::reach(&backend.cluster)?;
     let Some(extension) = cluster.find(name)? else {
         return Ok(None);
     };
-    let made = plan::of_extension(&cluster, name, &reach.registry, &reach.cluster)?;
+    let made = plan::of_extension(&cluster, name, &backend.registry, &backend.cluster)?;
     let waiting = waiting(&cluster, &extension).unwrap_or_default();
     Ok(Some(match made {
         Ok((plan, text)) => Plan::Made {

@@ -30,7 +30,7 @@ const ENTRANCE: &str = "/enter";
 pub(super) struct Site {
     address: SocketAddr,
     key: String,
-    reach: Backend,
+    backend: Backend,
 }
 
 /// A page, by its address.
@@ -45,7 +45,7 @@ enum Page {
 type PageResponse = Response<Full<Bytes>>;
 
 impl Site {
-    pub(super) fn new(address: SocketAddr, reach: Backend) -> anyhow::Result<Self> {
+    pub(super) fn new(address: SocketAddr, backend: Backend) -> anyhow::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
         random
@@ -55,7 +55,11 @@ impl Site {
             let _ = write!(key, "{byte:02x}");
             key
         });
-        Ok(Self { address, key, reach })
+        Ok(Self {
+            address,
+            key,
+            backend,
+        })
     }
 
     /// The address that lets a browser in.
@@ -116,7 +120,7 @@ impl Site {
             );
         }
         let Some(page) = route(uri) else {
-            let content = pages::missing(&self.reach.server);
+            let content = pages::missing(&self.backend.server);
             return html(StatusCode::NOT_FOUND, &content);
         };
         // Requests to the cluster block, as in the commands.
@@ -126,7 +130,7 @@ impl Site {
             Ok(Ok((status, content))) => html(status, &content),
             Ok(Err(error)) => html(
                 StatusCode::BAD_GATEWAY,
-                &pages::failed(&self.reach.server, &format!("{error:#}")),
+                &pages::failed(&self.backend.server, &format!("{error:#}")),
             ),
             Err(_) => plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -153,20 +157,23 @@ impl Site {
     fn render(&self, page: &Page) -> anyhow::Result<(StatusCode, Markup)> {
         let found = match page {
             Page::Extensions(query) => Some(pages::extensions(
-                &self.reach.server,
+                &self.backend.server,
                 query,
-                &read::overview(&self.reach)?,
+                &read::overview(&self.backend)?,
             )),
-            Page::Catalogs => Some(pages::catalogs(&self.reach.server, &read::catalogs(&self.reach)?)),
-            Page::Extension(name) => read::extension(&self.reach, name)?
-                .map(|details| pages::extension(&self.reach.server, &details)),
+            Page::Catalogs => Some(pages::catalogs(
+                &self.backend.server,
+                &read::catalogs(&self.backend)?,
+            )),
+            Page::Extension(name) => read::extension(&self.backend, name)?
+                .map(|details| pages::extension(&self.backend.server, &details)),
             Page::Plan(name) => {
-                read::plan(&self.reach, name)?.map(|plan| pages::plan(&self.reach.server, name, &plan))
+                read::plan(&self.backend, name)?.map(|plan| pages::plan(&self.backend.server, name, &plan))
             }
         };
         Ok(match found {
             Some(page) => (StatusCode::OK, page),
-            None => (StatusCode::NOT_FOUND, pages::missing(&self.reach.server)),
+            None => (StatusCode::NOT_FOUND, pages::missing(&self.backend.server)),
         })
     }
 }
@@ -262,12 +269,12 @@ mod tests {
 
     fn site() -> Arc<Site> {
         let address = "127.0.0.1:4711".parse().unwrap();
-        let reach = Backend {
+        let backend = Backend {
             server: "https://api.example:6443".to_owned(),
             cluster: ClusterArguments::default(),
             registry: RegistryArguments::default(),
         };
-        let site = Site::new(address, reach);
+        let site = Site::new(address, backend);
         Arc::new(site.unwrap())
     }
 

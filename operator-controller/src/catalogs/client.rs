@@ -48,7 +48,6 @@ pub(crate) enum CatalogsError {
     /// The catalog could not be reached, or the answer broke off.
     #[error("catalogd{}{} {}", at_host(.error), through(.proxy.as_deref()), failure(.error))]
     Unreachable {
-        /// The error.
         error: reqwest::Error,
         /// The proxy for the request, without credentials.
         proxy: Option<String>,
@@ -56,7 +55,6 @@ pub(crate) enum CatalogsError {
     /// The status code means an error.
     #[error("received unexpected response status code {status}{}", withheld(.without_token.as_ref()))]
     Status {
-        /// The status.
         status: u16,
         /// The server that got no token, if that may be the cause.
         without_token: Option<ForeignServer>,
@@ -69,13 +67,7 @@ pub(crate) enum CatalogsError {
     TooLong,
     /// The token cannot be read.
     #[error("cannot read the token for catalogs from `{file}`")]
-    Token {
-        /// The file.
-        file: PathBuf,
-        /// The error.
-        #[source]
-        source: std::io::Error,
-    },
+    Token { file: PathBuf, source: std::io::Error },
     /// The answer cannot be read.
     #[error(transparent)]
     Content(#[from] ContentError),

@@ -16,10 +16,8 @@ pub(crate) enum ContentError {
     Blob {
         /// The number of the line, from 1.
         line: usize,
-        /// The fault.
         reason: String,
     },
-    /// A blob is too large.
     #[error("line {line} of the answer is longer than {} MiB", MAX_OTHER_BLOB_BYTES >> 20)]
     BlobTooLarge {
         /// The number of the line, from 1.
@@ -31,7 +29,6 @@ pub(crate) enum ContentError {
         /// The number of the line, from 1.
         line: usize,
     },
-    /// The package is too large.
     #[error(transparent)]
     PackageTooLarge(#[from] PackageTooLarge),
 }

@@ -11,7 +11,6 @@ use olm_cluster::discover::Discovery;
 /// Certificate providers other than OLM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Providers {
-    /// cert-manager.
     pub cert_manager: bool,
     /// The service CA operator of OpenShift.
     pub service_ca: bool,

@@ -1,10 +1,11 @@
 //! The CRD of OperatorCondition, created if it is missing.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::core::ApiResource;
 use kube::{Client, Error};
 use olm_api::names::{field_manager, operator_condition as names};
+use olm_platform::write::{created_by, unless};
 
 /// The kind for clients.
 pub(crate) fn resource() -> ApiResource {
@@ -31,18 +32,13 @@ pub(crate) async fn ensure(client: &Client) -> Result<(), Error> {
         return Ok(());
     }
     let definition = serde_json::from_value(olm_api::crd::operator_condition()).map_err(Error::SerdeError)?;
-    let params = PostParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PostParams::default()
-    };
-    match definitions.create(&params, &definition).await {
-        Ok(_) => {
-            tracing::info!(definition = name(), "created the CRD of OperatorCondition");
-            Ok(())
-        }
-        Err(Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(error),
+    let created = definitions
+        .create(&created_by(field_manager::OPERATOR_CONTROLLER), &definition)
+        .await;
+    if unless(&[409], created)?.is_some() {
+        tracing::info!(definition = name(), "created the CRD of OperatorCondition");
     }
+    Ok(())
 }
 
 /// Whether the existing CRD, which may belong to another owner, serves the version that OLM writes.

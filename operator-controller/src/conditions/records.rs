@@ -6,12 +6,11 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Error};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, field_manager, label, operator_condition};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_platform::write::{as_seen, created_by, patched_by, unless};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,7 +25,6 @@ use olm_rollout::engine::differences::differences_by;
 #[error("cannot write {what} for the operator")]
 pub(crate) struct RecordError {
     what: String,
-    #[source]
     source: Error,
 }
 
@@ -108,11 +106,10 @@ async fn ensure(client: &Client, extension: &ClusterExtension, name: &str) -> Re
     let mut object = DynamicObject::new(name, &definition::resource());
     object.metadata = serde_json::from_value(metadata(extension, name)).map_err(Error::SerdeError)?;
     object.data = json!({"spec": {}});
-    let params = PostParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PostParams::default()
-    };
-    match conditions.create(&params, &object).await {
+    match conditions
+        .create(&created_by(field_manager::OPERATOR_CONTROLLER), &object)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(Error::Api(status)) if status.code == 409 => Ok(()),
         // The CRD was created just now.
@@ -323,28 +320,11 @@ async fn remove_once<K>(api: &Api<K>, name: &str, extension: &ClusterExtension) 
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let found = match api.get_metadata_opt(name).await {
-        Err(Error::Api(status)) if status.code == 403 => None,
-        found => found?,
-    };
+    let found = unless(&[403], api.get_metadata_opt(name).await)?.flatten();
     let Some(found) = found.filter(|found| is_of(&found.metadata, extension)) else {
         return Ok(());
     };
-    match api.delete(name, &as_seen(&found.metadata)).await {
-        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(()),
-        deleted => deleted.map(|_| ()),
-    }
-}
-
-/// Parameters that delete the object only as it was seen.
-pub(crate) fn as_seen(metadata: &ObjectMeta) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        }),
-        ..DeleteParams::default()
-    }
+    unless(&[403, 404], api.delete(name, &as_seen(&found.metadata)).await).map(drop)
 }
 
 /// Sets the owner of an OperatorCondition of the extension, so that it is deleted with the extension.
@@ -361,10 +341,7 @@ async fn own(
         "uid": found.uid, "resourceVersion": found.resource_version,
         "ownerReferences": wanted.get("ownerReferences"),
     } });
-    let params = PatchParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patched_by(field_manager::OPERATOR_CONTROLLER);
     unless_gone(
         conditions
             .patch_metadata(name, &params, &Patch::Merge(&patch))
@@ -381,24 +358,15 @@ async fn listed(
         return Ok(Vec::new());
     };
     let labelled = ListParams::default().labels(&labelled);
-    let found = match conditions.list_metadata(&labelled).await {
-        Ok(list) => list.items,
-        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let ours = found
-        .into_iter()
-        .filter(|object| is_of(&object.metadata, extension));
-    Ok(ours.collect())
+    let found = unless(&[403, 404], conditions.list_metadata(&labelled).await)?;
+    let mut found = found.map(|list| list.items).unwrap_or_default();
+    found.retain(|object| is_of(&object.metadata, extension));
+    Ok(found)
 }
 
 /// An object that is gone, has changed, or is not ours need not be deleted now.
 fn unless_gone<T>(result: Result<T, Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 409) => Ok(()),
-        Err(error) => Err(error),
-    }
+    unless(&[403, 404, 409], result).map(drop)
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ pub(crate) mod write;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use olm_api::conditions::{Report, SUCCEEDED, Status, reason, set_condition};
 use olm_api::names::{field_manager, migration};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_platform::write::patched_by;
 use serde_json::json;
 
 use self::changes::ChangeError;
@@ -113,8 +114,6 @@ pub(crate) enum ActError {
     Complete {
         /// The revision.
         name: String,
-        /// The error.
-        #[source]
         source: kube::Error,
     },
     /// A PendingChange could not be written.
@@ -276,10 +275,7 @@ async fn set_finalizers(
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
     let version = &extension.metadata.resource_version;
     let patch = json!({"metadata": {"finalizers": list, "resourceVersion": version}});
-    let params = PatchParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patched_by(field_manager::OPERATOR_CONTROLLER);
     let patch = Patch::Merge(&patch);
     extensions
         .patch_metadata(extension.name(), &params, &patch)

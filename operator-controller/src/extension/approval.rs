@@ -38,31 +38,13 @@ pub(crate) enum ApprovalError {
     Policies(#[from] PoliciesError),
     /// The objects of the newest revision are unknown.
     #[error("cannot plan the change of {revision}: its objects cannot be read")]
-    Before {
-        /// The revision.
-        revision: String,
-        /// The error.
-        #[source]
-        source: GatherError,
-    },
+    Before { revision: String, source: GatherError },
     /// The extension is unknown.
     #[error("cannot read ClusterExtension {name:?}")]
-    Extension {
-        /// The name.
-        name: String,
-        /// The error.
-        #[source]
-        source: kube::Error,
-    },
+    Extension { name: String, source: kube::Error },
     /// The decision is unknown.
     #[error("cannot read {PENDING_CHANGE} {name:?}")]
-    Pending {
-        /// The name.
-        name: String,
-        /// The error.
-        #[source]
-        source: kube::Error,
-    },
+    Pending { name: String, source: kube::Error },
 }
 
 impl StageError for ApprovalError {

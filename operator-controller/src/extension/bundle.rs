@@ -74,7 +74,6 @@ pub struct Rendered<'a> {
 /// The OperatorCondition of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorCondition {
-    /// The name.
     pub name: String,
     /// The account under which the bundle is installed.
     pub account: AccountName,

@@ -17,7 +17,6 @@ pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str
     }
 }
 
-/// An error of a stage.
 pub trait StageError: Error + 'static {
     /// Whether a user must act, or a retry helps.
     fn severity(&self) -> Severity;

@@ -20,9 +20,7 @@ use olm_cluster::identity::AccountName;
 
 /// The state of an extension.
 pub struct Observed {
-    /// The extension.
     pub extension: Arc<ClusterExtension>,
-    /// The revisions.
     pub revisions: Revisions,
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
@@ -33,7 +31,6 @@ pub struct Observed {
 /// The account and options of an installation.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The account.
     pub account: AccountName,
     /// The options that users set by annotation.
     pub options: Options,

@@ -46,7 +46,6 @@ impl State {
 /// A newer bundle than the installed one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Update {
-    /// The version.
     pub version: String,
     /// The catalog that has it.
     pub catalog: String,
@@ -59,7 +58,6 @@ pub(crate) struct Update {
 pub(crate) struct Sample {
     /// The name.
     pub extension: String,
-    /// The state.
     pub state: State,
     /// The reason, one of [`reason::ALL`] or `Other`.
     pub reason: &'static str,
@@ -69,7 +67,6 @@ pub(crate) struct Sample {
     pub is_available: Option<bool>,
     /// Whether the catalog deprecates the installed bundle; `None` while that is unknown.
     pub is_deprecated: Option<bool>,
-    /// The package.
     pub package: String,
     /// The installed version; empty when there is none.
     pub version: String,

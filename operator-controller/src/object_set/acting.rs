@@ -17,7 +17,6 @@ use super::{
 #[derive(Clone)]
 pub(super) struct Actor {
     pub(super) account: AccountName,
-    /// The client.
     pub(super) client: Client,
 }
 

@@ -62,7 +62,6 @@ pub(crate) struct Executor<'a> {
     pub outline: &'a Outline,
     /// The bodies, if they are loaded.
     pub content: Option<&'a RevisionContent>,
-    /// The probes.
     pub probes: &'a [ProgressionProbe],
     /// The greatest age of the known state of objects.
     pub freshness: Freshness,

@@ -5,13 +5,14 @@ pub(crate) mod teardown_records;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use olm_api::{
     ClusterObjectSet,
     cluster_object_set::{ClusterObjectSetStatus, LifecycleState, ObservedPhase},
     names,
 };
+use olm_platform::write::{patched_by, unless};
 use serde_json::json;
 
 /// The finalizer with which Kubernetes removes owner references from objects instead of deleting them.
@@ -21,10 +22,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(names::field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    }
+    patched_by(names::field_manager::OPERATOR_CONTROLLER)
 }
 
 fn api(client: &Client) -> Api<ClusterObjectSet> {
@@ -110,14 +108,10 @@ pub(crate) async fn status(
 /// # Errors
 /// The set is another one, or could not be written.
 pub(crate) async fn orphan(client: &Client, set: &mut ClusterObjectSet) -> Result<(), kube::Error> {
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Orphan),
-        preconditions: Some(Preconditions {
-            uid: set.metadata.uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
+    let params = DeleteParams::orphan().preconditions(Preconditions {
+        uid: set.metadata.uid.clone(),
+        resource_version: None,
+    });
     if let Some(now) = api(client).delete(set.name(), &params).await?.left() {
         *set = now;
     }
@@ -133,13 +127,9 @@ pub(crate) async fn archive(client: &Client, older: &ClusterObjectSet) -> Result
         "metadata": {"uid": older.metadata.uid},
         "spec": {"lifecycleState": LifecycleState::Archived},
     });
-    match api(client)
+    let archived = api(client)
         .patch(older.name(), &params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(()),
-        // The set is gone, or another object has its name: there is nothing to archive.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error),
-    }
+        .await;
+    // The set may be gone, or another object has its name: there is nothing to archive.
+    unless(&[404], archived).map(drop)
 }

@@ -44,7 +44,6 @@ pub(crate) enum GateError {
         /// The request.
         action: &'static str,
         /// The answer.
-        #[source]
         source: kube::Error,
     },
     /// The version of the cluster is unknown.

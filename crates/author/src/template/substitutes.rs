@@ -83,7 +83,6 @@ pub enum SubstitutionFault {
     /// The image could not be rendered.
     #[error("failed to render bundle image reference {}: {error}", quoted(.image))]
     Render {
-        /// The image.
         image: String,
         /// The reason.
         error: String,
@@ -96,9 +95,7 @@ pub enum SubstitutionFault {
     Version {
         /// `base` or `substitute`.
         what: &'static str,
-        /// The bundle.
         bundle: String,
-        /// The fault.
         error: Box<olm_fbc::BundleVersionError>,
     },
     /// The bundle to substitute for is not in the catalog.

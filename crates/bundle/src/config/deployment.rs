@@ -29,7 +29,6 @@ const FURTHER_SOURCES: [&str; 20] = [
     "vsphereVolume",
 ];
 
-/// The schema.
 pub(super) fn schema() -> Value {
     let mut schema = object(
         &[],

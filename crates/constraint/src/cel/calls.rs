@@ -2,7 +2,6 @@
 
 use super::types::Type;
 
-/// The style of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallStyle {
     /// `f(a)` and operators.

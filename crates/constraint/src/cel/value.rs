@@ -94,7 +94,6 @@ impl Value {
         }
     }
 
-    /// The name of its type.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",

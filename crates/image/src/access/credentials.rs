@@ -67,7 +67,6 @@ pub enum CredentialsError {
         /// `NAMESPACE/NAME`.
         name: String,
         /// The cause.
-        #[source]
         source: Box<Self>,
     },
 }

@@ -66,7 +66,6 @@ pub(crate) struct Signed {
 /// A signature that a rule asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct RequiredSignature<'policy> {
-    /// The rule.
     pub(crate) rule: Rule,
     /// The signature.
     pub(crate) signed: &'policy Signed,
@@ -81,9 +80,7 @@ enum Identity {
     RepositoryOrExact,
     /// The same repository.
     Repository,
-    /// This reference.
     ExactReference(Reference),
-    /// This repository.
     ExactRepository(String),
     /// None: the digest is enough.
     Digest,

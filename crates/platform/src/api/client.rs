@@ -27,7 +27,6 @@ pub enum ClientError {
         /// The file.
         path: String,
         /// The cause.
-        #[source]
         source: kube::config::KubeconfigError,
     },
     /// No kubeconfig has a usable context with this name.
@@ -36,7 +35,6 @@ pub enum ClientError {
         /// The context.
         context: String,
         /// The cause.
-        #[source]
         source: kube::config::KubeconfigError,
     },
     /// No client can be created from the configuration.

@@ -16,7 +16,6 @@ pub struct ReadError {
     /// The name.
     pub name: String,
     /// The cause.
-    #[source]
     pub source: Box<kube::Error>,
 }
 

@@ -11,7 +11,6 @@ use crate::site;
 
 const PROBLEM: &str = "application/problem+json";
 
-/// An error response.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorResponse {
     status: StatusCode,

@@ -41,7 +41,6 @@ pub(crate) enum Route {
     Unknown,
 }
 
-/// The page of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PackagePage {
     /// The page.
@@ -52,7 +51,6 @@ pub(crate) enum PackagePage {
     Version(String),
     /// The feed of its versions.
     Feed,
-    /// The icon.
     Icon,
 }
 

@@ -156,7 +156,6 @@ impl Package {
         Ok(newest.map(|(_, range)| range))
     }
 
-    /// The default channel.
     pub(super) fn default_channel(&self) -> &str {
         let mut definitions = self.parts.packages.iter();
         definitions.next().map_or("", |package| &package.default_channel)

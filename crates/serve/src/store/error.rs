@@ -16,7 +16,6 @@ pub enum StoreError {
         /// The file or directory, without the path to it.
         what: String,
         /// The cause.
-        #[source]
         source: io::Error,
     },
     /// The catalog exceeds the limit of bytes.

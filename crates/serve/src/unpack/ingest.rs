@@ -20,7 +20,6 @@ pub enum IngestError {
         /// The file, relative to the catalog's root.
         path: String,
         /// The reason.
-        #[source]
         source: io::Error,
     },
     /// A file contains a document that is not a blob.
@@ -29,7 +28,6 @@ pub enum IngestError {
         /// The file, relative to the catalog's root.
         path: String,
         /// The fault.
-        #[source]
         source: MetaError,
     },
     /// The store refuses the content.

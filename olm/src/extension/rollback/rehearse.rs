@@ -178,12 +178,7 @@ async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &
         Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, resource),
         Scope::Cluster => Api::all_with(client.clone(), resource),
     };
-    let params = PatchParams {
-        dry_run: true,
-        force: true,
-        field_manager: Some(field_manager::OBJECTS.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(field_manager::OBJECTS).force().dry_run();
     let name = text(object, "/metadata/name");
     api.patch(name, &params, &Patch::Apply(dry_run::body(object)))
         .await

@@ -4,6 +4,7 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Client, Error};
 use olm_api::PendingChange;
 use olm_api::names::{PENDING_CHANGE, field_manager};
+use olm_platform::write::{created_by, unless};
 
 use crate::extension::failure::{Severity, StageError};
 
@@ -13,7 +14,6 @@ use crate::extension::failure::{Severity, StageError};
 pub(crate) struct ChangeError {
     what: &'static str,
     name: String,
-    #[source]
     source: Error,
 }
 
@@ -23,64 +23,47 @@ impl StageError for ChangeError {
     }
 }
 
-fn failed(what: &'static str, change: &PendingChange) -> impl Fn(Error) -> ChangeError {
+fn failed(what: &'static str, change: &PendingChange) -> impl FnOnce(Error) -> ChangeError {
     let name = change.name().to_owned();
-    move |source| ChangeError {
-        what,
-        name: name.clone(),
-        source,
-    }
+    move |source| ChangeError { what, name, source }
 }
 
 fn params() -> PostParams {
-    PostParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PostParams::default()
-    }
+    created_by(field_manager::OPERATOR_CONTROLLER)
 }
 
 /// Creates a PendingChange with its status. If the name is taken, the next run reads the existing one.
 pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
-    match changes.create(&params(), change).await {
-        Ok(mut made) => {
-            tracing::info!(
-                extension = change.spec.extension,
-                change = change.name(),
-                "a change waits for an approval"
-            );
-            made.status.clone_from(&change.status);
-            record(client, &made).await
-        }
-        Err(Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(failed("create", change)(error)),
-    }
+    let created = unless(&[409], changes.create(&params(), change).await);
+    let Some(mut made) = created.map_err(failed("create", change))? else {
+        return Ok(());
+    };
+    tracing::info!(
+        extension = change.spec.extension,
+        change = change.name(),
+        "a change waits for an approval"
+    );
+    made.status.clone_from(&change.status);
+    record(client, &made).await
 }
 
 /// Writes the status of a PendingChange, if the object is unchanged since it was read. A changed one starts another
 /// run.
 pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
-    match changes.replace_status(change.name(), &params(), change).await {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(failed("write the status of", change)(error)),
-    }
+    let written = changes.replace_status(change.name(), &params(), change).await;
+    let written = unless(&[404, 409], written).map(drop);
+    written.map_err(failed("write the status of", change))
 }
 
 /// Deletes a PendingChange as it was seen.
 pub(crate) async fn remove(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: change.metadata.uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match changes.delete(change.name(), &params).await {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(failed("delete", change)(error)),
-    }
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: change.metadata.uid.clone(),
+        resource_version: None,
+    });
+    let deleted = unless(&[404, 409], changes.delete(change.name(), &params).await).map(drop);
+    deleted.map_err(failed("delete", change))
 }

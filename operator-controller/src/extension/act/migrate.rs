@@ -55,7 +55,6 @@ pub(crate) enum MigrationError {
         versions(.gone)
     )]
     TooMany {
-        /// The definition.
         definition: String,
         /// The versions.
         gone: Vec<String>,
@@ -68,7 +67,6 @@ pub(crate) enum MigrationError {
         versions(.gone)
     )]
     Unfinished {
-        /// The definition.
         definition: String,
         /// The versions.
         gone: Vec<String>,
@@ -76,7 +74,6 @@ pub(crate) enum MigrationError {
     /// The server refused a request.
     #[error("cannot remove {} from status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
     Refused {
-        /// The definition.
         definition: String,
         /// The versions.
         gone: Vec<String>,

@@ -10,10 +10,10 @@ use kube::api::{Api, ListParams};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{CLUSTER_OBJECT_SET, annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, ObjectMeta};
+use olm_platform::write::{as_seen, unless};
 
 use super::ActError;
 use super::write::own;
-use crate::conditions::records::as_seen;
 use crate::extension::context::Context;
 
 /// The age from which a Secret without a revision counts as orphaned.
@@ -56,11 +56,12 @@ pub(crate) async fn tidy(context: &Context) -> Result<(), kube::Error> {
                     );
                 }
             }
-            Disposal::Remove => match secrets.delete(&name, &as_seen(&secret.metadata)).await {
-                Ok(_) => tracing::info!(secret = name, "removed a content Secret of an interrupted run"),
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(error) => return Err(error),
-            },
+            Disposal::Remove => {
+                let removed = secrets.delete(&name, &as_seen(&secret.metadata)).await;
+                if unless(&[404, 409], removed)?.is_some() {
+                    tracing::info!(secret = name, "removed a content Secret of an interrupted run");
+                }
+            }
         }
     }
     Ok(())
@@ -123,11 +124,7 @@ pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> R
             continue;
         }
         let name = secret.metadata.name.clone().unwrap_or_default();
-        match secrets.delete(&name, &as_seen(&secret.metadata)).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error),
-        }
+        unless(&[404], secrets.delete(&name, &as_seen(&secret.metadata)).await)?;
     }
     Ok(())
 }

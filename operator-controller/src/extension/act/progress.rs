@@ -1,9 +1,10 @@
 //! The progress of a migration of stored versions. The next run continues from it: in the same process from memory,
 //! after a change of the leader from an annotation of the extension.
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use olm_api::ClusterExtension;
 use olm_api::names::{annotation, field_manager};
+use olm_platform::write::patched_by;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -82,10 +83,7 @@ pub(crate) async fn record(migration: &Migration, context: &Context, extension: 
         "uid": extension.metadata.uid,
         "annotations": {annotation::STORAGE_MIGRATION: value},
     }});
-    let params = PatchParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patched_by(field_manager::OPERATOR_CONTROLLER);
     let patch = Patch::Merge(&patch);
     if let Err(error) = extensions.patch_metadata(extension.name(), &params, &patch).await {
         tracing::warn!(

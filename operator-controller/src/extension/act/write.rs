@@ -3,13 +3,13 @@
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PropagationPolicy};
 use olm_api::ClusterObjectSet;
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{annotation, field_manager, label};
+use olm_platform::write::{as_seen, created_by, patched_by, unless};
 use serde_json::{Value, json};
 
-use crate::conditions::records::as_seen;
 use crate::extension::failure::{Severity, StageError};
 use crate::extension::plan::revision::{Creation, is_same_revision};
 use olm_cluster::identity::AccountName;
@@ -23,63 +23,17 @@ const AT_ONCE: usize = 4;
 /// The reason why a revision could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// An archived revision could not be deleted.
-    #[error("garbage collecting old revisions: {name}")]
-    Remove {
-        /// The name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// A Secret could not be created.
-    #[error("creating ref Secret {name:?}")]
-    Secret {
-        /// The name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// The revision could not be created.
-    #[error("creating new Revision {name}")]
-    Create {
-        /// The name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// The revision could not be patched.
-    #[error("patching {name} Revision")]
-    Patch {
-        /// The name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
+    /// A request failed.
+    #[error("{what}")]
+    Api { what: String, source: kube::Error },
     /// Another object has the revision's name, or the revision changed. The next plan sees it.
     #[error("creating new Revision {0}: a ClusterObjectSet of that name exists already")]
     Taken(String),
-    /// Missing Secrets could not be listed.
-    #[error("looking for the ref Secrets of {name}")]
-    List {
-        /// The revision's name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// The owner of a Secret could not be set.
-    #[error("patching ownerReferences on ref Secrets: {name}")]
-    Own {
-        /// The name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WriteError {
+    let what = what.into();
+    move |source| WriteError::Api { what, source }
 }
 
 impl StageError for WriteError {
@@ -91,17 +45,12 @@ impl StageError for WriteError {
 /// Patches a revision, if it is unchanged since it was read. A changed or deleted one starts another run.
 pub(crate) async fn patch(client: &Client, name: &str, patch: &Value) -> Result<(), WriteError> {
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    match sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await {
-        Ok(_) => {
-            tracing::info!(revision = name, "changed a revision");
-            Ok(())
-        }
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(source) => Err(WriteError::Patch {
-            name: name.to_owned(),
-            source,
-        }),
+    let patched = sets.patch_metadata(name, &params(), &Patch::Merge(patch)).await;
+    let patched = unless(&[404, 409], patched).map_err(failed(format!("patching {name} Revision")))?;
+    if patched.is_some() {
+        tracing::info!(revision = name, "changed a revision");
     }
+    Ok(())
 }
 
 /// Creates a revision and returns it. Its Secrets are created first, so that it never refers to a missing one.
@@ -113,17 +62,13 @@ pub(crate) async fn create(
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     let Creation { set, secrets, remove } = creation;
     for old in remove {
-        match delete(&sets, old, PropagationPolicy::Background).await {
-            Ok(()) => {}
-            // It is deleted when the next revision is created.
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(source) => {
-                return Err(WriteError::Remove {
-                    name: old.name().to_owned(),
-                    source,
-                });
-            }
-        }
+        let deleted = delete(&sets, old, PropagationPolicy::Background).await;
+        // A changed one is deleted when the next revision is created.
+        let deleted = unless(&[409], deleted);
+        deleted.map_err(failed(format!(
+            "garbage collecting old revisions: {}",
+            old.name()
+        )))?;
     }
     let api: Api<Secret> = Api::namespaced(client.clone(), system_namespace);
     let stored: Vec<_> = secrets.iter().map(|secret| store(&api, set, secret)).collect();
@@ -159,12 +104,8 @@ pub(crate) async fn restore(
             let listed = secrets
                 .list_metadata(&ListParams::default().labels(&labelled))
                 .await;
-            listed
-                .map_err(|source| WriteError::List {
-                    name: set.name().to_owned(),
-                    source,
-                })?
-                .items
+            let what = format!("looking for the ref Secrets of {}", set.name());
+            listed.map_err(failed(what))?.items
         }
         None => Vec::new(),
     };
@@ -190,15 +131,8 @@ async fn create_set(
     sets: &Api<ClusterObjectSet>,
     set: &ClusterObjectSet,
 ) -> Result<ClusterObjectSet, WriteError> {
-    let failed = |source| WriteError::Create {
-        name: set.name().to_owned(),
-        source,
-    };
-    let params = PostParams {
-        field_manager: Some(field_manager::REVISIONS.to_owned()),
-        ..PostParams::default()
-    };
-    match sets.create(&params, set).await {
+    let failed = failed(format!("creating new Revision {}", set.name()));
+    match sets.create(&created_by(field_manager::REVISIONS), set).await {
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
             let found = sets.get_opt(set.name()).await.map_err(failed)?;
             found
@@ -237,10 +171,7 @@ pub(crate) async fn name_account(
     account: &AccountName,
     set: &ClusterObjectSet,
 ) -> Result<(), WriteError> {
-    let failed = |source| WriteError::Patch {
-        name: set.name().to_owned(),
-        source,
-    };
+    let failed = || failed(format!("patching {} Revision", set.name()));
     let sets: Api<ClusterObjectSet> = Api::all(client.clone());
     let mut seen = set.clone();
     let mut tries = 0;
@@ -253,13 +184,13 @@ pub(crate) async fn name_account(
         tries += 1;
         match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {}
-            result => return not_found_is_fine(result).map_err(failed),
+            result => return unless(&[404], result).map(drop).map_err(failed()),
         }
         let is_same = |live: &ClusterObjectSet| {
             live.metadata.uid == set.metadata.uid
                 && controlling_extension(&live.metadata) == controlling_extension(&set.metadata)
         };
-        match sets.get_opt(set.name()).await.map_err(failed)?.filter(is_same) {
+        match sets.get_opt(set.name()).await.map_err(failed())?.filter(is_same) {
             Some(live) if live.annotation(annotation::SERVICE_ACCOUNT).is_none() => seen = live,
             Some(_) | None => return Ok(()),
         }
@@ -279,17 +210,13 @@ async fn delete(
         propagation_policy: Some(propagation),
         ..as_seen(&set.metadata)
     };
-    not_found_is_fine(sets.delete(set.name(), &params).await)
+    unless(&[404], sets.delete(set.name(), &params).await).map(drop)
 }
 
 fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(field_manager::REVISIONS.to_owned()),
-        ..PatchParams::default()
-    }
+    patched_by(field_manager::REVISIONS)
 }
 
-/// The origin of a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SecretOrigin {
     /// This extension, in this run or an interrupted one.
@@ -305,15 +232,11 @@ async fn store(
     content: &ContentSecret,
 ) -> Result<SecretOrigin, WriteError> {
     let secret = content.object(set);
-    let params = PostParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PostParams::default()
-    };
-    let failed = |source| WriteError::Secret {
-        name: content.name.clone(),
-        source,
-    };
-    match secrets.create(&params, &secret).await {
+    let failed = failed(format!("creating ref Secret {:?}", content.name));
+    match secrets
+        .create(&created_by(field_manager::OPERATOR_CONTROLLER), &secret)
+        .await
+    {
         Ok(_) => Ok(SecretOrigin::Ours),
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
             let found = secrets.get_metadata_opt(&content.name).await.map_err(failed)?;
@@ -333,21 +256,8 @@ async fn store(
 /// Makes the revision the owner of a Secret, so that both are deleted together, and records the extension.
 pub(crate) async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &str) -> Result<(), WriteError> {
     let patch = Patch::Merge(ownership(set));
-    let params = PatchParams {
-        field_manager: Some(field_manager::OPERATOR_CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patched_by(field_manager::OPERATOR_CONTROLLER);
     let patched = secrets.patch_metadata(name, &params, &patch).await;
-    not_found_is_fine(patched).map_err(|source| WriteError::Own {
-        name: name.to_owned(),
-        source,
-    })
-}
-
-fn not_found_is_fine<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error),
-    }
+    let what = format!("patching ownerReferences on ref Secrets: {name}");
+    unless(&[404], patched).map(drop).map_err(failed(what))
 }

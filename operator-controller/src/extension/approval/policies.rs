@@ -8,6 +8,7 @@ use kube::core::DeserializeGuard;
 use olm_api::names::CHANGE_POLICY;
 use olm_api::{ChangePolicy, ClusterExtension, LabelSelector};
 use olm_plan::approval::Cause;
+use olm_platform::write::unless;
 use olm_resolve::Selector;
 
 use crate::extension::context::Context;
@@ -24,7 +25,6 @@ pub(crate) enum PoliciesError {
         "{CHANGE_POLICY} {name:?} cannot be read: {message}; no change begins until it is corrected or deleted"
     )]
     Read {
-        /// The name.
         name: String,
         /// The error.
         message: String,
@@ -49,13 +49,9 @@ pub(crate) async fn read(
     extension: &ClusterExtension,
 ) -> Result<Vec<Arc<ChangePolicy>>, PoliciesError> {
     let api: Api<DeserializeGuard<ChangePolicy>> = Api::all(context.client.clone());
-    let list = match api.list(&ListParams::default()).await {
-        Ok(list) => list,
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-        Err(error) => return Err(PoliciesError::List(error)),
-    };
+    let list = unless(&[404], api.list(&ListParams::default()).await).map_err(PoliciesError::List)?;
     let mut found = Vec::new();
-    for DeserializeGuard(read) in list.items {
+    for DeserializeGuard(read) in list.into_iter().flat_map(|list| list.items) {
         let policy = read.map_err(|error| PoliciesError::Read {
             name: error.metadata.name.clone().unwrap_or_default(),
             message: error.to_string(),

@@ -22,7 +22,6 @@ pub(crate) enum RequirementsError {
     Unsound {
         /// The type of the dependency.
         kind: String,
-        /// The fault.
         #[source]
         fault: Box<RequirementError>,
     },

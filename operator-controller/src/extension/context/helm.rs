@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use olm_api::names::release as names;
+use olm_platform::write::unless;
 use tokio::sync::Mutex;
 
 use super::release::{self, Entry, Release, ReleaseError, Successor};
@@ -28,8 +29,6 @@ pub(crate) enum HelmError {
     Read {
         /// The Secret.
         name: String,
-        /// The cause.
-        #[source]
         source: kube::Error,
     },
     /// A Secret cannot be removed.
@@ -37,8 +36,6 @@ pub(crate) enum HelmError {
     Remove {
         /// The Secret.
         name: String,
-        /// The cause.
-        #[source]
         source: kube::Error,
     },
     /// A release is malformed.
@@ -48,8 +45,6 @@ pub(crate) enum HelmError {
     Release {
         /// The first Secret.
         name: String,
-        /// The cause.
-        #[source]
         source: ReleaseError,
     },
     /// The program ends.
@@ -161,13 +156,11 @@ impl Releases {
     pub(crate) async fn remove(&self, secret: &str) -> Result<(), HelmError> {
         // This makes the list stale.
         *self.listed.lock().await = None;
-        match self.secrets.delete(secret, &DeleteParams::background()).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(source) => Err(HelmError::Remove {
-                name: secret.to_owned(),
-                source,
-            }),
-        }
+        let removed = self.secrets.delete(secret, &DeleteParams::background()).await;
+        let removed = unless(&[404], removed).map(drop);
+        removed.map_err(|source| HelmError::Remove {
+            name: secret.to_owned(),
+            source,
+        })
     }
 }

@@ -17,7 +17,6 @@ const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 pub struct JointChange {
     /// The ClusterExtension.
     pub extension: String,
-    /// The bundle.
     pub bundle: String,
 }
 
@@ -30,7 +29,6 @@ pub(crate) struct JointUpdates {
 /// A bundle that passed every check. It can be installed as soon as its companions can.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
-    /// The bundle.
     pub bundle: String,
     /// The planned change, if policies select the extension.
     pub plan: Option<Arc<ChangePlan>>,

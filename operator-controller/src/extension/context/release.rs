@@ -43,8 +43,6 @@ pub enum ReleaseError {
     Names {
         /// The Secret.
         name: String,
-        /// The fault.
-        #[source]
         source: serde_json::Error,
     },
     /// The release has too many Secrets.
@@ -77,7 +75,6 @@ impl StageError for ReleaseError {
 /// A deployed release, according to the labels of its first Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// The number.
     pub number: u64,
     /// The Secret's name.
     pub secret: String,
@@ -106,7 +103,6 @@ pub(crate) fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 /// The extension that continues from a release.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Successor<'a> {
-    /// The UID.
     pub uid: &'a str,
     /// The time at which it was created.
     pub created: Option<Timestamp>,
@@ -172,12 +168,10 @@ fn name(secret: &Secret) -> String {
     secret.metadata.name.clone().unwrap_or_default()
 }
 
-/// A release.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Release {
     /// The labels about its bundle, under the keys of the annotations of revisions.
     pub labels: BTreeMap<String, String>,
-    /// The objects.
     pub objects: Vec<Value>,
 }
 

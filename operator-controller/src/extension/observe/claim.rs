@@ -13,7 +13,6 @@ pub(crate) enum ClaimError {
         next_step(.owner, *.precedence)
     )]
     Package {
-        /// The package.
         package: String,
         /// The other extension.
         owner: String,
@@ -45,7 +44,6 @@ impl StageError for ClaimError {
 /// An extension that claims a package.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim<'a> {
-    /// The extension.
     pub extension: &'a ClusterExtension,
     /// Whether it has revisions.
     pub precedence: ClaimPrecedence,

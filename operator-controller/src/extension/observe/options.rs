@@ -11,7 +11,6 @@ use crate::extension::failure::{Severity, StageError};
 use olm_rollout::engine::rollout::Writes;
 use olm_rollout::policy::{Policy, PolicyError, adopt, value};
 
-/// The options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether anything may be changed.

@@ -28,10 +28,7 @@ pub(crate) enum PreflightError {
     /// The rights of the account are unknown.
     #[error("cannot find out what service account {account} may do")]
     Ask {
-        /// The account.
         account: AccountName,
-        /// The error.
-        #[source]
         source: kube::Error,
     },
     /// The account lacks rights.

@@ -20,7 +20,6 @@ pub(crate) struct Checked {
 pub(crate) struct Announcement {
     /// The revision that is created.
     pub started: Option<Started>,
-    /// Events.
     pub events: Vec<Notice>,
     /// The inputs of the newest revision, if it is already the wanted one.
     pub settled: Option<Inputs>,
@@ -33,7 +32,6 @@ pub(crate) struct Started {
     pub revision: String,
     /// The bundle's version.
     pub version: String,
-    /// The warnings.
     pub warnings: Option<String>,
     /// The differences from the installed revision.
     pub difference: Option<String>,

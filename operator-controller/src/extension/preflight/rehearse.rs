@@ -150,7 +150,6 @@ fn passes(fields: &[String]) -> bool {
         .any(|field| words.iter().any(|word| field.contains(word)))
 }
 
-/// A refused object.
 struct RefusedObject {
     failure: RequestFailure,
     /// Whether an object with this name exists.

@@ -30,7 +30,6 @@ impl Progress {
     }
 }
 
-/// The inputs of the status.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusInputs<'a> {
     /// The observed generation.

@@ -9,6 +9,7 @@ use olm_api::conditions::reason;
 use olm_api::names::CHANGE_POLICY;
 use olm_api::readiness::{Readiness, Verdict, set_readiness};
 use olm_plan::approval::windows;
+use olm_platform::write::unless;
 use olm_resolve::Selector;
 
 /// Writes the status of a policy if it differs. If the policy has changed, its event starts another run.
@@ -25,14 +26,10 @@ pub(crate) async fn report(client: &Client, policy: &ChangePolicy) -> Result<(),
         status: Some(next),
         ..policy.clone()
     };
-    match policies
+    let written = policies
         .replace_status(policy.name(), &PostParams::default(), &next)
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(error),
-    }
+        .await;
+    unless(&[404, 409], written).map(drop)
 }
 
 /// The wanted status of a policy.

@@ -17,9 +17,7 @@ use crate::extension::revisions::{Revisions, deletion_report};
 pub(crate) struct ExtensionReadiness {
     /// The state.
     pub verdict: Verdict,
-    /// The reason.
     pub reason: String,
-    /// The message.
     pub message: String,
 }
 

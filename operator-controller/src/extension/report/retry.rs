@@ -12,7 +12,6 @@ const LONGEST_WAIT: u32 = 60;
 const COSTLY: Duration = Duration::from_secs(5);
 /// The factor of a costly run's rest.
 const REST: u32 = 10;
-/// The longest rest.
 const LONGEST_REST: Duration = Duration::from_mins(10);
 /// The first pause before the retry of a failed write that nothing else depends on.
 const REPEAT: Duration = Duration::from_secs(5);

@@ -22,13 +22,11 @@ use crate::extension::revisions::{BundleIdentity, Revisions, as_installed};
 /// The most other extensions that may be updated along.
 const MOST_MOVERS: usize = 50;
 
-/// The result of the search.
 pub(crate) enum JointSearchResult<'a> {
     /// This bundle, if these are updated along.
     Goes(Box<Resolution<'a>>, Vec<JointChange>),
     /// None, because another extension cannot change.
     Kept(String),
-    /// Unknown.
     Unknown(BudgetExceeded),
     /// None.
     No,

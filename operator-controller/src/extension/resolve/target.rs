@@ -17,9 +17,7 @@ use crate::extension::revisions::BundleIdentity;
 /// The bundle of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The bundle.
     pub bundle: BundleIdentity,
-    /// The origin.
     pub origin: Origin,
     /// The catalog of the bundle; empty if no catalog was asked.
     pub catalog: String,

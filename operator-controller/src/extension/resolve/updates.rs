@@ -24,7 +24,6 @@ pub(crate) struct Updates {
 pub(crate) struct HeldBack {
     /// One of [`held_back`]'s constants.
     pub by: &'static str,
-    /// The message.
     pub message: String,
 }
 

@@ -6,6 +6,7 @@ use olm_api::conditions::reason;
 use olm_api::names::{annotation, user};
 use olm_api::text::escape;
 use olm_api::updates::held_back;
+use olm_platform::write::unless;
 use serde_json::Value;
 
 use super::inventory;
@@ -41,12 +42,8 @@ pub(crate) enum UpgradeGateError {
     /// The OperatorCondition cannot be read.
     #[error("cannot read OperatorCondition {namespace}/{name}, which could block the upgrade")]
     Read {
-        /// The namespace.
         namespace: String,
-        /// The name.
         name: String,
-        /// The error.
-        #[source]
         source: Error,
     },
 }
@@ -123,16 +120,16 @@ async fn ask(
     target: &Target,
 ) -> Result<(), UpgradeGateError> {
     let (namespace, name) = (&extension.spec.namespace, &installed.metadata.name);
-    let found = match conditions(&context.client, namespace).get_opt(name).await {
-        // Without the right to read, OLM never created one.
-        Err(Error::Api(status)) if status.code == 403 => None,
-        other => other.map_err(|source| UpgradeGateError::Read {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            source,
-        })?,
-    };
-    let gate = found.map(|object| upgrade_gate(&serde_json::to_value(&object).unwrap_or(Value::Null)));
+    let found = conditions(&context.client, namespace).get_opt(name).await;
+    // Without the right to read, OLM never created one.
+    let found = unless(&[403], found).map_err(|source| UpgradeGateError::Read {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        source,
+    })?;
+    let gate = found
+        .flatten()
+        .map(|object| upgrade_gate(&serde_json::to_value(&object).unwrap_or(Value::Null)));
     match gate {
         Some(UpgradeGate::Held { reason, message }) => {
             let shown = |text: String, before: &str, after: &str| match text.as_str() {

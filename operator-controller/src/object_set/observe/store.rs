@@ -28,7 +28,6 @@ use tokio::sync::{mpsc, watch};
 /// A ClusterObjectSet that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The name.
     pub name: String,
     /// The UID of the ClusterExtension that controls it.
     pub extension: Option<String>,
@@ -68,7 +67,6 @@ impl Unreadable {
 /// A change of a set.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// The name.
     pub name: String,
     /// The set before, if it was known.
     pub before: Option<Arc<ClusterObjectSet>>,
