@@ -52,7 +52,7 @@ fn of_pull(error: &PullError, image: &str) -> Option<String> {
             }
             // The error itself names the remedy.
             Obstacle::Certificate | Obstacle::Redirect => return None,
-            Obstacle::Other => format!(
+            Obstacle::Closed | Obstacle::Timeout | Obstacle::Other => format!(
                 "check the host in {image}, and that catalogd's Pod can reach it (NetworkPolicy, firewall, HTTPS_PROXY)"
             ),
         },

@@ -2,7 +2,8 @@
 
 use std::{fmt, io};
 
-use olm_image::{Missing, RegistryError};
+use olm_image::{Missing, RegistryError, Unreachable};
+use olm_transport::Obstacle;
 
 /// A hint that travels with an error as its context.
 #[derive(Debug)]
@@ -22,8 +23,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     if let Some(found) = error.chain().find_map(of_system) {
         return Some(found.to_owned());
     }
-    let causes = error.chain().map(ToString::to_string).collect::<Vec<_>>();
-    let connection = causes.iter().rev().find_map(|text| of_connection(text));
+    let connection = error.chain().find_map(of_connection);
     let answer = || {
         error
             .chain()
@@ -39,35 +39,24 @@ fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
         .then_some("another program listens there: set --addr to another address; port 0 picks a free one")
 }
 
-/// The remedy for a failed connection. TLS reports its faults only as text.
-fn of_connection(text: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 5] = [
-        (
-            "InvalidContentType",
-            "the server speaks plain HTTP: set --plain-http for a registry, use http:// for a catalogd",
-        ),
-        (
-            "tls handshake eof",
+/// The remedy for a failed connection.
+fn of_connection(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let registry = cause.downcast_ref().map(Unreachable::obstacle);
+    Some(match registry.unwrap_or_else(|| Obstacle::of(cause)) {
+        Obstacle::NoTls => {
+            "the server speaks plain HTTP: set --plain-http for a registry, use http:// for a catalogd"
+        }
+        Obstacle::Closed => {
             "the server closed the connection during the TLS handshake: it may speak plain HTTP (set --plain-http), or \
-             only an older version of TLS",
-        ),
-        (
-            "Connection refused",
-            "check host and port, and that the server runs: nothing listens there",
-        ),
-        (
-            "name of the host cannot be resolved",
-            "check the host's name, and that this machine can resolve it",
-        ),
-        (
-            "timed out",
-            "check host and port, and that a firewall or proxy lets the connection through (HTTPS_PROXY, NO_PROXY)",
-        ),
-    ];
-    HINTS
-        .iter()
-        .find(|(part, _)| text.contains(part))
-        .map(|(_, hint)| *hint)
+             only an older version of TLS"
+        }
+        Obstacle::Refused => "check host and port, and that the server runs: nothing listens there",
+        Obstacle::Name => "check the host's name, and that this machine can resolve it",
+        Obstacle::Timeout => {
+            "check host and port, and that a firewall or proxy lets the connection through (HTTPS_PROXY, NO_PROXY)"
+        }
+        Obstacle::Certificate | Obstacle::Redirect | Obstacle::Other => return None,
+    })
 }
 
 /// The remedy for an error of a registry.
@@ -103,6 +92,7 @@ fn of_answer(error: &RegistryError) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
+    use olm_transport::Unresolved;
 
     use super::*;
 
@@ -121,10 +111,15 @@ mod tests {
     #[test]
     fn an_error_comes_with_a_way_out_where_one_is_known() {
         check(
-            anyhow!("received corrupt message of type InvalidContentType"),
+            rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
             Some("--plain-http"),
         );
         check(io::Error::from(io::ErrorKind::AddrInUse), Some("--addr"));
+        check(
+            io::Error::from(io::ErrorKind::ConnectionRefused),
+            Some("nothing listens"),
+        );
+        check(io::Error::from(io::ErrorKind::TimedOut), Some("firewall"));
         check(
             RegistryError::Unauthorized {
                 registry: "r.example".to_owned(),
@@ -148,7 +143,7 @@ mod tests {
         check(not_found(Missing::Content), Some("the repository exists"));
         check(not_found(Missing::Unsaid), Some("the repository and the tag"));
         check(
-            anyhow!("the name of the host cannot be resolved: Name or service not known"),
+            Unresolved(io::Error::other("Name or service not known")),
             Some("resolve it"),
         );
         check(status(503), Some("retry"));

@@ -5,6 +5,7 @@ use std::io;
 
 use rustls::{CertificateError, OtherError};
 
+use crate::resolve::Unresolved;
 use crate::verifier::Distrust;
 
 /// An error and its causes, the innermost last.
@@ -27,6 +28,53 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         cause if text.ends_with(&cause) => text,
         cause => format!("{text}: {cause}"),
     })
+}
+
+/// The kind of reason why a host did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The name of the host cannot be resolved.
+    Name,
+    /// Nothing listens there.
+    Refused,
+    /// The certificate is not trusted.
+    Certificate,
+    /// The server does not speak TLS.
+    NoTls,
+    /// The server closes new connections.
+    Closed,
+    /// The server did not answer in time.
+    Timeout,
+    /// The server redirects to a place that the client does not follow.
+    Redirect,
+    /// Any other.
+    Other,
+}
+
+impl Obstacle {
+    /// The kind of an error, by its causes. [`Obstacle::Redirect`] is not found.
+    pub fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut found = Self::Other;
+        let mut is_new_connection = false;
+        for cause in causes(error) {
+            let request = cause.downcast_ref::<reqwest::Error>();
+            is_new_connection |= request.is_some_and(reqwest::Error::is_connect);
+            let system = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+            found = match cause.downcast_ref() {
+                Some(rustls::Error::InvalidCertificate(_)) => Self::Certificate,
+                Some(rustls::Error::InvalidMessage(_)) => Self::NoTls,
+                _ if cause.is::<Unresolved>() => Self::Name,
+                _ if request.is_some_and(reqwest::Error::is_timeout) => Self::Timeout,
+                _ => match system {
+                    Some(io::ErrorKind::ConnectionRefused) => Self::Refused,
+                    Some(io::ErrorKind::TimedOut) => Self::Timeout,
+                    Some(io::ErrorKind::UnexpectedEof) if is_new_connection => Self::Closed,
+                    _ => found,
+                },
+            };
+        }
+        found
+    }
 }
 
 /// Whether the innermost cause is a certificate that is not trusted.

@@ -21,7 +21,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
 pub use authorities::{Authorities, AuthoritiesError, PemFile, read_directory};
-pub use cause::{causes, chain, is_distrust, reason};
+pub use cause::{Obstacle, causes, chain, is_distrust, reason};
 pub use proxy::{Proxies, ProxyError};
 pub use resolve::Unresolved;
 pub use verifier::{Distrust, unverified, verified};

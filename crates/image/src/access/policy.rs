@@ -85,7 +85,10 @@ enum Identity {
     /// None: the digest is enough.
     Digest,
     /// The same, with one prefix in the place of another.
-    Remap { prefix: String, signed_prefix: String },
+    Remap {
+        prefix: String,
+        signed_prefix: String,
+    },
 }
 
 /// Reason why the policy rejects an image.

@@ -2,9 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 
-use olm_transport::{Proxies, Unresolved, causes, reason};
+use olm_transport::{Obstacle, Proxies, reason};
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
@@ -129,7 +128,7 @@ impl RegistryError {
     /// Whether asking again later may help without a change at the registry.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { source, .. } => source.obstacle().may_pass(),
+            Self::Unreachable { source, .. } => may_pass(source.obstacle()),
             Self::Status { status, .. } => *status == 429 || *status >= 500,
             _ => false,
         }
@@ -158,48 +157,11 @@ impl Missing {
     }
 }
 
-/// Kind of reason for a missing answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// The name of the host cannot be resolved.
-    Name,
-    /// Nothing listens there.
-    Refused,
-    /// The certificate is not believed.
-    Certificate,
-    /// The server does not speak TLS.
-    NoTls,
-    /// A redirect that is not followed.
-    Redirect,
-    /// Any other.
-    Other,
-}
-
-impl Obstacle {
-    fn of(error: &(dyn Error + 'static)) -> Self {
-        let mut found = Self::Other;
-        for cause in causes(error) {
-            let tls = cause.downcast_ref();
-            let system = cause.downcast_ref::<io::Error>();
-            if let Some(rustls::Error::InvalidCertificate(_)) = tls {
-                found = Self::Certificate;
-            } else if let Some(rustls::Error::InvalidMessage(_)) = tls {
-                found = Self::NoTls;
-            } else if system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-                found = Self::Refused;
-            } else if cause.is::<Unresolved>() {
-                found = Self::Name;
-            }
-        }
-        found
-    }
-
-    /// Whether asking again in a moment may help.
-    const fn may_pass(self) -> bool {
-        match self {
-            Self::Name | Self::Refused | Self::Other => true,
-            Self::Certificate | Self::NoTls | Self::Redirect => false,
-        }
+/// Whether asking again in a moment may help.
+const fn may_pass(obstacle: Obstacle) -> bool {
+    match obstacle {
+        Obstacle::Certificate | Obstacle::NoTls | Obstacle::Redirect => false,
+        Obstacle::Name | Obstacle::Refused | Obstacle::Closed | Obstacle::Timeout | Obstacle::Other => true,
     }
 }
 
@@ -327,6 +289,10 @@ fn is_visible(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use olm_transport::Unresolved;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -335,10 +301,10 @@ mod tests {
 
     #[test]
     fn the_innermost_cause_names_the_obstacle() {
-        let check = |error: io::Error, obstacle: Obstacle, may_pass: bool, text: &str| {
+        let check = |error: io::Error, obstacle: Obstacle, expected: bool, text: &str| {
             let error = Layer(error);
             assert_eq!(Obstacle::of(&error), obstacle, "{text}");
-            assert_eq!(obstacle.may_pass(), may_pass, "{text}");
+            assert_eq!(may_pass(obstacle), expected, "{text}");
             assert_eq!(reason(&error), text);
         };
         check(
