@@ -15,6 +15,7 @@ pub mod command;
 pub mod conditions;
 pub mod crd;
 pub mod names;
+pub mod object;
 pub mod pending_change;
 pub mod readiness;
 pub mod serving;

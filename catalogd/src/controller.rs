@@ -22,7 +22,7 @@ use olm_api::ClusterCatalog;
 use olm_platform::events::Events;
 use olm_platform::queue::{Outcome, Queue};
 use olm_serve::{Lookup, Store};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::content::Contents;
@@ -56,7 +56,7 @@ pub(crate) struct Context {
     pub(crate) startup: StartupReadiness,
     pub(crate) counts: CatalogMetrics,
     pub(crate) stop: CancellationToken,
-    pub(crate) memories: CatalogStates,
+    pub(crate) states: CatalogStates,
     pub(crate) versions: Versions,
     pub(crate) events: Events,
     /// Objects from the watch that do not parse: their served content stays.
@@ -123,56 +123,48 @@ struct UnreadableNames {
 }
 
 impl UnreadableCatalogs {
-    fn lock(&self) -> MutexGuard<'_, UnreadableNames> {
-        self.0.lock()
-    }
-
     fn contains(&self, name: &str) -> bool {
-        self.lock().all.contains(name)
+        self.0.lock().all.contains(name)
     }
 
     fn add(&self, name: String) {
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         names.listed.insert(name.clone());
         names.all.insert(name);
     }
 
     fn remove(&self, name: &str) {
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         names.listed.remove(name);
         names.all.remove(name);
     }
 
     /// A list begins to arrive.
     fn begin(&self) {
-        self.lock().listed.clear();
+        self.0.lock().listed.clear();
     }
 
     /// The list is complete: names that it lacks are gone.
     fn end(&self) {
-        let mut names = self.lock();
+        let mut names = self.0.lock();
         names.all = std::mem::take(&mut names.listed);
     }
 }
 
-/// The memory of each catalog between two passes.
+/// The state of each catalog between two passes.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogStates(Mutex<HashMap<String, CatalogState>>);
 
 impl CatalogStates {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CatalogState>> {
-        self.0.lock()
-    }
-
     fn of(&self, name: &str) -> CatalogState {
-        self.lock().get(name).cloned().unwrap_or_default()
+        self.0.lock().get(name).cloned().unwrap_or_default()
     }
 
     fn change(&self, name: &str, change: impl FnOnce(&mut CatalogState)) {
-        change(self.lock().entry(name.to_owned()).or_default());
+        change(self.0.lock().entry(name.to_owned()).or_default());
     }
 
     fn forget(&self, name: &str) {
-        self.lock().remove(name);
+        self.0.lock().remove(name);
     }
 }

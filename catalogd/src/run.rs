@@ -134,7 +134,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         startup,
         counts,
         stop: shutdown.token(),
-        memories: CatalogStates::default(),
+        states: CatalogStates::default(),
         versions: Versions::new(client.clone()),
         events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
         unreadable: UnreadableCatalogs::default(),

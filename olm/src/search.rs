@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use olm_api::object::{self, list};
 use olm_api::text::escape;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
@@ -139,19 +140,10 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package) -> PackageMetadata {
         .find(|(name, _)| *name == package.default_channel)
         .and_then(|(_, head)| of_package(head));
     let csv = head.map(described).unwrap_or_default();
-    let text = |pointer: &str| {
-        csv.pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |pointer: &str| object::text(&csv, pointer).to_owned();
     let texts = |pointer: &str| -> Vec<String> {
-        let values = csv
-            .pointer(pointer)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        values.filter_map(Value::as_str).map(str::to_owned).collect()
+        let values = list(&csv, pointer).iter().filter_map(Value::as_str);
+        values.map(str::to_owned).collect()
     };
     let apis: BTreeSet<String> = head
         .into_iter()

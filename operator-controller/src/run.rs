@@ -22,7 +22,6 @@ use olm_platform::shutdown::Shutdown;
 use olm_platform::tls::self_signed::SelfSigned;
 use olm_platform::tls::{Profile, server_config, serving_certificate};
 use olm_platform::{client, identity, memory};
-use olm_resolve::ReleaseField;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -32,12 +31,12 @@ use crate::bundles::{Bundles, Settings};
 use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
 use crate::extension::act::orphaned_secrets;
+use crate::extension::context::Context;
 use crate::extension::context::claims::Claims;
 use crate::extension::context::cluster_info::ClusterInfo;
 use crate::extension::context::helm::Releases;
 use crate::extension::context::joint_updates::JointUpdates;
 use crate::extension::context::providers::CertificateProviders;
-use crate::extension::context::{Context, Gates};
 use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
 use crate::metrics::counters::Counters;
@@ -114,7 +113,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         policies: policies.0,
         changes: changes.0,
         sets: Arc::clone(&sets),
-        catalogs: Catalogs::new(authorities, release_field(gates))
+        catalogs: Catalogs::new(authorities, gates.release_field())
             .with_token(args.catalogd_token(&namespace)),
         bundles: bundles(
             &args,
@@ -192,15 +191,6 @@ fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::con
         concurrency: args.concurrency,
         clock: Timestamp::now,
         counters: counters.clone(),
-    }
-}
-
-/// Whether the release field of a bundle is used.
-fn release_field(gates: Gates) -> ReleaseField {
-    if gates.releases {
-        ReleaseField::Counts
-    } else {
-        ReleaseField::Ignored
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::object;
 use serde_json::Value;
 
 use super::definitions;
@@ -36,13 +37,7 @@ pub fn reference() -> String {
         "# API reference\n\nGenerated from the schemas by `make crds`. Fields in **bold** are required where their parent is given.\n",
     );
     for definition in definitions() {
-        let text = |pointer: &str| {
-            definition
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |pointer: &str| object::text(&definition, pointer);
         let schema = definition
             .pointer("/spec/versions/0/schema/openAPIV3Schema")
             .unwrap_or(&Value::Null);
@@ -50,12 +45,7 @@ pub fn reference() -> String {
             out,
             "\n## {}\n\n{}\n\n`{}/v1`, cluster-scoped, `kubectl get {}`.\n\n| field | type | must be | meaning |\n|---|---|---|---|\n",
             text("/spec/names/kind"),
-            wrapped(
-                schema
-                    .get("description")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            ),
+            wrapped(object::text(schema, "/description")),
             text("/spec/group"),
             text("/spec/names/plural"),
         );

@@ -52,7 +52,7 @@ pub(super) fn explain(name: &str, error: &WriteError) -> Outcome {
 
 /// Removes all content and state of a deleted object.
 pub(super) async fn forget(context: &Context, name: &str) -> Outcome {
-    context.memories.forget(name);
+    context.states.forget(name);
     context.counts.forget(name);
     remove(context, name).await;
     Outcome::Done
@@ -164,15 +164,15 @@ fn parameters() -> PatchParams {
 /// Keeps the written object until the watch has seen it, so that no pass starts from an older state.
 fn remember(context: &Context, before: &ClusterCatalog, written: ClusterCatalog) -> Arc<ClusterCatalog> {
     let object = Arc::new(written);
-    context.memories.change(before.name(), |memory| {
+    context.states.change(before.name(), |state| {
         let mut replaced: BTreeSet<String> = before.metadata.resource_version.iter().cloned().collect();
         // After two writes the watch may still deliver the state before the first.
-        if let Some(earlier) = memory.written.take()
+        if let Some(earlier) = state.written.take()
             && earlier.object.metadata.resource_version == before.metadata.resource_version
         {
             replaced.extend(earlier.replaced);
         }
-        memory.written = Some(WrittenObject {
+        state.written = Some(WrittenObject {
             object: Arc::clone(&object),
             replaced,
         });
@@ -191,7 +191,7 @@ pub(super) async fn content(
     let (done, error) = match planned {
         ContentAction::Keep => return ContentOutcome::Nothing,
         ContentAction::Remove(why) => {
-            context.memories.change(name, CatalogState::forget_content);
+            context.states.change(name, CatalogState::forget_content);
             context.counts.forget(name);
             remove(context, name).await;
             return ContentOutcome::Removed(*why);
@@ -249,9 +249,7 @@ pub(super) async fn content(
             generation: catalog.generation(),
             reference: reference.clone(),
         };
-        context
-            .memories
-            .change(name, |memory| memory.blocked = Some(blocked));
+        context.states.change(name, |state| state.blocked = Some(blocked));
     }
     ContentOutcome::Failed(done)
 }
@@ -302,14 +300,14 @@ async fn follow(
     };
     let pinned = resolved.map_err(retry)?;
     let text = pinned.to_string();
-    context.memories.change(name, |memory| {
-        memory.polled = Some(Timestamp::now());
-        memory.asked = observed.catalog.annotation(user::POLL).map(str::to_owned);
+    context.states.change(name, |state| {
+        state.polled = Some(Timestamp::now());
+        state.asked = observed.catalog.annotation(user::POLL).map(str::to_owned);
     });
     if let Some(stored) = observed.stored.as_ref().filter(|stored| stored.resolved == text) {
         context
-            .memories
-            .change(name, |memory| memory.confirmed = Some(reference.to_owned()));
+            .states
+            .change(name, |state| state.confirmed = Some(reference.to_owned()));
         return Ok(ContentOutcome::Served(stored.clone()));
     }
     // A digest in the spec never changes its content; a tag can.
@@ -319,7 +317,7 @@ async fn follow(
         Severity::Transient
     };
     if let Some(refused) = observed
-        .memory
+        .state
         .refused
         .as_ref()
         .filter(|refused| refused.resolved == text)
@@ -387,9 +385,9 @@ async fn fetch(
             let record = snapshot.record();
             context.counts.unpacked(name, &pull, began.elapsed());
             context.counts.serves(record);
-            context.memories.change(name, |memory| {
-                memory.refused = None;
-                memory.confirmed = None;
+            context.states.change(name, |state| {
+                state.refused = None;
+                state.confirmed = None;
             });
             tracing::info!(
                 catalog = name,
@@ -407,8 +405,8 @@ async fn fetch(
         Err(error) => {
             if error.is_about_content() {
                 let message = message(&error);
-                context.memories.change(name, |memory| {
-                    memory.refused = Some(RefusedContent { resolved, message });
+                context.states.change(name, |state| {
+                    state.refused = Some(RefusedContent { resolved, message });
                 });
             }
             Err(error)
@@ -459,8 +457,8 @@ fn running(context: &Context, observed: &Observed) -> tokio_util::sync::Cancella
         stop: stop.clone(),
     };
     context
-        .memories
-        .change(observed.catalog.name(), |memory| memory.running = Some(running));
+        .states
+        .change(observed.catalog.name(), |state| state.running = Some(running));
     stop
 }
 

@@ -9,7 +9,7 @@ use kube::runtime::reflector::ObjectRef;
 use olm_api::ClusterCatalog;
 use olm_image::CachedVerification;
 use olm_serve::{Findings, Lookup, Record};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
@@ -23,7 +23,7 @@ pub(super) struct Observed {
     pub(super) stored: Option<ServedContent>,
     /// Whether requests for it return another status than 404.
     pub(super) known: bool,
-    pub(super) memory: CatalogState,
+    pub(super) state: CatalogState,
     pub(super) role: Role,
     /// The cluster's version, when the catalog's image depends on it.
     pub(super) kubernetes: Option<KubernetesVersion>,
@@ -61,7 +61,7 @@ impl From<&Record> for ServedContent {
     }
 }
 
-/// The memory of earlier passes. Its loss costs one request to the registry.
+/// The state between two passes. Its loss costs one request to the registry.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CatalogState {
     /// Another reference that last resolved to the stored content.
@@ -123,8 +123,8 @@ pub(super) struct RunningFetch {
 /// Gathers the facts; `None` when the object is gone.
 pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
     let seen = context.catalogs.get(&ObjectRef::new(name))?;
-    let memory = context.memories.of(name);
-    let catalog = match &memory.written {
+    let state = context.states.of(name);
+    let catalog = match &state.written {
         Some(written) if is_outdated(&seen, written) => Arc::clone(&written.object),
         _ => seen,
     };
@@ -156,7 +156,7 @@ pub(super) async fn observe(context: &Context, name: &str) -> Option<Observed> {
         catalog,
         stored,
         known,
-        memory,
+        state,
         role,
         now: Timestamp::now(),
     })
@@ -186,13 +186,9 @@ struct AwaitedCatalogs {
 }
 
 impl StartupReadiness {
-    fn lock(&self) -> MutexGuard<'_, Option<AwaitedCatalogs>> {
-        self.0.lock()
-    }
-
     /// Sets the catalogs to wait for; called once, when the catalogs are known.
     pub(crate) fn begin(&self, names: impl IntoIterator<Item = String>) {
-        *self.lock() = Some(AwaitedCatalogs {
+        *self.0.lock() = Some(AwaitedCatalogs {
             names: names.into_iter().collect(),
             since: Instant::now(),
         });
@@ -200,14 +196,14 @@ impl StartupReadiness {
 
     /// Marks a catalog as fetched or tried.
     pub(super) fn tried(&self, name: &str) {
-        if let Some(awaited) = self.lock().as_mut() {
+        if let Some(awaited) = self.0.lock().as_mut() {
             awaited.names.remove(name);
         }
     }
 
     /// Whether the catalogs are known.
     pub(super) fn is_known(&self) -> bool {
-        self.lock().is_some()
+        self.0.lock().is_some()
     }
 
     /// Whether the process is ready.
@@ -215,7 +211,7 @@ impl StartupReadiness {
     /// # Errors
     /// The text names the missing catalogs.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.lock().as_ref() {
+        match self.0.lock().as_ref() {
             None => Err("waiting for the list of ClusterCatalogs".to_owned()),
             Some(awaited) if awaited.names.is_empty() || awaited.since.elapsed() > MAX_STARTUP => Ok(()),
             Some(awaited) => {

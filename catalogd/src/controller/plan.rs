@@ -190,7 +190,7 @@ fn follow(observed: &Observed, plan: &mut Plan) {
         .and_then(|minutes| u64::try_from(minutes).ok())
         .map(|minutes| spread(Duration::from_secs(minutes.saturating_mul(60)), catalog.name()));
     plan.poll = interval;
-    let blocked = observed.memory.blocked.as_ref();
+    let blocked = observed.state.blocked.as_ref();
     if blocked
         .is_some_and(|blocked| blocked.generation == catalog.generation() && blocked.reference == reference)
     {
@@ -198,7 +198,7 @@ fn follow(observed: &Observed, plan: &mut Plan) {
         return;
     }
     let here = observed.stored.as_ref().is_some_and(|stored| {
-        stored.requested == reference || observed.memory.confirmed.as_ref() == Some(&reference)
+        stored.requested == reference || observed.state.confirmed.as_ref() == Some(&reference)
     });
     let settled = conditions::find(catalog.conditions(), conditions::PROGRESSING).is_some_and(|condition| {
         condition.reason == reason::SUCCEEDED && condition.observed_generation == Some(catalog.generation())
@@ -208,7 +208,7 @@ fn follow(observed: &Observed, plan: &mut Plan) {
     let settled = settled
         && conditions::find(catalog.conditions(), conditions::READY)
             .is_some_and(|condition| condition.message == ready);
-    let due = interval.map(|interval| match observed.memory.polled {
+    let due = interval.map(|interval| match observed.state.polled {
         None => Duration::ZERO,
         Some(polled) => {
             let age = Duration::try_from(observed.now.duration_since(polled)).unwrap_or_default();
@@ -217,7 +217,7 @@ fn follow(observed: &Observed, plan: &mut Plan) {
     });
     let asked = catalog.annotation(user::POLL);
     let due_now = due.is_some_and(|due| due.is_zero())
-        || asked.is_some_and(|asked| observed.memory.asked.as_deref() != Some(asked));
+        || asked.is_some_and(|asked| observed.state.asked.as_deref() != Some(asked));
     if here && settled && lost(observed).is_none() && !due_now {
         plan.poll = due;
     } else {
@@ -252,7 +252,7 @@ fn missing(observed: &Observed) -> Option<ReportedContent> {
         .as_ref()
         .is_some_and(|stored| stored.resolved == resolved);
     let refused = observed
-        .memory
+        .state
         .refused
         .as_ref()
         .is_some_and(|refused| refused.resolved == resolved);

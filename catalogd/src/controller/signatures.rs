@@ -39,7 +39,7 @@ pub(super) async fn verification(
     };
     let policy = context.contents.policy_number(&rules).await;
     let name = observed.catalog.name();
-    let known = context.memories.of(name).verified;
+    let known = context.states.of(name).verified;
     let known = known.and_then(|known| known.about(policy, &image, Instant::now()));
     known.unwrap_or_else(|| {
         context.checks.add(name.to_owned());
@@ -92,14 +92,12 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, rules(&catalog).ok()?)));
     if let Some((image, rules)) = image {
         let policy = context.contents.policy_number(&rules).await;
-        let known = context.memories.of(name).verified;
+        let known = context.states.of(name).verified;
         if known.is_some_and(|known| known.about(policy, &image, Instant::now()).is_some()) {
             return Outcome::Done;
         }
         let answer = context.contents.signature_status(&image, rules).await;
-        context
-            .memories
-            .change(name, |memory| memory.verified = Some(answer));
+        context.states.change(name, |state| state.verified = Some(answer));
         context.queue.add(name.to_owned());
     }
     Outcome::Done

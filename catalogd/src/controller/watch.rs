@@ -182,7 +182,7 @@ fn changed(context: &Context, triggers: &mut Triggers, catalog: &ClusterCatalog)
 
 /// Gives up work for another generation of a catalog.
 fn give_up(context: &Context, catalog: &ClusterCatalog) {
-    if let Some(running) = context.memories.of(catalog.name()).running
+    if let Some(running) = context.states.of(catalog.name()).running
         && (running.generation != catalog.generation() || catalog.is_deleting())
     {
         running.stop.cancel();

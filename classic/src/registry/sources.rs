@@ -217,7 +217,7 @@ impl Sources {
         loop {
             tokio::time::sleep(LISTING_TIME / 2).await;
             let now = Instant::now();
-            for content in self.context.memories.contents() {
+            for content in self.context.sources.contents() {
                 match content {
                     Content::Remote(remote) => remote.forget_listing(now),
                     Content::Stored(content) => {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::csv::{ApiDescription, ClusterServiceVersion};
 use crate::metadata::{Annotations, Dependency, Property};
 use crate::names::go_json;
+use crate::object::text;
 
 /// A registry+v1 bundle: one version of an operator.
 #[derive(Debug, Clone)]
@@ -129,12 +130,7 @@ fn described(api: &ApiDescription) -> Value {
 
 /// The APIs that a custom resource definition serves.
 fn provided(definition: &Value) -> impl Iterator<Item = Value> + '_ {
-    let text = |pointer: &str| {
-        definition
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |pointer: &str| text(definition, pointer);
     let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
     let is_served = |version: &&Value| version.get("served").and_then(Value::as_bool) == Some(true);

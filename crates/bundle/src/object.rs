@@ -1,5 +1,6 @@
 //! Manifests as JSON values.
 
+pub use olm_api::object::{list, text};
 use serde_json::Value;
 
 /// The items of a list, otherwise the object. Items without kind and version take them from the list.
@@ -31,24 +32,7 @@ pub fn flatten(mut value: Value) -> Vec<Value> {
 
 /// The object's `metadata.name`; empty if absent.
 pub fn object_name(object: &Value) -> &str {
-    object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// The string at a JSON pointer; empty if absent.
-pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The list at a JSON pointer; empty if absent.
-pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default()
+    text(object, "/metadata/name")
 }
 
 /// Whether objects of a kind live in a namespace.

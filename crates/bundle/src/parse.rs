@@ -15,7 +15,7 @@ use crate::metadata::{
     read_dependencies, read_properties,
 };
 use crate::names::go_json;
-use crate::object::{flatten, object_name};
+use crate::object::{flatten, object_name, text};
 use crate::reader;
 
 /// The most objects of one bundle.
@@ -322,15 +322,14 @@ fn read_manifest(path: &str, content: &[u8], objects: &mut Objects) -> Result<()
 
 /// The reason why a document is not an object that can be applied.
 fn object_fault(object: &Value) -> Option<String> {
-    let field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let kind = field("kind");
+    let kind = text(object, "/kind");
     if !object.is_object() {
         return Some("is not a mapping".to_owned());
     }
     if kind.is_empty() {
         return Some("has no kind".to_owned());
     }
-    if field("apiVersion").is_empty() {
+    if text(object, "/apiVersion").is_empty() {
         return Some(format!("({kind} {:?}) has no apiVersion", object_name(object)));
     }
     if object_name(object).is_empty() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use olm_api::object::text;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ pub fn images(before: &[&Value], after: &[&Value]) -> Images {
 pub fn of(objects: &[&Value]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for object in objects {
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let kind = text(object, "/kind");
         if !WORKLOADS.contains(&kind) {
             continue;
         }

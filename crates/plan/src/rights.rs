@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use olm_api::object::text;
 use olm_preflight::permissions::{Missing, Right, granted_rules};
 use olm_preflight::rules::{Access, PolicyRule};
 use serde::Serialize;
@@ -77,13 +78,6 @@ struct HeldRights {
 /// The rights of all subjects.
 #[derive(Debug, Default)]
 struct RightsBySubject(BTreeMap<SubjectScope, HeldRights>);
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
 
 impl RightsBySubject {
     fn of(objects: &[&Value]) -> Self {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use olm_api::object::qualified_name;
 use olm_preflight::crd_upgrade::definition_name;
 use olm_rollout::policy::Uninstall;
 use serde::Serialize;
@@ -82,22 +83,13 @@ pub struct StoredObjects {
 impl StoredObjects {
     /// Counts an object. Its metadata is enough.
     pub fn count(&mut self, object: &Value) {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
         let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
         let names = list.into_iter().flatten().filter_map(Value::as_str);
         for finalizer in names.filter(|name| !OF_KUBERNETES.contains(name) && !name.starts_with(KUBERNETES)) {
             let (count, examples) = self.finalizers.entry(finalizer.to_owned()).or_default();
             *count += 1;
             if examples.len() < EXAMPLES {
-                examples.push(match text("/metadata/namespace") {
-                    "" => text("/metadata/name").to_owned(),
-                    namespace => format!("{namespace}/{}", text("/metadata/name")),
-                });
+                examples.push(qualified_name(object));
             }
         }
     }

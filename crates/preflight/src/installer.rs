@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use olm_api::names::user;
+use olm_api::object::text;
 use olm_api::text::escape;
 use serde_json::Value;
 
@@ -76,13 +77,6 @@ pub fn check<'a>(
         account: format!("{namespace}/{name}"),
         users,
     })
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }
 
 /// The type of Secrets that Kubernetes fills with the token of an account.

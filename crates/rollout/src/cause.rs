@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use olm_api::object::{list, text};
 use serde_json::Value;
 
 /// The group of the kinds that run Pods.
@@ -43,7 +44,7 @@ pub fn is_workload(group: &str, kind: &str) -> bool {
 /// The label selector of a workload in the form of list requests; `None` if it has an unknown operator.
 pub fn selector(workload: &Value) -> Option<String> {
     let selector = workload.pointer("/spec/selector")?;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let owned = |value: &Value| value.as_str().map(str::to_owned);
     let mut parts = Vec::new();
     for (key, value) in selector
         .get("matchLabels")
@@ -51,13 +52,13 @@ pub fn selector(workload: &Value) -> Option<String> {
         .into_iter()
         .flatten()
     {
-        parts.push(format!("{key}={}", text(value)?));
+        parts.push(format!("{key}={}", owned(value)?));
     }
-    for expression in array(selector, "/matchExpressions") {
-        let key = string(expression, "/key");
-        let values: Option<Vec<String>> = array(expression, "/values").iter().map(text).collect();
+    for expression in list(selector, "/matchExpressions") {
+        let key = text(expression, "/key");
+        let values: Option<Vec<String>> = list(expression, "/values").iter().map(owned).collect();
         let values = values?.join(",");
-        parts.push(match string(expression, "/operator") {
+        parts.push(match text(expression, "/operator") {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
@@ -71,32 +72,32 @@ pub fn selector(workload: &Value) -> Option<String> {
 /// Whether a Pod belongs to a workload, and not only matches its selector: its controller is the workload or, for a
 /// Deployment, one of its ReplicaSets, which are named after the Deployment and the hash of the template.
 pub fn is_pod_of(workload: &Value, pod: &Value) -> bool {
-    let owners = array(pod, "/metadata/ownerReferences");
+    let owners = list(pod, "/metadata/ownerReferences");
     let Some(controller) = owners
         .iter()
         .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
     else {
         return false;
     };
-    if string(pod, "/metadata/namespace") != string(workload, "/metadata/namespace") {
+    if text(pod, "/metadata/namespace") != text(workload, "/metadata/namespace") {
         return false;
     }
-    if string(workload, "/kind") != "Deployment" {
-        let uid = string(controller, "/uid");
-        return !uid.is_empty() && uid == string(workload, "/metadata/uid");
+    if text(workload, "/kind") != "Deployment" {
+        let uid = text(controller, "/uid");
+        return !uid.is_empty() && uid == text(workload, "/metadata/uid");
     }
-    let hash = string(pod, "/metadata/labels/pod-template-hash");
-    let name = string(workload, "/metadata/name");
-    string(controller, "/apiVersion").starts_with("apps/")
-        && string(controller, "/kind") == "ReplicaSet"
+    let hash = text(pod, "/metadata/labels/pod-template-hash");
+    let name = text(workload, "/metadata/name");
+    text(controller, "/apiVersion").starts_with("apps/")
+        && text(controller, "/kind") == "ReplicaSet"
         && !hash.is_empty()
-        && string(controller, "/name") == format!("{name}-{hash}")
+        && text(controller, "/name") == format!("{name}-{hash}")
 }
 
 /// The number of a workload's available Pods, and the causes of the others.
 pub fn sentence(facts: &WorkloadState<'_>) -> String {
     let workload = facts.workload;
-    let kind = string(workload, "/kind");
+    let kind = text(workload, "/kind");
     let [wanted, available] = match kind {
         "DaemonSet" => ["/status/desiredNumberScheduled", "/status/numberAvailable"],
         _ => ["/spec/replicas", "/status/availableReplicas"],
@@ -105,8 +106,8 @@ pub fn sentence(facts: &WorkloadState<'_>) -> String {
     let wanted = number(workload, wanted).unwrap_or(u64::from(kind != "DaemonSet"));
     let available = number(workload, available).unwrap_or_default();
     let (namespace, name) = (
-        string(workload, "/metadata/namespace"),
-        string(workload, "/metadata/name"),
+        text(workload, "/metadata/namespace"),
+        text(workload, "/metadata/name"),
     );
     let mut text = format!("{kind} {namespace}/{name} has {available} of {wanted} Pods available");
     let mut causes = refused(workload, facts.events);
@@ -136,18 +137,18 @@ pub fn sentence(facts: &WorkloadState<'_>) -> String {
 /// The reason why Pods cannot be created: a quota, PodSecurity, a webhook or a policy refuses them. Their messages are
 /// quoted.
 fn refused(workload: &Value, events: &[Value]) -> Vec<String> {
-    let condition = array(workload, "/status/conditions").iter().find(|condition| {
-        string(condition, "/type") == "ReplicaFailure" && string(condition, "/status") == "True"
+    let condition = list(workload, "/status/conditions").iter().find(|condition| {
+        text(condition, "/type") == "ReplicaFailure" && text(condition, "/status") == "True"
     });
     // For other kinds than Deployments only events contain the reason.
     let event = || {
-        let failed = |event: &&Value| string(event, "/reason") == "FailedCreate";
+        let failed = |event: &&Value| text(event, "/reason") == "FailedCreate";
         events.iter().filter(failed).max_by_key(|event| last_seen(event))
     };
     condition
         .or_else(event)
         .map(|said| {
-            let (reason, message) = (string(said, "/reason"), quoted(string(said, "/message")));
+            let (reason, message) = (text(said, "/reason"), quoted(text(said, "/message")));
             format!("Pods cannot be created ({reason}): {message}")
         })
         .into_iter()
@@ -156,16 +157,16 @@ fn refused(workload: &Value, events: &[Value]) -> Vec<String> {
 
 fn last_seen(event: &Value) -> &str {
     let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
-    let times = times.iter().map(|pointer| string(event, pointer));
+    let times = times.iter().map(|pointer| text(event, pointer));
     times.max().unwrap_or_default()
 }
 
 /// The reason why a Pod is not ready.
 fn of_pod(pod: &Value) -> Vec<String> {
-    let name = string(pod, "/metadata/name");
-    let conditions = array(pod, "/status/conditions");
+    let name = text(pod, "/metadata/name");
+    let conditions = list(pod, "/status/conditions");
     let is = |condition: &&Value, kind: &str, status: &str| {
-        string(condition, "/type") == kind && string(condition, "/status") == status
+        text(condition, "/type") == kind && text(condition, "/status") == status
     };
     if conditions.iter().any(|condition| is(&condition, "Ready", "True"))
         || pod.pointer("/metadata/deletionTimestamp").is_some()
@@ -177,30 +178,27 @@ fn of_pod(pod: &Value) -> Vec<String> {
         .find(|condition| is(condition, "PodScheduled", "False"))
     {
         let (reason, message) = (
-            string(unscheduled, "/reason"),
-            quoted(string(unscheduled, "/message")),
+            text(unscheduled, "/reason"),
+            quoted(text(unscheduled, "/message")),
         );
         return vec![format!("Pod {name} cannot be scheduled ({reason}): {message}")];
     }
-    if string(pod, "/status/phase") == "Failed" {
-        let (reason, message) = (
-            string(pod, "/status/reason"),
-            quoted(string(pod, "/status/message")),
-        );
+    if text(pod, "/status/phase") == "Failed" {
+        let (reason, message) = (text(pod, "/status/reason"), quoted(text(pod, "/status/message")));
         let details = [reason, &message].map(str::to_owned);
         let details: Vec<String> = details.into_iter().filter(|text| !text.is_empty()).collect();
         return vec![format!("Pod {name} failed{}", in_brackets(&details.join(": ")))];
     }
     let containers = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let statuses = containers.iter().flat_map(|pointer| array(pod, pointer));
+    let statuses = containers.iter().flat_map(|pointer| list(pod, pointer));
     statuses.filter_map(|status| of_container(name, status)).collect()
 }
 
 /// The reason why a container is not ready.
 fn of_container(pod: &str, status: &Value) -> Option<String> {
-    let container = format!("container {} of Pod {pod}", string(status, "/name"));
+    let container = format!("container {} of Pod {pod}", text(status, "/name"));
     if let Some(waiting) = status.pointer("/state/waiting") {
-        let (reason, message) = (string(waiting, "/reason"), string(waiting, "/message"));
+        let (reason, message) = (text(waiting, "/reason"), text(waiting, "/message"));
         return match reason {
             _ if STARTING.contains(&reason) || reason.is_empty() => None,
             // The pause until the next restart would change the text each time.
@@ -220,7 +218,7 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
                 } else {
                     format!(": {}", quoted(detail))
                 };
-                let image = string(status, "/image");
+                let image = text(status, "/image");
                 Some(format!(
                     "{container} cannot pull its image {image} (ImagePullBackOff){detail}"
                 ))
@@ -250,7 +248,7 @@ fn ended(terminated: &Value) -> String {
     let code = number(terminated, "/exitCode").unwrap_or_default();
     format!(
         "ended with exit code {code}{}",
-        in_brackets(string(terminated, "/reason"))
+        in_brackets(text(terminated, "/reason"))
     )
 }
 
@@ -271,17 +269,8 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn string<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn number(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer)?.as_u64()
-}
-
-fn array<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    let found = value.pointer(pointer).and_then(Value::as_array);
-    found.map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,4 +6,4 @@
 
 pub mod authority;
 pub mod layout;
-pub mod memory;
+pub mod state;

@@ -6,6 +6,7 @@ pub mod ownership;
 
 use std::fmt;
 
+use olm_api::object::text;
 use olm_api::text::escape;
 use serde_json::Value;
 
@@ -27,21 +28,15 @@ pub struct ObjectId {
 impl ObjectId {
     /// The identity in an object's fields. Absent fields are empty.
     pub fn of(object: &Value) -> Self {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |pointer: &str| text(object, pointer);
         let api_version = text("/apiVersion");
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
-            kind: text("/kind"),
-            namespace: text("/metadata/namespace"),
-            name: text("/metadata/name"),
+            kind: text("/kind").to_owned(),
+            namespace: text("/metadata/namespace").to_owned(),
+            name: text("/metadata/name").to_owned(),
         }
     }
 

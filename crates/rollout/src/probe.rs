@@ -7,6 +7,7 @@ use olm_api::cluster_object_set::{
     Assertion, AssertionType, ConditionEqual, FieldValue, FieldsEqual, ProbeSelector, ProgressionProbe,
     SelectorType,
 };
+use olm_api::object::text;
 use serde_json::Value;
 
 use crate::canonical;
@@ -198,7 +199,7 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
             wanted.condition_type
         ));
     }
-    let status = found.get("status").and_then(Value::as_str).unwrap_or_default();
+    let status = text(found, "/status");
     if status == wanted.status {
         return Ok(());
     }
@@ -219,20 +220,13 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
 
 /// The reason why a definition is not established, from its conditions: usually another one has its names.
 fn unestablished(conditions: &[Value]) -> String {
-    let text = |condition: &Value, key: &str| {
-        condition
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let texts: Vec<String> = conditions
         .iter()
         .filter(|condition| {
-            matches!(text(condition, "type").as_str(), "Established" | "NamesAccepted")
-                && text(condition, "status") == "False"
+            matches!(text(condition, "/type"), "Established" | "NamesAccepted")
+                && text(condition, "/status") == "False"
         })
-        .map(|condition| format!("{}: {}", text(condition, "reason"), text(condition, "message")))
+        .map(|condition| format!("{}: {}", text(condition, "/reason"), text(condition, "/message")))
         .collect();
     if texts.is_empty() {
         return String::new();

@@ -11,7 +11,7 @@ use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{self, annotation};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_resolve::cluster::fleet::{CatalogRecord, ClusterRecord, ExtensionRecord};
-use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, neighbour, requires};
+use olm_resolve::cluster::inventory::{Inventory, Questions, dependents, installed_extension, requires};
 use olm_resolve::{Package, Selector};
 use olm_version::blang::parse_tolerant;
 
@@ -102,14 +102,14 @@ impl Cluster {
         if questions.requires || self.sets.iter().any(requires) {
             let there = |extension: &ClusterExtension| {
                 self.present(extension)
-                    .map(|set| neighbour(extension.name(), set))
+                    .map(|set| installed_extension(extension.name(), set))
             };
             let own_name = own.map(ClusterExtension::name);
             let others = self.extensions.iter();
             let others = others.filter(|other| Some(other.name()) != own_name && !other.is_deleting());
-            inventory.neighbours = others.filter_map(there).collect();
+            inventory.others = others.filter_map(there).collect();
             inventory.own = own.and_then(there);
-            questions.of_neighbours(&inventory.neighbours);
+            questions.of_installed(&inventory.others);
         }
         self.ask(questions, &mut inventory).await?;
         Ok(inventory)

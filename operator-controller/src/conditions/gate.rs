@@ -1,6 +1,7 @@
 //! The upgrade gate of an OperatorCondition. Pure.
 
 use olm_api::names::operator_condition::UPGRADEABLE;
+use olm_api::object::text;
 use serde_json::Value;
 
 /// Whether an operator allows its upgrade.
@@ -24,9 +25,9 @@ pub(crate) fn upgrade_gate(object: &Value) -> UpgradeGate {
         .into_iter()
         .find_map(|list| condition(object.pointer(list)?));
     match decisive {
-        Some(condition) if text(condition, "status") == "False" => UpgradeGate::Held {
-            reason: text(condition, "reason").to_owned(),
-            message: text(condition, "message").to_owned(),
+        Some(condition) if text(condition, "/status") == "False" => UpgradeGate::Held {
+            reason: text(condition, "/reason").to_owned(),
+            message: text(condition, "/message").to_owned(),
         },
         _ => UpgradeGate::Upgradeable,
     }
@@ -34,11 +35,7 @@ pub(crate) fn upgrade_gate(object: &Value) -> UpgradeGate {
 
 fn condition(list: &Value) -> Option<&Value> {
     let mut conditions = list.as_array()?.iter();
-    conditions.find(|condition| text(condition, "type") == UPGRADEABLE)
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
+    conditions.find(|condition| text(condition, "/type") == UPGRADEABLE)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use olm_api::names::label;
 use olm_platform::queue::Queue;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::definition;
 use olm_cluster::followed::{Followed, ObjectChange};
@@ -22,22 +22,18 @@ pub(crate) struct Deletions(Mutex<HashMap<String, u64>>);
 impl Deletions {
     /// The number of the extension's OperatorConditions that were deleted.
     pub(crate) fn count(&self, extension: &str) -> u64 {
-        self.lock().get(extension).copied().unwrap_or_default()
+        self.0.lock().get(extension).copied().unwrap_or_default()
     }
 
     /// Forgets an extension that is gone.
     pub(crate) fn forget(&self, extension: &str) {
-        self.lock().remove(extension);
+        self.0.lock().remove(extension);
     }
 
     fn add(&self, extension: &str) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let count = all.entry(extension.to_owned()).or_default();
         *count = count.wrapping_add(1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
-        self.0.lock()
     }
 }
 

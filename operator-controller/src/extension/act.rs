@@ -61,9 +61,16 @@ impl Cache {
         self.operator_conditions.as_ref()
     }
 
-    /// Records that a write failed that nothing else depends on.
-    pub(crate) fn note_failed_write(&mut self) {
+    /// Records and logs that a write failed that nothing else depends on.
+    pub(crate) fn note_failed_write(
+        &mut self,
+        extension: &ClusterExtension,
+        error: &ActError,
+        action: &'static str,
+    ) {
         self.has_failed_write = true;
+        let (extension, error) = (extension.name(), error as &dyn std::error::Error);
+        tracing::debug!(extension, error, "cannot {action}");
     }
 
     /// Whether such a write failed since the last call.
@@ -184,13 +191,7 @@ pub(crate) async fn act(
         match orphaned_secrets::own_all(context, extension).await {
             Ok(are_owned) => cache.secrets_without_owner = !are_owned,
             Err(error) => {
-                cache.note_failed_write();
-                let error = &error as &dyn std::error::Error;
-                tracing::debug!(
-                    extension = extension.name(),
-                    error,
-                    "cannot set the owner of a content Secret"
-                );
+                cache.note_failed_write(extension, &error, "set the owner of a content Secret");
             }
         }
     }

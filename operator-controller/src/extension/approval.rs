@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::api::{Api, PartialObjectMeta};
-use olm_api::names::{PENDING_CHANGE, annotation};
+use olm_api::names::{CLUSTER_EXTENSION, PENDING_CHANGE, annotation};
 use olm_api::pending_change::{self, Decision};
 use olm_api::updates::held_back;
 use olm_api::{ChangePolicy, ClusterExtension, ClusterObjectSet, PendingChange};
@@ -39,19 +39,20 @@ pub(crate) enum ApprovalError {
     /// The objects of the newest revision are unknown.
     #[error("cannot plan the change of {revision}: its objects cannot be read")]
     Before { revision: String, source: GatherError },
-    /// The extension is unknown.
-    #[error("cannot read ClusterExtension {name:?}")]
-    Extension { name: String, source: kube::Error },
-    /// The decision is unknown.
-    #[error("cannot read {PENDING_CHANGE} {name:?}")]
-    Pending { name: String, source: kube::Error },
+    /// The extension or the decision is unknown.
+    #[error("cannot read {kind} {name:?}")]
+    Read {
+        kind: &'static str,
+        name: String,
+        source: kube::Error,
+    },
 }
 
 impl StageError for ApprovalError {
     fn severity(&self) -> Severity {
         match self {
             Self::Policies(error) => error.severity(),
-            Self::Before { .. } | Self::Extension { .. } | Self::Pending { .. } => Severity::Transient,
+            Self::Before { .. } | Self::Read { .. } => Severity::Transient,
         }
     }
 
@@ -250,7 +251,8 @@ pub(crate) async fn confirm_companions(
 async fn is_as_seen(context: &Context, extension: &ClusterExtension) -> Result<bool, ApprovalError> {
     let extensions: Api<ClusterExtension> = Api::all(context.client.clone());
     let found = extensions.get_metadata_opt(extension.name()).await;
-    let found = found.map_err(|source| ApprovalError::Extension {
+    let found = found.map_err(|source| ApprovalError::Read {
+        kind: CLUSTER_EXTENSION,
         name: extension.name().to_owned(),
         source,
     })?;
@@ -273,7 +275,11 @@ async fn evaluate(
     let name = pending_change::name(extension.name(), &plan.digest);
     let changes: Api<PendingChange> = Api::all(context.client.clone());
     let found = changes.get_opt(&name).await;
-    let found = found.map_err(|source| ApprovalError::Pending { name, source })?;
+    let found = found.map_err(|source| ApprovalError::Read {
+        kind: PENDING_CHANGE,
+        name,
+        source,
+    })?;
     let pending = found.filter(|found| pending::counts(found, extension, plan, revisions));
     let decision: Option<&Decision> = pending
         .as_ref()

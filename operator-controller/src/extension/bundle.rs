@@ -182,7 +182,7 @@ impl Cache {
     /// Records the inputs for which the newest revision is the wanted one; `None` for a revision that was just created
     /// or changed.
     pub(crate) fn settle(&mut self, inputs: Option<Inputs>) {
-        self.settled = Settled::of(inputs);
+        self.settled = Settled(inputs);
     }
 
     /// Records that the API server refuses an OperatorCondition. The bundle is rendered without it.

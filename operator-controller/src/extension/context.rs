@@ -16,6 +16,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::{ChangePolicy, ClusterCatalog, ClusterExtension, PendingChange};
 use olm_platform::events::Events;
+use olm_resolve::ReleaseField;
 
 use self::claims::Claims;
 use self::cluster_info::ClusterInfo;
@@ -54,6 +55,15 @@ pub struct Gates {
 }
 
 impl Gates {
+    /// Whether the release field of a bundle is used.
+    pub(crate) fn release_field(self) -> ReleaseField {
+        if self.releases {
+            ReleaseField::Counts
+        } else {
+            ReleaseField::Ignored
+        }
+    }
+
     /// The certificate providers that may be used besides the controller itself.
     pub(crate) fn providers(self) -> Providers {
         Providers {

@@ -83,7 +83,7 @@ async fn step(
     };
     let observed = observe(context, extension, cache).await?;
     let plan = plan(&observed, rest);
-    let checked = Checked::own_records(plan.actions);
+    let checked = Checked::preparation(plan.actions);
     let report = match act(context, extension, checked, &mut act::Cache::default()).await {
         Err(ActError::Release(error)) => DeletionReport::Progressing {
             reason: reason::RETRYING,

@@ -162,7 +162,7 @@ pub(crate) fn seize(context: &Context, extension: &ClusterExtension) -> Result<(
     let rivals = rivals(context, extension);
     let names = rivals.iter().map(|rival| rival.name());
     let begun = context.claims.install(extension.name(), names);
-    begun.map_err(|owner| ClaimError::Package {
+    begun.map_err(|owner| ClaimError {
         package: package.to_owned(),
         owner: owner.to_owned(),
         precedence: ClaimPrecedence::New,

@@ -70,11 +70,11 @@ pub(crate) async fn check(
         RevisionPlan::Create(mut creation) => {
             let examined = examine(context, &rendered, migrated).await?;
             if proposal.is_some_and(Proposal::is_held) {
-                return Ok(Checked::own_records(Vec::new()));
+                return Ok(Checked::preparation(Vec::new()));
             }
             let found = match examined {
                 PreflightResult::Passed(found) => found,
-                PreflightResult::Migrates(action) => return Ok(Checked::preparation(action)),
+                PreflightResult::Migrates(action) => return Ok(Checked::preparation(vec![action])),
             };
             companions(context, &rendered, proposal)?;
             if let Some(warnings) = &found.warnings {

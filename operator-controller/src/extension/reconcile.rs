@@ -46,7 +46,7 @@ const SHOWN: usize = 200;
 pub(crate) struct Controller {
     /// The shared parts of all runs.
     pub context: Arc<Context>,
-    memories: Mutex<HashMap<String, StageStates>>,
+    states: Mutex<HashMap<String, StageStates>>,
 }
 
 /// State of the stages between runs. A run takes each stage's own part at its beginning and returns it at its end.
@@ -65,37 +65,33 @@ impl Controller {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            memories: Mutex::default(),
+            states: Mutex::default(),
         }
-    }
-
-    fn memory<T>(&self, change: impl FnOnce(&mut HashMap<String, StageStates>) -> T) -> T {
-        change(&mut self.memories.lock())
     }
 }
 
 /// Runs once: creates the revision that the extension asks for, and updates the status from its revisions.
 pub(crate) async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let context = &controller.context;
-    let memory = controller.memory(|all| all.remove(&name));
+    let states = controller.states.lock().remove(&name);
     let Some(extension) = context.extension(&name) else {
         context.forget(&name);
         return Outcome::Done;
     };
     context.counters.begin(&name);
     let uid = &extension.metadata.uid;
-    let mut memory = memory.filter(|memory| memory.uid == *uid).unwrap_or_default();
-    memory.uid.clone_from(uid);
+    let mut states = states.filter(|states| states.uid == *uid).unwrap_or_default();
+    states.uid.clone_from(uid);
     let unreadable = uid.as_deref().and_then(|uid| context.sets.unreadable_of(uid));
     let outcome = if let Some(unreadable) = unreadable {
         wait_for(context, &extension, &unreadable).await
     } else if extension.is_deleting() {
         context.bundles.forget(&name);
-        delete::delete(context, &extension, &mut memory.delete).await
+        delete::delete(context, &extension, &mut states.delete).await
     } else {
-        install(context, extension, &mut memory).await
+        install(context, extension, &mut states).await
     };
-    controller.memory(|all| all.insert(name, memory));
+    controller.states.lock().insert(name, states);
     outcome
 }
 
@@ -116,15 +112,15 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
 }
 
 /// Installs the extension's bundle and reports the progress.
-async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &mut StageStates) -> Outcome {
+async fn install(context: &Context, extension: Arc<ClusterExtension>, states: &mut StageStates) -> Outcome {
     let begun = Instant::now();
     // Teardown records of earlier revisions do not belong to a later deletion.
     if let Some(uid) = &extension.metadata.uid {
         context.teardown_records.take(uid);
     }
     if let Some(action) = prepare::finalizers(&extension) {
-        let checked = Checked::own_records(vec![action]);
-        let written = act(context, &extension, checked, &mut memory.act).await;
+        let checked = Checked::preparation(vec![action]);
+        let written = act(context, &extension, checked, &mut states.act).await;
         let written = written.map(drop).map_err(ActError::into_api);
         return match written {
             Err(Ok(error)) => unless_stale("add finalizers", extension.name(), Err(error), Outcome::Done),
@@ -132,7 +128,7 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
             Err(Err(_)) => Outcome::Failed,
         };
     }
-    let observed = match prepared(context, &extension, memory).await {
+    let observed = match prepared(context, &extension, states).await {
         Ok(Some(observed)) => observed,
         Ok(None) => return Outcome::After(AT_ONCE),
         Err(failure) => {
@@ -141,17 +137,17 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
                 .joint_updates
                 .awaits_others(extension.name(), awaits_others);
             context.joint_updates.conclude(extension.name(), None);
-            let outcome = memory.retry.after(Some(failure.severity), false, begun.elapsed());
+            let outcome = states.retry.after(Some(failure.severity), false, begun.elapsed());
             let written = report::failed(context, &extension, &failure).await;
             return unless_stale("write the status", extension.name(), written, outcome);
         }
     };
-    let run = match run(context, &observed, memory).await {
+    let run = match run(context, &observed, states).await {
         Ok(run) => run,
         Err(pause) => return Outcome::After(pause),
     };
     let severity = run.progress.severity();
-    if let Some(outcome) = memory.retry.brief(severity, Instant::now()) {
+    if let Some(outcome) = states.retry.brief(severity, Instant::now()) {
         return outcome;
     }
     let awaits_others = run.held.is_some() || severity == Some(Severity::Waiting);
@@ -162,16 +158,16 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
         || run.warnings.is_some()
         || run.waits.is_some()
         || run.verification.again().is_some();
-    let outcome = memory.retry.after(severity, is_unannounced, begun.elapsed());
+    let outcome = states.retry.after(severity, is_unannounced, begun.elapsed());
     let outcome = run.opens.map_or(outcome, |opens| {
         let left = opens.duration_since(Timestamp::now());
         retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
     });
-    let has_failed = memory.act.take_failed_write();
-    let outcome = memory.retry.unless_written(has_failed, outcome, begun.elapsed());
+    let has_failed = states.act.take_failed_write();
+    let outcome = states.retry.unless_written(has_failed, outcome, begun.elapsed());
     let written = report(context, &observed, &run).await;
     // After the status, which requires the extension as it was seen.
-    memory.act.record(context, &extension).await;
+    states.act.record(context, &extension).await;
     unless_stale("write the status", extension.name(), written, outcome)
 }
 
@@ -179,7 +175,7 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, memory: &m
 async fn prepared(
     context: &Context,
     extension: &Arc<ClusterExtension>,
-    memory: &mut StageStates,
+    states: &mut StageStates,
 ) -> Result<Option<Observed>, StageFailure> {
     let observed = observe(context, Arc::clone(extension)).await?;
     let release = observed.release.as_ref();
@@ -188,12 +184,12 @@ async fn prepared(
     if actions.is_empty() {
         return Ok(Some(observed));
     }
-    act(context, extension, Checked::own_records(actions), &mut memory.act).await?;
+    act(context, extension, Checked::preparation(actions), &mut states.act).await?;
     Ok(None)
 }
 
 /// All stages after the observation. The error is the pause before the next run, with nothing to report yet.
-async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -> Result<Run, Duration> {
+async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -> Result<Run, Duration> {
     let Resolution {
         target,
         deprecations,
@@ -205,24 +201,27 @@ async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -
     } = resolve_and_count(context, observed).await;
     let vanished = void_vanished(&vanished, &observed.revisions, Timestamp::now());
     if !vanished.is_empty() {
-        let checked = Checked::own_records(vanished);
-        match act(context, &observed.extension, checked, &mut memory.act).await {
+        let checked = Checked::preparation(vanished);
+        match act(context, &observed.extension, checked, &mut states.act).await {
             Ok(_) => return Err(DECIDE_ANEW),
-            Err(error) => unrecorded(observed, &error, memory),
+            Err(error) => {
+                let action = "write the status of a PendingChange";
+                states.act.note_failed_write(&observed.extension, &error, action);
+            }
         }
     }
-    tidy(context, observed, memory).await;
+    tidy(context, observed, states).await;
     if let Err(failure) = &target
         && ends_changes(failure)
     {
-        settle_changes(context, observed, &first_line(failure), memory).await;
+        settle_changes(context, observed, &first_line(failure), states).await;
     }
     let chosen = target.as_ref().ok();
     let is_update = chosen.is_some_and(|target| approval::is_satisfied(observed, target));
     let origin = chosen.map(|target| target.origin);
-    let applied = apply_unless_paused(context, observed, target, memory).await;
+    let applied = apply_unless_paused(context, observed, target, states).await;
     if was_tried(&applied) {
-        resume(context, &observed.extension, memory).await;
+        resume(context, &observed.extension, states).await;
     }
     let (opens, waits) = match &applied {
         Ok(Applied::Held(held)) => (held.opens, is_update.then(|| held.clone())),
@@ -230,14 +229,14 @@ async fn run(context: &Context, observed: &Observed, memory: &mut StageStates) -
     };
     conclude(context, observed, origin, &applied, waits.as_ref());
     if let Ok(Applied::ConditionRefused(name)) = &applied {
-        memory.bundle.refuse_condition(name.clone());
+        states.bundle.refuse_condition(name.clone());
     }
     let progress = progress(applied, problem, silent, waits.is_some())?;
     let warnings = match &progress {
-        Progress::Applied { .. } | Progress::Silent(_) => memory.bundle.warnings(context).await,
+        Progress::Applied { .. } | Progress::Silent(_) => states.bundle.warnings(context).await,
         Progress::Failed(_) => None,
     };
-    let verification = memory.bundle.verify(context, observed).await;
+    let verification = states.bundle.verify(context, observed).await;
     Ok(Run {
         kind: kind(observed, &progress),
         is_paused: is_paused(observed),
@@ -265,18 +264,14 @@ async fn resolve_and_count(context: &Context, observed: &Observed) -> Resolution
 }
 
 /// Removes OperatorConditions of former bundles. The next run retries a failed removal.
-async fn tidy(context: &Context, observed: &Observed, memory: &mut StageStates) {
-    let action = prepare::tidy(&observed.revisions, memory.act.operator_conditions());
+async fn tidy(context: &Context, observed: &Observed, states: &mut StageStates) {
+    let action = prepare::tidy(&observed.revisions, states.act.operator_conditions());
     let Some(action) = action else { return };
-    let checked = Checked::own_records(vec![action]);
-    if let Err(error) = act(context, &observed.extension, checked, &mut memory.act).await {
-        memory.act.note_failed_write();
-        let error = &error as &dyn std::error::Error;
-        tracing::debug!(
-            extension = observed.extension.name(),
-            error,
-            "cannot remove OperatorConditions of former bundles"
-        );
+    let checked = Checked::preparation(vec![action]);
+    let extension = &observed.extension;
+    if let Err(error) = act(context, extension, checked, &mut states.act).await {
+        let action = "remove OperatorConditions of former bundles";
+        states.act.note_failed_write(extension, &error, action);
     }
 }
 
@@ -285,7 +280,7 @@ async fn apply_unless_paused(
     context: &Context,
     observed: &Observed,
     target: Result<Target, StageFailure>,
-    memory: &mut StageStates,
+    states: &mut StageStates,
 ) -> Result<Applied, StageFailure> {
     let settings = match &observed.settings {
         Err(failure) => return Err(failure.clone().and(target.err())),
@@ -299,7 +294,7 @@ async fn apply_unless_paused(
         settings,
         target,
     };
-    let applied = Box::pin(apply(context, resolved, memory)).await;
+    let applied = Box::pin(apply(context, resolved, states)).await;
     applied.map_err(|failure| {
         if failure.severity == Severity::Pulling {
             return failure;
@@ -364,20 +359,15 @@ fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
 }
 
 /// Resumes revisions. The next run retries what failed; if one has changed meanwhile, its event starts another run.
-async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &mut StageStates) {
+async fn resume(context: &Context, extension: &Arc<ClusterExtension>, states: &mut StageStates) {
     let actions = prepare::resumed(extension, &context.revisions(extension.name()));
     if actions.is_empty() {
         return;
     }
-    let checked = Checked::own_records(actions);
-    if let Err(error) = act(context, extension, checked, &mut memory.act).await {
-        memory.act.note_failed_write();
-        let error = &error as &dyn std::error::Error;
-        tracing::debug!(
-            extension = extension.name(),
-            error,
-            "cannot lift the pause of a revision"
-        );
+    let checked = Checked::preparation(actions);
+    if let Err(error) = act(context, extension, checked, &mut states.act).await {
+        let action = "lift the pause of a revision";
+        states.act.note_failed_write(extension, &error, action);
     }
 }
 
@@ -385,19 +375,19 @@ async fn resume(context: &Context, extension: &Arc<ClusterExtension>, memory: &m
 async fn apply(
     context: &Context,
     resolved: Resolved<'_>,
-    memory: &mut StageStates,
+    states: &mut StageStates,
 ) -> Result<Applied, StageFailure> {
     let observed = resolved.observed;
     let extension = &observed.extension;
-    let rendered = match render(context, resolved, &mut memory.bundle).await {
+    let rendered = match render(context, resolved, &mut states.bundle).await {
         Ok(Some(rendered)) => rendered,
         Ok(None) => {
-            record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), memory).await?;
+            record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), states).await?;
             return Ok(Applied::default());
         }
         Err(failure) => {
             if ends_changes(&failure) {
-                settle_changes(context, observed, &first_line(&failure), memory).await;
+                settle_changes(context, observed, &first_line(&failure), states).await;
             }
             return Err(failure);
         }
@@ -411,12 +401,12 @@ async fn apply(
         .and_then(|proposal| proposal.held(extension.name()));
     if let Some(proposal) = &proposal {
         // Whatever the result of the checks, no other change is wanted any more.
-        record_changes(context, observed, &DesiredChange::Change(proposal, None), memory).await?;
+        record_changes(context, observed, &DesiredChange::Change(proposal, None), states).await?;
     }
-    let mut checked = check(context, plan, memory.act.migrated(), proposal.as_ref()).await?;
+    let mut checked = check(context, plan, states.act.migrated(), proposal.as_ref()).await?;
     if let (Some(proposal), Some(held)) = (&proposal, held) {
         let wanted = DesiredChange::Change(proposal, Some(&held));
-        record_changes(context, observed, &wanted, memory).await?;
+        record_changes(context, observed, &wanted, states).await?;
         return Ok(Applied::Held(held));
     }
     if creates
@@ -427,7 +417,7 @@ async fn apply(
     }
     match &proposal {
         Some(proposal) => checked.approve(proposal),
-        None => record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), memory).await?,
+        None => record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), states).await?,
     }
     // The checks take time. Another extension may have the better claim by now.
     seize(context, extension)?;
@@ -436,9 +426,9 @@ async fn apply(
             .joint_updates
             .begin(extension.name(), &companions, Timestamp::now());
     }
-    let applied = act(context, extension, checked, &mut memory.act).await?;
+    let applied = act(context, extension, checked, &mut states.act).await?;
     if let Applied::Done(done) = &applied {
-        memory.bundle.settle(done.settled.clone());
+        states.bundle.settle(done.settled.clone());
         done.announce(context, extension);
     }
     Ok(applied)
@@ -449,7 +439,7 @@ async fn record_changes(
     context: &Context,
     observed: &Observed,
     wanted: &DesiredChange<'_>,
-    memory: &mut StageStates,
+    states: &mut StageStates,
 ) -> Result<(), ActError> {
     let (extension, all) = (
         &observed.extension,
@@ -462,7 +452,7 @@ async fn record_changes(
     if actions.is_empty() {
         return Ok(());
     }
-    act(context, extension, Checked::own_records(actions), &mut memory.act)
+    act(context, extension, Checked::preparation(actions), &mut states.act)
         .await
         .map(drop)
 }
@@ -474,21 +464,12 @@ fn ends_changes(failure: &StageFailure) -> bool {
 }
 
 /// Marks PendingChanges as void. The next run retries failed writes.
-async fn settle_changes(context: &Context, observed: &Observed, why: &str, memory: &mut StageStates) {
-    let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), memory).await;
+async fn settle_changes(context: &Context, observed: &Observed, why: &str, states: &mut StageStates) {
+    let recorded = record_changes(context, observed, &DesiredChange::Nothing(why), states).await;
     if let Err(error) = recorded {
-        unrecorded(observed, &error, memory);
+        let action = "write the status of a PendingChange";
+        states.act.note_failed_write(&observed.extension, &error, action);
     }
-}
-
-/// Nothing else depends on the status of a PendingChange: the next run writes it.
-fn unrecorded(observed: &Observed, error: &ActError, memory: &mut StageStates) {
-    memory.act.note_failed_write();
-    tracing::debug!(
-        extension = observed.extension.name(),
-        error = error as &dyn std::error::Error,
-        "cannot write the status of a PendingChange"
-    );
 }
 
 /// The report of a paused extension.

@@ -6,7 +6,6 @@ use kube::Client;
 use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, names};
 use olm_cluster::identity::{AccountName, AccountNameError, IdentityError};
 use olm_platform::queue::Outcome;
-use olm_rollout::status::RevisionState;
 
 use super::{
     conclusion::{RIGHTS, RunConclusion},
@@ -55,9 +54,7 @@ impl AccountFailure {
     pub(super) fn conclusion(&self) -> RunConclusion {
         let message = self.to_string();
         match self {
-            Self::Unnamed | Self::Misnamed(_) => {
-                RunConclusion::new(RevisionState::Blocked(message), Outcome::Done)
-            }
+            Self::Unnamed | Self::Misnamed(_) => RunConclusion::blocked(message, Outcome::Done),
             Self::Unidentified(_) if self.is_transient() => {
                 RunConclusion::retrying(message, Outcome::After(RIGHTS))
             }

@@ -39,6 +39,10 @@ impl RunConclusion {
         }
     }
 
+    pub(super) fn blocked(message: String, outcome: Outcome) -> Self {
+        Self::new(RevisionState::Blocked(message), outcome)
+    }
+
     pub(super) fn retrying(message: impl Into<String>, outcome: Outcome) -> Self {
         Self::new(RevisionState::Retrying(message.into()), outcome)
     }

@@ -64,7 +64,7 @@ pub struct Context {
     pub(super) changes: Mutex<Option<UnboundedReceiver<Change>>>,
     pub(super) options: Options,
     pub(super) queue: Queue<String>,
-    pub(super) memories: Mutex<HashMap<String, SetState>>,
+    pub(super) states: Mutex<HashMap<String, SetState>>,
     /// A counter that changes when kinds are added or removed.
     pub(super) kinds: AtomicU64,
 }
@@ -124,7 +124,7 @@ impl Context {
             sets,
             options,
             queue,
-            memories: Mutex::default(),
+            states: Mutex::default(),
             kinds: AtomicU64::new(0),
         }
     }

@@ -36,15 +36,15 @@ impl Context {
         }
         let Some(set) = self.sets.get(&name) else {
             self.watches.forget(&name);
-            self.memories.lock().remove(&name);
+            self.states.lock().remove(&name);
             accounts::forget_unused(self);
             return Outcome::Done;
         };
-        let mut memory = self.memories.lock().remove(&name).unwrap_or_default();
+        let mut set_state = self.states.lock().remove(&name).unwrap_or_default();
         let kinds = self.kinds.load(Ordering::SeqCst);
-        let outcome = reconcile(self, &set, &mut memory).await;
-        let misses_kinds = memory.rollout.misses_kinds;
-        self.memories.lock().insert(name.clone(), memory);
+        let outcome = reconcile(self, &set, &mut set_state).await;
+        let misses_kinds = set_state.rollout.misses_kinds;
+        self.states.lock().insert(name.clone(), set_state);
         if misses_kinds && self.kinds.load(Ordering::SeqCst) != kinds {
             // The kinds came before the watch began.
             self.queue.add_after(name, GATHERING);
@@ -100,10 +100,10 @@ impl Context {
             }
             self.kinds.fetch_add(1, Ordering::SeqCst);
             let missing: Vec<String> = {
-                let memories = self.memories.lock();
-                memories
+                let states = self.states.lock();
+                states
                     .iter()
-                    .filter(|(_, memory)| memory.rollout.misses_kinds)
+                    .filter(|(_, set_state)| set_state.rollout.misses_kinds)
                     .map(|(name, _)| name.clone())
                     .collect()
             };

@@ -66,7 +66,7 @@ pub(crate) struct Executor<'a> {
     /// The greatest age of the known state of objects.
     pub freshness: Freshness,
     /// The state from earlier runs.
-    pub memory: &'a mut SetState,
+    pub set_state: &'a mut SetState,
     /// Set if a body was needed and not loaded.
     pub starved: AtomicBool,
     /// Set if no watch covers one of the objects.
@@ -90,10 +90,10 @@ impl Executor<'_> {
     }
 
     /// Tears the revision down as far as possible now.
-    pub(crate) async fn take_down(&mut self, lasting: RetainedObjects) -> TeardownEnd {
+    pub(crate) async fn take_down(&mut self, retained: RetainedObjects) -> TeardownEnd {
         let mut doubted = HashSet::new();
-        let kept = lasting.kept.clone();
-        let mut step = Teardown::start(self.outline, lasting);
+        let kept = retained.kept.clone();
+        let mut step = Teardown::start(self.outline, retained);
         loop {
             match step {
                 Step::End(end) => return end,
@@ -104,7 +104,7 @@ impl Executor<'_> {
                         if matches!(request, Request::Observe(_))
                             && is_gone(answer)
                             && !kept.contains(&position)
-                            && self.memory.teardown.swept.insert(position)
+                            && self.set_state.teardown.swept.insert(position)
                         {
                             self.delete_remains_of(&self.outline.id(position)).await;
                         }
@@ -152,13 +152,13 @@ impl Executor<'_> {
             (_, RequestOutcome::Live(seen)) => {
                 doubted.remove(&position);
                 let at = self
-                    .memory
+                    .set_state
                     .objects
                     .known
                     .get(&position)
                     .filter(|known| known.seen == **seen)
                     .map(|known| known.at);
-                self.memory.objects.known.insert(
+                self.set_state.objects.known.insert(
                     position,
                     SeenObject {
                         seen: (**seen).clone(),
@@ -168,13 +168,13 @@ impl Executor<'_> {
                 );
             }
             (_, RequestOutcome::Absent) => {
-                self.memory.objects.known.remove(&position);
+                self.set_state.objects.known.remove(&position);
                 if goal == Goal::Remove {
-                    self.memory.teardown.gone.insert(position);
+                    self.set_state.teardown.gone.insert(position);
                 }
             }
-            (_, RequestOutcome::Failed(_) | RequestOutcome::Obstructed(_)) => {
-                self.memory.objects.known.remove(&position);
+            (_, RequestOutcome::Failed(_) | RequestOutcome::Blocked(_)) => {
+                self.set_state.objects.known.remove(&position);
                 doubted.insert(position);
             }
         }
@@ -202,7 +202,7 @@ impl Executor<'_> {
         is_remembered: &mut bool,
     ) -> RequestOutcome {
         let position = request.position();
-        if goal == Goal::Remove && self.memory.teardown.gone.contains(&position) {
+        if goal == Goal::Remove && self.set_state.teardown.gone.contains(&position) {
             return RequestOutcome::Absent;
         }
         let id = self.outline.id(position);
@@ -235,7 +235,7 @@ impl Executor<'_> {
                 match target.apply(&body, Commit::DryRun).await {
                     Err(failure) if apply::cannot_dry_run(&failure) => Ok(None),
                     Err(failure) => match self.obstacle(&target, object, &failure).await {
-                        Some(AuthorityObstacle::Ours(_)) => return RequestOutcome::Obstructed(failure),
+                        Some(AuthorityObstacle::Ours(_)) => return RequestOutcome::Blocked(failure),
                         // The present object is in use until the wanted one is applied, so a dry run is not possible.
                         Some(AuthorityObstacle::Injected(_)) => Ok(None),
                         None => Err(failure),
@@ -331,7 +331,7 @@ impl Executor<'_> {
         if doubted {
             return None;
         }
-        let known = self.memory.objects.known.get(&position);
+        let known = self.set_state.objects.known.get(&position);
         let current = match (state, known) {
             // Objects without a watch are read within a rate limit.
             (WatchedState::Unwatched, Some(known))
@@ -361,7 +361,7 @@ impl Executor<'_> {
             | (WatchedState::There { .. } | WatchedState::Absent { .. }, None) => false,
         };
         let holds = || {
-            self.memory
+            self.set_state
                 .objects
                 .certificates
                 .is_current(self.layout(), position, today())
@@ -390,7 +390,7 @@ async fn release(
 fn is_gone(answer: &RequestOutcome) -> bool {
     match answer {
         RequestOutcome::Absent => true,
-        RequestOutcome::Live(_) | RequestOutcome::Obstructed(_) => false,
+        RequestOutcome::Live(_) | RequestOutcome::Blocked(_) => false,
         RequestOutcome::Failed(failure) => failure.kind == FailureKind::UnknownKind,
     }
 }

@@ -45,22 +45,26 @@ use super::{
 const UNWATCHED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(110)];
 
 /// Runs once with the set in the cache.
-pub(crate) async fn reconcile(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Outcome {
+pub(crate) async fn reconcile(
+    context: &Context,
+    set: &ClusterObjectSet,
+    set_state: &mut SetState,
+) -> Outcome {
     let mut set = set.clone();
-    memory.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
-    if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < memory.cache.written {
+    set_state.renew(set.metadata.uid.as_deref().unwrap_or_default(), probes_mark(&set));
+    if number(set.metadata.resource_version.as_deref().unwrap_or_default()) < set_state.cache.written {
         // The cache does not contain our own last write yet.
-        return Outcome::After(memory.cache.lag());
+        return Outcome::After(set_state.cache.lag());
     }
-    memory.cache.behind = 0;
-    if memory.teardown.ended {
+    set_state.cache.behind = 0;
+    if set_state.teardown.ended {
         // The cache is stale.
         return Outcome::Done;
     }
     let conclusion = if set.is_deleting() {
-        removal::delete(context, &mut set, memory).await
+        removal::delete(context, &mut set, set_state).await
     } else {
-        keep(context, &mut set, memory).await
+        keep(context, &mut set, set_state).await
     };
     let outcome = match conclusion {
         Ok(RunConclusion {
@@ -70,13 +74,13 @@ pub(crate) async fn reconcile(context: &Context, set: &ClusterObjectSet, memory:
             state: Some(state),
             outcome,
             ..
-        }) => match write_status(context, &mut set, memory, &state, outcome).await {
+        }) => match write_status(context, &mut set, set_state, &state, outcome).await {
             Ok(outcome) => outcome,
             Err(error) => own_error(&set, &error),
         },
         Err(error) => own_error(&set, &error),
     };
-    memory.cache.written = memory.cache.written.max(number(
+    set_state.cache.written = set_state.cache.written.max(number(
         set.metadata.resource_version.as_deref().unwrap_or_default(),
     ));
     outcome
@@ -103,7 +107,7 @@ fn own_error(set: &ClusterObjectSet, error: &kube::Error) -> Outcome {
 async fn write_status(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &SetState,
+    set_state: &SetState,
     state: &RevisionState,
     outcome: Outcome,
 ) -> Result<Outcome, kube::Error> {
@@ -132,7 +136,7 @@ async fn write_status(
         .as_ref()
         .map(|status| status.observed_phases.clone())
         .unwrap_or_default();
-    let observed: Vec<ObservedPhase> = match &memory.loaded.phases {
+    let observed: Vec<ObservedPhase> = match &set_state.loaded.phases {
         Some(phases) if before.is_empty() => phases.observed.clone(),
         _ => before,
     };
@@ -152,7 +156,7 @@ async fn write_status(
 async fn keep(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
 ) -> Result<RunConclusion, kube::Error> {
     let archived = set.spec.lifecycle_state == LifecycleState::Archived;
     if archived && status::is_archived(set.conditions()) {
@@ -171,7 +175,7 @@ async fn keep(
         Err(error) => {
             let message =
                 format!("{error}; nothing is applied, repaired or removed until the annotation is fixed");
-            return Ok(RunConclusion::new(RevisionState::Blocked(message), Outcome::Done));
+            return Ok(RunConclusion::blocked(message, Outcome::Done));
         }
     };
     if let Some(unreadable) = context.sets.unreadable_sibling(set) {
@@ -179,27 +183,24 @@ async fn keep(
         return Ok(RunConclusion::waiting(message, Outcome::Done));
     }
     if archived {
-        return Ok(removal::archive(context, set, memory, policy).await);
+        return Ok(removal::archive(context, set, set_state, policy).await);
     }
     let actor = match identify(context, set).await {
         Ok(actor) => actor,
         Err(no_actor) => return Ok(no_actor.conclusion()),
     };
-    if let Err(conclusion) = doubt(context, memory, &actor.client).await {
+    if let Err(conclusion) = doubt(context, set_state, &actor.client).await {
         return Ok(conclusion);
     }
-    let phases = match load(context, set, memory, Some(&actor.client)).await {
+    let phases = match load(context, set, set_state, Some(&actor.client)).await {
         Ok(phases) => phases,
         Err(conclusion) => return Ok(conclusion),
     };
-    if let Err(error) = check_observed(set, memory) {
-        return Ok(RunConclusion::new(
-            RevisionState::Blocked(error),
-            Outcome::After(RIGHTS),
-        ));
+    if let Err(error) = check_observed(set, set_state) {
+        return Ok(RunConclusion::blocked(error, Outcome::After(RIGHTS)));
     }
     let outline = outline(context, set, &phases);
-    let faults = memory
+    let faults = set_state
         .loaded
         .content
         .as_ref()
@@ -220,7 +221,7 @@ async fn keep(
     if records::has_finalizer(set, names::finalizer::TEARDOWN) {
         records::finalizers(&context.own, set, add, remove).await?;
     }
-    let bodies = memory.loaded.content.as_deref();
+    let bodies = set_state.loaded.content.as_deref();
     let rights = rights::missing(context, set.name(), &actor, &outline, bodies).await;
     match rights {
         Ok(None) => {}
@@ -237,37 +238,45 @@ async fn keep(
     let coverage = match rights::watch(context, set.name(), Some(&actor), &outline, freshness).await {
         Ok(coverage) => coverage,
         Err(error) => {
-            return Ok(RunConclusion::retrying(
-                format!("establish watch: {error}"),
-                Outcome::Failed,
-            ));
+            let message = format!("establish watch: {error}");
+            return Ok(RunConclusion::retrying(message, Outcome::Failed));
         }
     };
-    let report = match roll_out(context, set, memory, policy, &actor.client, &outline, &coverage).await {
+    let report = match roll_out(
+        context,
+        set,
+        set_state,
+        policy,
+        &actor.client,
+        &outline,
+        &coverage,
+    )
+    .await
+    {
         Ok(report) => report,
         Err(conclusion) => return Ok(conclusion),
     };
-    conclude(context, set, memory, &actor, &outline, report).await
+    conclude(context, set, set_state, &actor, &outline, report).await
 }
 
 async fn roll_out(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     policy: Policy,
     client: &Client,
     outline: &Outline,
     coverage: &Coverage,
 ) -> Result<Report, RunConclusion> {
     let succeeded = conditions::is_true(set.conditions(), conditions::SUCCEEDED);
-    if succeeded && let Some(wait) = memory.rollout.repair_delay(Instant::now()) {
+    if succeeded && let Some(wait) = set_state.rollout.repair_delay(Instant::now()) {
         return Err(RunConclusion::silent(Outcome::After(wait)));
     }
     let mut settings = Settings {
         mode: if succeeded { Mode::KeepUp } else { Mode::RollOut },
         writes: policy.writes,
         missing_kinds: policy.missing_kinds,
-        accepted: memory.objects.accepted.clone(),
+        accepted: set_state.objects.accepted.clone(),
         reclaims: Reclaims::Nothing,
     };
     let may_reclaim = if succeeded {
@@ -277,7 +286,7 @@ async fn roll_out(
     } else {
         Reclaims::Nothing
     };
-    let mut at_hand = memory.loaded.content.clone();
+    let mut at_hand = set_state.loaded.content.clone();
     let report = loop {
         let mut executor = Executor {
             client,
@@ -291,13 +300,13 @@ async fn roll_out(
             } else {
                 Freshness::Live
             },
-            memory,
+            set_state,
             starved: AtomicBool::new(false),
             unwatched: AtomicBool::new(false),
         };
         let report = executor.roll_out(settings.clone()).await;
         let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
-        memory.rollout.unwatched = unwatched;
+        set_state.rollout.unwatched = unwatched;
         // Orphaning a revision removes these references, too, and the cache may not show that yet.
         if settings.reclaims != may_reclaim
             && is_stripped(&report, outline)
@@ -310,18 +319,18 @@ async fn roll_out(
         if at_hand.is_some() || !starved {
             break report;
         }
-        at_hand = Some(bodies(context, set, memory, client).await?);
+        at_hand = Some(bodies(context, set, set_state, client).await?);
     };
     if succeeded && report.written > 0 {
         tracing::info!(set = set.name(), objects = report.written, "repaired");
-        memory.rollout.repaired(Instant::now());
+        set_state.rollout.repaired(Instant::now());
         let owner = set.label(names::label::OWNER_NAME);
         if let (Some(extension), Some(_)) = (owner, extension_uid(set)) {
             let objects = u64::try_from(report.written).unwrap_or(u64::MAX);
             context.options.counters.repaired(extension, objects);
         }
     }
-    memory.objects.accepted.clone_from(&report.accepted);
+    set_state.objects.accepted.clone_from(&report.accepted);
     Ok(report)
 }
 
@@ -364,25 +373,25 @@ fn unavailable_for(set: &ClusterObjectSet, now: Timestamp) -> Duration {
 async fn conclude(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     actor: &Actor,
     outline: &Outline,
     report: Report,
 ) -> Result<RunConclusion, kube::Error> {
-    memory.rollout.misses_kinds = !report.skipped.is_empty();
+    set_state.rollout.misses_kinds = !report.skipped.is_empty();
     let skipped = report::skipped(&report.skipped);
-    let [soon, later] = if memory.rollout.unwatched {
+    let [soon, later] = if set_state.rollout.unwatched {
         UNWATCHED
     } else {
         [RESYNC, RESYNC]
     };
     Ok(match report.end {
         RolloutEnd::Complete if report.handed_over > 0 => {
-            memory.loaded.content = None;
+            set_state.loaded.content = None;
             RunConclusion::new(RevisionState::HandingOver, Outcome::After(later))
         }
         RolloutEnd::Complete => {
-            memory.loaded.content = None;
+            set_state.loaded.content = None;
             let complete = RevisionState::Complete { skipped };
             let mut older = context.sets.siblings(set);
             older.retain(|sibling| {
@@ -392,7 +401,7 @@ async fn conclude(
             });
             if !older.is_empty() {
                 // Readers must see this revision complete before the previous ones are archived.
-                write_status(context, set, memory, &complete, Outcome::Done).await?;
+                write_status(context, set, set_state, &complete, Outcome::Done).await?;
             }
             for sibling in older {
                 if let Err(error) = records::archive(&context.own, &sibling).await {
@@ -412,7 +421,7 @@ async fn conclude(
                 match causes::PATIENCE.checked_sub(waited) {
                     Some(left) if !left.is_zero() => due = due.min(left),
                     _ => {
-                        lines.extend(causes::causes(context, memory, actor, &not_ready).await);
+                        lines.extend(causes::causes(context, set_state, actor, &not_ready).await);
                         due = due.min(causes::AGAIN);
                     }
                 }
@@ -438,7 +447,7 @@ async fn conclude(
             RunConclusion::new(RevisionState::Paused(message), Outcome::After(RESYNC))
         }
         RolloutEnd::Failed { phase, failures } => {
-            memory.rollout.misses_kinds |= failures
+            set_state.rollout.misses_kinds |= failures
                 .iter()
                 .any(|(_, failure)| failure.kind == FailureKind::UnknownKind);
             let message = report::failures(outline.phase(phase), &failures);

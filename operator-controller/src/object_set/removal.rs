@@ -52,20 +52,20 @@ struct Work<'a> {
     actor: &'a Actor,
     outline: &'a Outline,
     /// The objects that are not deleted.
-    lasting: RetainedObjects,
+    retained: RetainedObjects,
 }
 
 /// A run over an archived set that still has objects.
 pub(super) async fn archive(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     policy: Policy,
 ) -> RunConclusion {
-    let (actor, outline) = match prepare(context, set, memory).await {
+    let (actor, outline) = match prepare(context, set, set_state).await {
         Ok((Ok(actor), outline)) => (actor, outline),
         Ok((Err(no_actor), outline)) => {
-            let left = left(context, set, memory, &outline).await;
+            let left = left(context, set, set_state, &outline).await;
             let reported =
                 |message: &str| format!("error archiving revision: {message}{}", may_be_left(&left));
             let mut conclusion = no_actor.conclusion().reworded(reported);
@@ -77,20 +77,20 @@ pub(super) async fn archive(
         }
         Err(conclusion) => return conclusion,
     };
-    if let Err(error) = check_observed(set, memory) {
-        return RunConclusion::new(RevisionState::Blocked(error), Outcome::Done);
+    if let Err(error) = check_observed(set, set_state) {
+        return RunConclusion::blocked(error, Outcome::Done);
     }
     let work = Work {
         context,
         set,
         actor: &actor,
         outline: &outline,
-        lasting: RetainedObjects {
+        retained: RetainedObjects {
             kept: kept(policy.uninstall, &outline),
             held: BTreeSet::new(),
         },
     };
-    match take_down(work, memory).await {
+    match take_down(work, set_state).await {
         TeardownEnd::Complete => RunConclusion::new(RevisionState::Archived, Outcome::After(Duration::ZERO)),
         TeardownEnd::Waiting { .. } | TeardownEnd::Held(_) => {
             RunConclusion::new(RevisionState::Archiving, Outcome::After(LOOK))
@@ -107,11 +107,11 @@ pub(super) async fn archive(
 async fn prepare(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
 ) -> Result<(Result<Actor, AccountFailure>, Outline), RunConclusion> {
     let actor = identify_for_removal(context, set).await;
     let client = actor.as_ref().ok().map(|actor| &actor.client);
-    match load(context, set, memory, client).await {
+    match load(context, set, set_state, client).await {
         Ok(phases) => Ok((actor, outline(context, set, &phases))),
         Err(conclusion) => Err(match actor {
             Err(no_actor) if !conclusion.lost => no_actor.conclusion(),
@@ -120,13 +120,13 @@ async fn prepare(
     }
 }
 
-async fn take_down(work: Work<'_>, memory: &mut SetState) -> TeardownEnd {
+async fn take_down(work: Work<'_>, set_state: &mut SetState) -> TeardownEnd {
     let Work {
         context,
         set,
         actor,
         outline,
-        lasting,
+        retained,
     } = work;
     // Without watches the teardown only takes longer.
     let coverage = rights::watch(context, set.name(), Some(actor), outline, Freshness::Live)
@@ -140,11 +140,11 @@ async fn take_down(work: Work<'_>, memory: &mut SetState) -> TeardownEnd {
         content: None,
         probes: &[],
         freshness: Freshness::Live,
-        memory,
+        set_state,
         starved: AtomicBool::new(false),
         unwatched: AtomicBool::new(false),
     };
-    executor.take_down(lasting).await
+    executor.take_down(retained).await
 }
 
 /// The progress of a teardown.
@@ -163,18 +163,18 @@ enum Removal {
 pub(super) async fn delete(
     context: &Context,
     set: &mut ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
 ) -> Result<RunConclusion, kube::Error> {
     if !records::has_finalizer(set, names::finalizer::TEARDOWN) {
         context.watches.forget(set.name());
         return Ok(RunConclusion::silent(Outcome::Done));
     }
-    memory.teardown.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
+    set_state.teardown.in_foreground |= records::has_finalizer(set, records::FOREGROUND);
     // Nothing was left to tear down, or Kubernetes itself releases the objects.
     let ended = set.spec.lifecycle_state == LifecycleState::Archived && status::is_archived(set.conditions());
     let mut collected = Vec::new();
     if !ended && !records::has_finalizer(set, records::ORPHAN) {
-        match remove(context, set, memory).await {
+        match remove(context, set, set_state).await {
             Removal::Done => {}
             Removal::Collected(objects) => {
                 let objects_left = report::short_names(&objects);
@@ -203,41 +203,44 @@ pub(super) async fn delete(
     }
     context.watches.forget(set.name());
     if !ended {
-        record_teardown(context, set, memory, collected);
+        record_teardown(context, set, set_state, collected);
     }
     records::finalizers(&context.own, set, &[], &[names::finalizer::TEARDOWN]).await?;
-    memory.teardown.ended = true;
+    set_state.teardown.ended = true;
     Ok(RunConclusion::silent(Outcome::Done))
 }
 
 /// Records the teardown of an extension's revision.
-fn record_teardown(context: &Context, set: &ClusterObjectSet, memory: &SetState, collected: Vec<ObjectId>) {
+fn record_teardown(
+    context: &Context,
+    set: &ClusterObjectSet,
+    set_state: &SetState,
+    collected: Vec<ObjectId>,
+) {
     let policy = if records::has_finalizer(set, records::ORPHAN) {
         Uninstall::Orphan
     } else {
         Policy::of(set).unwrap_or_default().uninstall
     };
-    if let (Some(extension), Some(phases)) = (extension_uid(set), &memory.loaded.phases) {
+    if let (Some(extension), Some(phases)) = (extension_uid(set), &set_state.loaded.phases) {
         let outline = phases.outline(Owner::default(), Vec::new());
         let going = |position| {
-            let known = memory.objects.known.get(&position);
+            let known = set_state.objects.known.get(&position);
             known.is_some_and(|known| known.seen.ownership.deleting.is_some())
         };
-        let mut record = TeardownRecord::of(&outline, policy, &memory.teardown.gone, going);
-        record.in_foreground = memory.teardown.in_foreground;
+        let mut record = TeardownRecord::of(&outline, policy, &set_state.teardown.gone, going);
+        record.in_foreground = set_state.teardown.in_foreground;
         record.collect(collected);
         context.teardown_records.note(extension, set.name(), record);
     }
 }
 
-async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState) -> Removal {
+async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetState) -> Removal {
     let policy = match Policy::of(set) {
         Ok(policy) => policy,
         Err(error) => {
-            let state = RevisionState::Blocked(format!(
-                "{error}; nothing is removed until the annotation is fixed"
-            ));
-            return Removal::NotYet(RunConclusion::new(state, Outcome::Done));
+            let message = format!("{error}; nothing is removed until the annotation is fixed");
+            return Removal::NotYet(RunConclusion::blocked(message, Outcome::Done));
         }
     };
     let orphan = policy.uninstall == Uninstall::Orphan;
@@ -256,13 +259,13 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState
             return Removal::NotYet(RunConclusion::retrying(message, Outcome::Failed));
         }
     };
-    let (actor, outline) = match prepare(context, set, memory).await {
+    let (actor, outline) = match prepare(context, set, set_state).await {
         Ok((Ok(actor), outline)) => (actor, outline),
         Ok((Err(no_actor), _)) if orphan && !no_actor.is_transient() => return Removal::LetGo,
         Err(_) if orphan => return Removal::LetGo,
         Ok((Err(no_actor), outline)) => {
             let goes_on = successor.is_some();
-            return without_account(context, set, memory, &outline, &no_actor, goes_on).await;
+            return without_account(context, set, set_state, &outline, &no_actor, goes_on).await;
         }
         Err(conclusion)
             if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
@@ -281,9 +284,9 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState
         set,
         actor: &actor,
         outline: &outline,
-        lasting: lasting(policy.uninstall, successor.is_some(), &outline),
+        retained: retained(policy.uninstall, successor.is_some(), &outline),
     };
-    match take_down(work, memory).await {
+    match take_down(work, set_state).await {
         TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Held(objects) => {
             let message = held(successor.unwrap_or_default(), &objects);
@@ -301,7 +304,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState
             let conclusion = RunConclusion::failed(context, &actor.account, &failures, message);
             let left: Vec<ObjectId> = outline
                 .all_positions()
-                .filter(|position| !memory.teardown.gone.contains(position))
+                .filter(|position| !set_state.teardown.gone.contains(position))
                 .map(|position| outline.id(position))
                 .collect();
             let forbidden = failures
@@ -321,12 +324,12 @@ async fn remove(context: &Context, set: &ClusterObjectSet, memory: &mut SetState
 async fn without_account(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     outline: &Outline,
     no_actor: &AccountFailure,
     goes_on: bool,
 ) -> Removal {
-    let left = left(context, set, memory, outline).await;
+    let left = left(context, set, set_state, outline).await;
     if left.is_empty() {
         return Removal::Done;
     }
@@ -336,7 +339,7 @@ async fn without_account(
         Abandoned::No
     };
     if let Abandoned::Now(uninstall) = abandoned {
-        return abandon(context, set, memory, outline, left, uninstall);
+        return abandon(context, set, set_state, outline, left, uninstall);
     }
     let mut reported = explain(no_actor.conclusion(), set, &left);
     if let Abandoned::After(rest, _) = abandoned {
@@ -352,7 +355,7 @@ async fn without_account(
 fn abandon(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     outline: &Outline,
     mut left: Vec<ObjectId>,
     uninstall: Uninstall,
@@ -363,7 +366,7 @@ fn abandon(
     let gone = outline
         .all_positions()
         .filter(|position| !left.contains(&outline.id(*position)));
-    memory.teardown.gone.extend(gone);
+    set_state.teardown.gone.extend(gone);
     match uninstall {
         Uninstall::Delete => Removal::Collected(left),
         // Kubernetes would collect CRDs, too.
@@ -372,7 +375,7 @@ fn abandon(
 }
 
 /// The objects of a revision that are not deleted with it.
-fn lasting(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> RetainedObjects {
+fn retained(uninstall: Uninstall, has_successor: bool, outline: &Outline) -> RetainedObjects {
     if has_successor && uninstall != Uninstall::Orphan {
         return RetainedObjects {
             held: outline.custom_resources(),
@@ -485,7 +488,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let found = lasting(uninstall, has_successor, &outline);
+            let found = retained(uninstall, has_successor, &outline);
             let expected = [kept, held].map(|positions| positions.iter().copied().collect::<BTreeSet<_>>());
             assert_eq!(
                 [found.kept, found.held],

@@ -65,7 +65,7 @@ pub(crate) struct Objects {
     /// The objects as they were last seen.
     pub known: HashMap<ObjectPosition, SeenObject>,
     /// The state of certificates.
-    pub certificates: certificates::memory::CertificateMemory,
+    pub certificates: certificates::state::CertificateState,
     /// The fingerprints of differences that the server left.
     pub accepted: BTreeMap<ObjectPosition, u64>,
 }
@@ -163,31 +163,31 @@ mod tests {
 
     #[test]
     fn a_cache_that_lags_is_asked_less_and_less_often() {
-        let mut memory = CacheState::default();
-        let waits: Vec<u128> = (0..6).map(|_| memory.lag().as_millis()).collect();
+        let mut set_state = CacheState::default();
+        let waits: Vec<u128> = (0..6).map(|_| set_state.lag().as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
     }
 
     #[test]
     fn frequent_repairs_are_spaced() {
-        let mut memory = RolloutState::default();
+        let mut set_state = RolloutState::default();
         let now = Instant::now();
         for _ in 0..MAX_REPAIRS {
-            assert_eq!(memory.repaired(now), None);
+            assert_eq!(set_state.repaired(now), None);
         }
-        assert_eq!(memory.repaired(now), Some(CALM / 4));
-        assert_eq!(memory.repair_delay(now), Some(CALM / 4));
-        assert_eq!(memory.repair_delay(now + CALM), None);
+        assert_eq!(set_state.repaired(now), Some(CALM / 4));
+        assert_eq!(set_state.repair_delay(now), Some(CALM / 4));
+        assert_eq!(set_state.repair_delay(now + CALM), None);
     }
 
     #[test]
     fn another_set_of_the_same_name_is_not_remembered() {
-        let mut memory = SetState::default();
-        memory.renew("a", 1);
-        memory.teardown.gone.insert(ObjectPosition::default());
-        memory.renew("a", 2);
-        assert_eq!(memory.teardown.gone.len(), 1);
-        memory.renew("b", 2);
-        assert_eq!(memory.teardown.gone.len(), 0);
+        let mut set_state = SetState::default();
+        set_state.renew("a", 1);
+        set_state.teardown.gone.insert(ObjectPosition::default());
+        set_state.renew("a", 2);
+        assert_eq!(set_state.teardown.gone.len(), 1);
+        set_state.renew("b", 2);
+        assert_eq!(set_state.teardown.gone.len(), 0);
     }
 }

@@ -114,7 +114,7 @@ pub(super) fn measure(figures: &mut Figures) -> Result<()> {
     let (package, labels, served) = (package()?, BTreeMap::new(), HashSet::new());
     let catalog = of(&package, &labels);
     let facts = ClusterState {
-        neighbours: &[],
+        others: &[],
         own: None,
         served: &served,
         platform: ClusterPlatform::default(),

@@ -64,7 +64,7 @@ fn settled() -> Observed {
         catalog: Arc::new(catalog),
         stored: Some(stored),
         known: true,
-        memory: CatalogState {
+        state: CatalogState {
             polled: Some(at(1000)),
             ..CatalogState::default()
         },
@@ -166,7 +166,7 @@ fn the_leader_follows_the_spec() {
     check(
         |o| {
             change(o, |c| image(c).reference = ONE.to_owned());
-            o.memory.confirmed = Some(ONE.to_owned());
+            o.state.confirmed = Some(ONE.to_owned());
         },
         &ContentAction::Keep,
     );
@@ -197,7 +197,7 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
     check(
         |o| {
             o.stored = None;
-            o.memory.refused = Some(RefusedContent {
+            o.state.refused = Some(RefusedContent {
                 resolved: ONE.to_owned(),
                 message: String::new(),
             });
@@ -208,7 +208,7 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
     check(
         |o| {
             o.stored = None;
-            o.memory.blocked = Some(BlockedGeneration {
+            o.state.blocked = Some(BlockedGeneration {
                 generation: 3,
                 reference: TAG.to_owned(),
             });
@@ -259,7 +259,7 @@ fn a_tag_is_looked_at_again_when_its_interval_has_passed() {
     check(
         |o| {
             polled(1001)(o);
-            o.memory.polled = None;
+            o.state.polled = None;
         },
         &follow(TAG, None),
     );
@@ -277,7 +277,7 @@ fn a_tag_is_looked_at_when_an_annotation_changes() {
             change(o, |c| {
                 c.metadata.annotations = now.clone().map(|value| [(user::POLL.to_owned(), value)].into());
             });
-            o.memory.asked = then;
+            o.state.asked = then;
         }
     };
     check(asked(Some("1"), None), &follow(TAG, None));
@@ -291,7 +291,7 @@ fn terminal_failures_wait_for_another_spec() {
     let blocked = |generation| {
         move |o: &mut Observed| {
             progress(o, reason::BLOCKED, 3);
-            o.memory.blocked = Some(BlockedGeneration {
+            o.state.blocked = Some(BlockedGeneration {
                 generation,
                 reference: TAG.to_owned(),
             });
@@ -327,7 +327,7 @@ fn a_follower_copies_the_content_of_the_leader() {
     check(
         follow(|o| {
             o.stored = None;
-            o.memory.refused = Some(RefusedContent {
+            o.state.refused = Some(RefusedContent {
                 resolved: ONE.to_owned(),
                 message: String::new(),
             });

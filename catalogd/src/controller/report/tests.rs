@@ -51,7 +51,7 @@ fn observed(second: i64) -> Observed {
     catalog.metadata.generation = Some(1);
     catalog.metadata.labels = Some([(label::METADATA_NAME.to_owned(), "cat".to_owned())].into());
     catalog.metadata.finalizers = Some(vec![finalizer::DELETE_SERVER_CACHE.to_owned()]);
-    let memory = CatalogState {
+    let state = CatalogState {
         polled: Some(at(second)),
         ..CatalogState::default()
     };
@@ -59,7 +59,7 @@ fn observed(second: i64) -> Observed {
         catalog: Arc::new(catalog),
         stored: None,
         known: false,
-        memory,
+        state,
         role: Role::Leader,
         kubernetes: None,
         now: at(second),

@@ -23,7 +23,7 @@ use crate::registry::trust::Trust;
 /// Shared state of passes over CatalogSources.
 pub(in crate::registry) struct Context {
     pub(in crate::registry) base: Arc<Base>,
-    pub(in crate::registry) memories: SourceStates,
+    pub(in crate::registry) sources: SourceStates,
     pub(in crate::registry) metrics: SourceMetrics,
     /// The address of this process, where clients can reach it.
     pub(in crate::registry) address: Option<IpAddr>,
@@ -43,7 +43,7 @@ impl Context {
         queue.report_to(&base.metrics, "catalogsource");
         Self {
             queue,
-            memories: SourceStates::open(&registry.cache_dir),
+            sources: SourceStates::open(&registry.cache_dir),
             metrics: SourceMetrics::register(&base.metrics),
             address: advertised(&registry.advertise_address, &base),
             base,
@@ -86,7 +86,7 @@ impl Context {
     /// Forgets a source that is gone.
     pub(in crate::registry) fn forget(&self, key: &Key) {
         self.metrics.forget(key);
-        if self.memories.forget(key) {
+        if self.sources.forget(key) {
             self.publish(key);
         }
     }
@@ -108,8 +108,8 @@ impl Context {
     /// The content of a source, or why there is none.
     pub(in crate::registry) fn content(&self, key: &Key) -> Result<Content, String> {
         let known = self
-            .memories
-            .read(key, |memory| memory.content().ok_or_else(|| memory.fault.clone()));
+            .sources
+            .read(key, |source| source.content().ok_or_else(|| source.fault.clone()));
         let (namespace, name) = key;
         let none = format!("no registry client established for catalogsource {namespace}/{name}");
         match known {

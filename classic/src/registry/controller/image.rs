@@ -25,22 +25,22 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> Outcome {
     let reference = text(source.object, "/spec/image");
     let puller = Puller::of(source.object);
-    context.memories.with(key, |memory| {
-        memory.remote = None;
-        if memory.map.is_some() {
-            memory.serve_nothing();
+    context.sources.with(key, |source| {
+        source.remote = None;
+        if source.map.is_some() {
+            source.serve_nothing();
         }
     });
     if let Err(error) = serve(context, key).await {
         let fault = format!("cannot open a port for the registry: {error}");
-        context.memories.with(key, |memory| memory.fault = Some(fault));
+        context.sources.with(key, |source| source.fault = Some(fault));
         return Outcome::Failed;
     }
     restore(context, key, reference, &puller);
     let due = next_poll(context, key, source);
-    let is_current = context.memories.with(key, |memory| {
-        let served = memory.served.as_ref();
-        memory.fault.is_none()
+    let is_current = context.sources.with(key, |source| {
+        let served = source.served.as_ref();
+        source.fault.is_none()
             && served.is_some_and(|served| {
                 served.is_confirmed && served.wanted == reference && served.puller == puller
             })
@@ -48,7 +48,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     if is_current && due.is_none_or(|due| !due.is_zero()) {
         return due.map_or(Outcome::Done, Outcome::After);
     }
-    if context.memories.with(key, |memory| memory.served.is_none()) {
+    if context.sources.with(key, |source| source.served.is_none()) {
         // Clients see that something is under way.
         if let Err(failure) = report(context, key, source, source.object).await
             && failure.kind != FailureKind::Conflict
@@ -58,11 +58,11 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     }
     let fetched = fetch(context, key, reference, &puller).await;
     context
-        .memories
-        .with(key, |memory| memory.asked = Some(Timestamp::now()));
+        .sources
+        .with(key, |source| source.asked = Some(Timestamp::now()));
     match fetched {
         Ok(()) => {
-            context.memories.with(key, |memory| memory.fault = None);
+            context.sources.with(key, |source| source.fault = None);
             next_poll(context, key, source).map_or(Outcome::Done, Outcome::After)
         }
         Err(ContentError::Stopped) => Outcome::Done,
@@ -81,7 +81,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
                 error = fault,
                 "a catalog is not served"
             );
-            context.memories.with(key, |memory| memory.fault = Some(fault));
+            context.sources.with(key, |source| source.fault = Some(fault));
             Outcome::Failed
         }
     }
@@ -90,9 +90,9 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
 /// Serves the content of the source from before the process was started, until the registry names the newest.
 fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
     let (is_empty, uid) = context
-        .memories
-        .with(key, |memory| (memory.served.is_none(), memory.uid.clone()));
-    let kept = context.memories.kept(key).filter(|kept| {
+        .sources
+        .with(key, |source| (source.served.is_none(), source.uid.clone()));
+    let kept = context.sources.kept(key).filter(|kept| {
         is_empty && kept.uid == uid && kept.wanted == wanted && kept.secrets == puller.secrets
     });
     let Some(kept) = kept else { return };
@@ -115,13 +115,13 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
     let contents = context.contents().ok_or(ContentError::Stopped)?;
     let resolved = contents.resolve(reference, puller).await?;
     let name = store_name(&resolved.pinned);
-    let uid = context.memories.with(key, |memory| {
+    let uid = context.sources.with(key, |source| {
         // Refused content may be fetched again once it differs.
-        memory.refused.take_if(|(refused, _)| *refused != name);
-        memory.uid.clone()
+        source.refused.take_if(|(refused, _)| *refused != name);
+        source.uid.clone()
     });
-    let known = context.memories.with(key, |memory| {
-        let served = memory.served.as_ref();
+    let known = context.sources.with(key, |source| {
+        let served = source.served.as_ref();
         served
             .filter(|served| served.name == name && served.puller == *puller)
             .map(|served| Arc::clone(&served.content))
@@ -129,16 +129,14 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
     let catalog = if let Some(known) = known {
         known
     } else {
-        if let Some((_, fault)) = context.memories.with(key, |memory| memory.refused.clone()) {
+        if let Some((_, fault)) = context.sources.with(key, |source| source.refused.clone()) {
             return Err(ContentError::Refused(fault));
         }
         let fetched = contents.fetch(reference, &resolved).await;
         fetched.inspect_err(|error| {
             if error.is_about_content() {
                 let refused = (name.clone(), chain(error));
-                context
-                    .memories
-                    .with(key, |memory| memory.refused = Some(refused));
+                context.sources.with(key, |source| source.refused = Some(refused));
             }
         })?
     };
@@ -148,7 +146,7 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
         secrets: puller.secrets.clone(),
         name: name.clone(),
     };
-    context.memories.keep(key, kept);
+    context.sources.keep(key, kept);
     let served = ServedCatalog {
         wanted: reference.to_owned(),
         puller: puller.clone(),
@@ -163,7 +161,7 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
 /// The time until the registry is asked for a newer image, where it is; zero when that is due.
 fn next_poll(context: &Context, key: &Key, source: &Source<'_>) -> Option<Duration> {
     let interval = Duration::try_from(source.poll_interval()?).unwrap_or(SHORTEST_POLL);
-    let asked = context.memories.with(key, |memory| memory.asked);
+    let asked = context.sources.with(key, |source| source.asked);
     let Some(asked) = asked else {
         return Some(Duration::ZERO);
     };

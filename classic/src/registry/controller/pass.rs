@@ -41,9 +41,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     };
     let object = context.with_template(found).await;
     let uid = text(&object, "/metadata/uid").to_owned();
-    context.memories.with(key, |memory| {
-        if memory.uid != uid {
-            *memory = TrackedSource {
+    context.sources.with(key, |source| {
+        if source.uid != uid {
+            *source = TrackedSource {
                 uid,
                 ..TrackedSource::default()
             };
@@ -75,9 +75,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
         Ok(SourceKind::Address) => address(context, key, &source),
         Ok(SourceKind::ConfigMap) => config_map(context, key, map_name, followed_map.clone()).await,
         Err(_) => {
-            context.memories.with(key, |memory| {
-                *memory = TrackedSource {
-                    uid: std::mem::take(&mut memory.uid),
+            context.sources.with(key, |source| {
+                *source = TrackedSource {
+                    uid: std::mem::take(&mut source.uid),
                     ..TrackedSource::default()
                 };
             });
@@ -124,16 +124,16 @@ fn failed((namespace, name): &Key, failure: &RequestFailure) -> Outcome {
 /// Keeps the connection to a registry elsewhere.
 fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
     let target = source.target();
-    context.memories.with(key, |memory| {
-        memory.serve_nothing();
-        if memory
+    context.sources.with(key, |source| {
+        source.serve_nothing();
+        if source
             .remote
             .as_ref()
             .is_some_and(|remote| remote.target == target)
         {
             return;
         }
-        memory.remote = Some(Arc::new(Remote::open(
+        source.remote = Some(Arc::new(Remote::open(
             target,
             context.trust.clone(),
             dialled(context, key),
@@ -144,21 +144,21 @@ fn address(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> Outcome {
 
 /// The state of the ConfigMap of a source. The program follows it from now on.
 fn followed(context: &Arc<Context>, key: &Key, name: &str) -> ConfigMapState {
-    context.memories.with(key, |memory| {
-        memory.remote = None;
-        if memory.map.as_ref().is_none_or(|map| map.name != name) {
+    context.sources.with(key, |source| {
+        source.remote = None;
+        if source.map.as_ref().is_none_or(|map| map.name != name) {
             let client = context.base.writer.own().clone();
-            memory.serve_nothing();
+            source.serve_nothing();
             let map = WatchedMap::open(client, &key.0, name, waking(context, key));
-            memory.map = Some(map);
+            source.map = Some(map);
         }
-        memory.map.as_ref().map(WatchedMap::known).unwrap_or_default()
+        source.map.as_ref().map(WatchedMap::known).unwrap_or_default()
     })
 }
 
 /// Serves the content of a ConfigMap.
 async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapState) -> Outcome {
-    let fail = |fault: String| context.memories.with(key, |memory| memory.fault = Some(fault));
+    let fail = |fault: String| context.sources.with(key, |source| source.fault = Some(fault));
     if let Err(error) = serve(context, key).await {
         fail(format!("cannot open a port for the registry: {error}"));
         return Outcome::Failed;
@@ -182,9 +182,9 @@ async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapSt
             faults.join("; ")
         )
     });
-    let is_current = context.memories.with(key, |memory| {
-        memory.fault = fault;
-        memory.served.as_ref().is_some_and(|served| served.name == stored)
+    let is_current = context.sources.with(key, |source| {
+        source.fault = fault;
+        source.served.as_ref().is_some_and(|served| served.name == stored)
     });
     let Some(contents) = context.contents().filter(|_| !is_current) else {
         return Outcome::Done;

@@ -112,14 +112,14 @@ fn own_registry<'a>(source: &'a Source<'_>) -> Option<&'a Value> {
 /// Keeps a connection to the Pod; its state, and why there is none.
 fn dial(context: &Arc<Context>, key: &Key, source: &Source<'_>) -> (&'static str, Option<String>) {
     let address = endpoint::find(source.cluster, source.object).unwrap_or_default();
-    let state = context.memories.with(key, |memory| {
-        memory.serve_nothing();
-        let known = memory.remote.as_ref().filter(|remote| remote.target == address);
+    let state = context.sources.with(key, |source| {
+        source.serve_nothing();
+        let known = source.remote.as_ref().filter(|remote| remote.target == address);
         if known.is_none() {
             let remote = Remote::open(address.clone(), context.trust.clone(), dialled(context, key));
-            memory.remote = Some(Arc::new(remote));
+            source.remote = Some(Arc::new(remote));
         }
-        memory
+        source
             .remote
             .as_ref()
             .map(|remote| remote.state())

@@ -22,24 +22,24 @@ pub(super) const FAILED: &str = "TRANSIENT_FAILURE";
 
 /// Opens the port of a source.
 pub(super) async fn serve(context: &Context, key: &Key) -> std::io::Result<()> {
-    if context.memories.with(key, |memory| memory.listener.is_some()) {
+    if context.sources.with(key, |source| source.listener.is_some()) {
         return Ok(());
     }
     let listener = Listener::open(&context.base.shutdown.token()).await?;
     context
-        .memories
-        .with(key, |memory| memory.listener = Some(listener));
+        .sources
+        .with(key, |source| source.listener = Some(listener));
     Ok(())
 }
 
 /// Serves content.
 pub(super) fn serve_catalog(context: &Context, key: &Key, served: ServedCatalog) {
-    let is_news = context.memories.with(key, |memory| {
-        if let Some(listener) = &memory.listener {
+    let is_news = context.sources.with(key, |source| {
+        if let Some(listener) = &source.listener {
             listener.slot.set(Some(Arc::clone(&served.content)));
         }
         let name = served.name.clone();
-        let before = memory.served.replace(served);
+        let before = source.served.replace(served);
         before.is_none_or(|before| before.name != name)
     });
     if is_news {
@@ -56,25 +56,25 @@ struct SourceState {
 }
 
 impl SourceState {
-    fn of(memory: &TrackedSource) -> Self {
-        let (connection, fault) = match memory.remote.as_ref().map(|remote| remote.state()) {
+    fn of(source: &TrackedSource) -> Self {
+        let (connection, fault) = match source.remote.as_ref().map(|remote| remote.state()) {
             Some(State::Ready(_)) => (READY, None),
             Some(State::Connecting) => (CONNECTING, None),
             Some(State::Failed(error)) => (FAILED, Some(error)),
             None => {
-                let connection = match (&memory.served, &memory.fault) {
+                let connection = match (&source.served, &source.fault) {
                     (Some(_), _) => READY,
                     (None, None) => CONNECTING,
                     (None, Some(_)) => FAILED,
                 };
-                (connection, memory.fault.clone())
+                (connection, source.fault.clone())
             }
         };
         Self {
             connection,
             fault,
-            polled: memory.asked,
-            port: memory.listener.as_ref().map(|listener| listener.port),
+            polled: source.asked,
+            port: source.listener.as_ref().map(|listener| listener.port),
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) async fn report(
     source: &Source<'_>,
     live: &Value,
 ) -> Result<(), RequestFailure> {
-    let state = context.memories.with(key, |memory| SourceState::of(memory));
+    let state = context.sources.with(key, |source| SourceState::of(source));
     let (connection, is_ready) = (state.connection, state.connection == READY);
     let endpoint = state
         .port
@@ -130,8 +130,8 @@ pub(super) async fn replace_status(
     if wanted != *live {
         context.writer().write(&Actor::Own, &wanted).await?;
     }
-    let is_news = context.memories.with(key, |memory| {
-        let before = std::mem::replace(&mut memory.connection, connection.to_owned());
+    let is_news = context.sources.with(key, |source| {
+        let before = std::mem::replace(&mut source.connection, connection.to_owned());
         before != connection
     });
     if is_news {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::duplicates;
 use crate::bundle::Bundle;
 use crate::names::subdomain_faults;
-use crate::object::{object_name, scope};
+use crate::object::{object_name, scope, text};
 
 pub(super) fn deployment_uniqueness(bundle: &Bundle) -> Vec<String> {
     duplicates(bundle.csv.deployment_names())
@@ -60,13 +60,7 @@ pub(super) fn package_name(bundle: &Bundle) -> Vec<String> {
 }
 
 pub(super) fn kinds(bundle: &Bundle) -> Vec<String> {
-    let kind = |object: &Value| {
-        object
-            .get("kind")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let kind = |object: &Value| text(object, "/kind").to_owned();
     bundle
         .others
         .iter()

@@ -10,6 +10,7 @@ use super::Options;
 use super::manifests::{child, containers_mut};
 use crate::bundle::Bundle;
 use crate::names::{join_name, service_name};
+use crate::object::text;
 
 /// The provider of the certificates with which an operator serves its webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,19 +169,11 @@ pub(super) fn mount_certificates(pod: &mut Map<String, Value>, deployment: &str,
 }
 
 fn named_one_of(value: &Value, names: &[String]) -> bool {
-    let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
-    names.iter().any(|candidate| candidate == name)
+    names.iter().any(|name| name == text(value, "/name"))
 }
 
 /// The names of the two volumes, and of every volume that a container in these lists mounts at one of their paths.
 fn replaced_volumes(pod: &Map<String, Value>, lists: &[&str]) -> Vec<String> {
-    let text = |mount: &Value, field: &str| {
-        mount
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let mut names: Vec<String> = [WEBHOOK_VOLUME.0, APISERVER_VOLUME.0].map(str::to_owned).to_vec();
     let containers = lists.iter().filter_map(|list| pod.get(*list)?.as_array());
     let mounts = containers
@@ -188,9 +181,8 @@ fn replaced_volumes(pod: &Map<String, Value>, lists: &[&str]) -> Vec<String> {
         .filter_map(|container| container.get("volumeMounts").and_then(Value::as_array))
         .flatten();
     for mount in mounts {
-        let path = text(mount, "mountPath");
-        if [WEBHOOK_VOLUME.1, APISERVER_VOLUME.1].contains(&path.as_str()) {
-            names.push(text(mount, "name"));
+        if [WEBHOOK_VOLUME.1, APISERVER_VOLUME.1].contains(&text(mount, "/mountPath")) {
+            names.push(text(mount, "/name").to_owned());
         }
     }
     names

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Options, RenderError};
 use crate::bundle::Bundle;
-use crate::object::{Scope, object_name, scope};
+use crate::object::{Scope, object_name, scope, text};
 
 /// The additional objects. Namespaced ones move to the install namespace, whatever namespace they have.
 ///
@@ -15,7 +15,7 @@ pub fn additional(bundle: &Bundle, options: &Options) -> Result<Vec<Value>, Rend
         .others
         .iter()
         .map(|object| {
-            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+            let kind = text(object, "/kind");
             let Some(scope) = scope(kind) else {
                 return Err(RenderError::UnsupportedObject {
                     name: object_name(object).to_owned(),

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use serde_json::Value;
 
 use super::RenderError;
-use crate::object::object_name;
+use crate::object::{object_name, text};
 
 /// The origin of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) fn unify<const N: usize>(groups: [(Origin, Vec<Value>); N]) -> Result
                         overlay(first, generated);
                     }
                     (Origin::Generated, Origin::Generated) | (Origin::Brought, Origin::Brought) => {
-                        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+                        let kind = text(&object, "/kind");
                         return Err(RenderError::Conflict {
                             kind: kind.to_owned(),
                             name: object_name(&object).to_owned(),
@@ -60,12 +60,7 @@ pub(super) fn unify<const N: usize>(groups: [(Origin, Vec<Value>); N]) -> Result
 
 /// Group, kind, namespace and name: the identity of an object without its version.
 fn key(object: &Value) -> [String; 4] {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |pointer: &str| text(object, pointer);
     let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
     [
         group,

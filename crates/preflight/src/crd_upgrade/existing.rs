@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use olm_api::object::qualified_name;
 use serde_json::Value;
 
 use super::budget::{Budget, Exhausted, Patterns};
@@ -229,7 +230,7 @@ impl Hits {
     fn add(&mut self, object: &Value) {
         self.count += 1;
         if self.names.len() < NAMED {
-            self.names.push(name(object));
+            self.names.push(qualified_name(object));
         }
     }
 
@@ -248,18 +249,4 @@ fn describe(message: &str, hits: &Hits) -> String {
         hits.count,
         hits.named()
     )
-}
-
-/// `NAMESPACE/NAME`, or the name alone.
-fn name(object: &Value) -> String {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    match text("/metadata/namespace") {
-        "" => text("/metadata/name").to_owned(),
-        namespace => format!("{namespace}/{}", text("/metadata/name")),
-    }
 }

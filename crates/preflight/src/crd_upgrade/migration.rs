@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use olm_api::object::text;
 use serde_json::Value;
 
 use super::version;
@@ -102,12 +103,7 @@ pub fn migration(old: &Value, new: &Value) -> Migration {
             "objects may be stored as [{shown}] and cannot be migrated, because no version of the definition is served"
         ));
     };
-    let text = |pointer: &str| {
-        old.pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |pointer: &str| text(old, pointer).to_owned();
     let mut kept = kept;
     if !kept.contains(&storage) {
         kept.push(storage);

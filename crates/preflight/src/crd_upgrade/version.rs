@@ -3,21 +3,18 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use olm_api::object::{list, text};
 use serde_json::Value;
 
 use super::schema::flatten;
 use super::{Check, Finding, FindingLocation};
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
-    definition
-        .pointer("/spec/versions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    list(definition, "/spec/versions").iter()
 }
 
 fn name(version: &Value) -> &str {
-    version.get("name").and_then(Value::as_str).unwrap_or_default()
+    text(version, "/name")
 }
 
 fn served(version: &Value) -> bool {
@@ -43,11 +40,8 @@ pub(super) fn storage(definition: &Value) -> Option<&str> {
 
 /// The versions in which objects are or were stored.
 pub(super) fn stored(definition: &Value) -> impl Iterator<Item = &str> {
-    definition
-        .pointer("/status/storedVersions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    list(definition, "/status/storedVersions")
+        .iter()
         .filter_map(Value::as_str)
 }
 
@@ -104,13 +98,7 @@ pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
             }
         }
     }
-    let scope = |definition: &Value| {
-        definition
-            .pointer("/spec/scope")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let scope = |definition: &Value| text(definition, "/spec/scope").to_owned();
     let (before, after) = (scope(old), scope(new));
     if before != after {
         findings.push(finding(

@@ -64,7 +64,7 @@ pub enum Dependents {
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterState<'a> {
     /// The other extensions.
-    pub neighbours: &'a [InstalledExtension],
+    pub others: &'a [InstalledExtension],
     /// The installed bundle of the extension itself.
     pub own: Option<&'a InstalledExtension>,
     /// The APIs that the cluster serves, from any source. Those that no bundle mentions may be left out.
@@ -98,11 +98,11 @@ pub(crate) struct CompatibilityCheck<'a> {
 impl<'a> CompatibilityCheck<'a> {
     /// `served` is the result of [`without_own`].
     pub(crate) fn new(facts: ClusterState<'a>, served: &'a HashSet<Gvk>) -> Self {
-        let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
+        let subjects = facts.others.iter().map(|other| &other.subject);
         let mut present = Present::new(subjects, served, Budget::default());
         let all = || {
-            let neighbours = facts.neighbours.iter();
-            neighbours.flat_map(|neighbour| neighbour.requirements.iter().map(move |one| (neighbour, one)))
+            let others = facts.others.iter();
+            others.flat_map(|other| other.requirements.iter().map(move |one| (other, one)))
         };
         let mut sensitive = Vec::new();
         if facts.dependents == Dependents::Protected && all().next().is_some() {
@@ -193,10 +193,10 @@ impl<'a> CompatibilityCheck<'a> {
     }
 
     fn broken(&self) -> Vec<Blocker> {
-        let broken = self.sensitive.iter().filter_map(|(neighbour, requirement)| {
+        let broken = self.sensitive.iter().filter_map(|(other, requirement)| {
             let explanation = requirement.explain(&self.present)?;
             Some(Blocker::Dependent {
-                extension: neighbour.subject.name.clone(),
+                extension: other.subject.name.clone(),
                 text: explanation.text,
             })
         });
@@ -215,7 +215,7 @@ fn missing(requirement: &Requirement, present: &Present<'_>) -> Option<Blocker> 
 /// The reasons why requirements in a bundle's own files are not met with it; `subject` is the bundle.
 pub fn unmet(requirements: &[Requirement], subject: &Subject, facts: &ClusterState<'_>) -> Vec<Blocker> {
     let served = without_own(facts);
-    let subjects = facts.neighbours.iter().map(|neighbour| &neighbour.subject);
+    let subjects = facts.others.iter().map(|other| &other.subject);
     let present = Present::new(subjects, &served, Budget::default()).with(subject);
     requirements
         .iter()

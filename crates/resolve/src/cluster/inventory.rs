@@ -73,8 +73,8 @@ impl Questions {
     }
 
     /// Adds the facts that the requirements of installed extensions mention.
-    pub fn of_neighbours(&mut self, neighbours: &[InstalledExtension]) {
-        let required = neighbours.iter().flat_map(|neighbour| &neighbour.requirements);
+    pub fn of_installed(&mut self, others: &[InstalledExtension]) {
+        let required = others.iter().flat_map(|other| &other.requirements);
         self.apis.extend(required.flat_map(Requirement::apis).cloned());
     }
 
@@ -103,7 +103,7 @@ impl Questions {
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The other extensions.
-    pub neighbours: Vec<InstalledExtension>,
+    pub others: Vec<InstalledExtension>,
     /// The installed bundle of the extension itself.
     pub own: Option<InstalledExtension>,
     /// The APIs that are served.
@@ -120,7 +120,7 @@ impl Inventory {
     /// The facts in the form of resolution.
     pub fn facts(&self) -> ClusterState<'_> {
         ClusterState {
-            neighbours: &self.neighbours,
+            others: &self.others,
             own: self.own.as_ref(),
             served: &self.served,
             platform: ClusterPlatform {
@@ -180,7 +180,7 @@ pub fn declared(set: &ClusterObjectSet) -> Vec<(String, Value)> {
 }
 
 /// The extension with the properties of its revision.
-pub fn neighbour(extension: &str, set: &ClusterObjectSet) -> InstalledExtension {
+pub fn installed_extension(extension: &str, set: &ClusterObjectSet) -> InstalledExtension {
     let package = set.annotation(annotation::PACKAGE_NAME).unwrap_or_default();
     let version = set.annotation(annotation::BUNDLE_VERSION).unwrap_or_default();
     let properties = recorded(set).into_iter();

@@ -173,16 +173,16 @@ fn seen_by<'a>(
     let Some(participant) = others.iter().find(|other| other.extension == viewer) else {
         return Ok(None);
     };
-    let is_viewer = |neighbour: &&InstalledExtension| neighbour.subject.name == viewer;
-    let neighbours = facts.neighbours.iter().filter(|other| !is_viewer(other));
-    let mut neighbours: Vec<InstalledExtension> = neighbours.cloned().collect();
-    neighbours.extend(facts.own.cloned().map(|mut neighbour| {
-        own.extension.clone_into(&mut neighbour.subject.name);
-        neighbour
+    let is_viewer = |other: &&InstalledExtension| other.subject.name == viewer;
+    let installed = facts.others.iter().filter(|other| !is_viewer(other));
+    let mut installed: Vec<InstalledExtension> = installed.cloned().collect();
+    installed.extend(facts.own.cloned().map(|mut own_installed| {
+        own.extension.clone_into(&mut own_installed.subject.name);
+        own_installed
     }));
     let facts = ClusterState {
-        neighbours: &neighbours,
-        own: facts.neighbours.iter().find(is_viewer),
+        others: &installed,
+        own: facts.others.iter().find(is_viewer),
         dependents: Dependents::Protected,
         ..*facts
     };
@@ -248,13 +248,13 @@ enum JointUpdateConflict {
 
 /// The state with the new bundles and the unchanged other extensions.
 fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>) -> Vec<&'s Subject> {
-    let others = facts.neighbours.iter().map(|neighbour| {
-        let moving = moved.get(neighbour.subject.name.as_str());
-        moving.map_or(&neighbour.subject, |candidate| candidate.subject())
+    let others = facts.others.iter().map(|other| {
+        let moving = moved.get(other.subject.name.as_str());
+        moving.map_or(&other.subject, |candidate| candidate.subject())
     });
     let is_there = |extension: &str| {
-        let mut neighbours = facts.neighbours.iter();
-        neighbours.any(|neighbour| neighbour.subject.name == extension)
+        let mut others = facts.others.iter();
+        others.any(|other| other.subject.name == extension)
     };
     let newcomers = moved.iter().filter(|(extension, _)| !is_there(extension));
     let newcomers = newcomers.map(|(_, candidate)| candidate.subject());
@@ -266,13 +266,13 @@ fn subjects<'s>(own: &'s Candidate, moved: &Moved<'s>, facts: &ClusterState<'s>)
 
 /// The APIs that are served without any of the extensions that are updated.
 fn served(moved: &Moved<'_>, facts: &ClusterState<'_>) -> HashSet<Gvk> {
-    let leaves = |neighbour: &&InstalledExtension| moved.contains_key(neighbour.subject.name.as_str());
+    let leaves = |other: &&InstalledExtension| moved.contains_key(other.subject.name.as_str());
     let leaving: HashSet<&Gvk> = facts
-        .neighbours
+        .others
         .iter()
         .filter(leaves)
         .chain(facts.own)
-        .flat_map(|neighbour| &neighbour.subject.apis)
+        .flat_map(|other| &other.subject.apis)
         .collect();
     facts
         .served
@@ -303,13 +303,13 @@ fn conflict(
     if facts.dependents == Dependents::MayBreak {
         return Ok(None);
     }
-    let now = facts.neighbours.iter().chain(facts.own);
-    let now = budget.place(now.map(|neighbour| &neighbour.subject).collect(), facts.served)?;
-    let stays = |neighbour: &&InstalledExtension| !moved.contains_key(neighbour.subject.name.as_str());
-    for neighbour in facts.neighbours.iter().filter(stays) {
-        for requirement in &neighbour.requirements {
+    let now = facts.others.iter().chain(facts.own);
+    let now = budget.place(now.map(|other| &other.subject).collect(), facts.served)?;
+    let stays = |other: &&InstalledExtension| !moved.contains_key(other.subject.name.as_str());
+    for other in facts.others.iter().filter(stays) {
+        for requirement in &other.requirements {
             if budget.holds(requirement, &now)? && !budget.holds(requirement, &present)? {
-                return Ok(Some(JointUpdateConflict::Broken(neighbour.subject.name.clone())));
+                return Ok(Some(JointUpdateConflict::Broken(other.subject.name.clone())));
             }
         }
     }

@@ -44,14 +44,14 @@ pub struct Provider<'a> {
 /// budget are not proposed.
 pub fn providers<'a>(
     wanted: &SimpleRequirement,
-    offers: &[ProviderCandidate<'a>],
+    candidates: &[ProviderCandidate<'a>],
     own_catalog: Option<&str>,
     facts: &ClusterState<'_>,
     budget: &mut Budget,
 ) -> Vec<Provider<'a>> {
-    let mut offers: Vec<&ProviderCandidate<'a>> = offers.iter().collect();
-    let is_other = |offer: &ProviderCandidate<'_>| Some(offer.catalog) != own_catalog;
-    offers.sort_by(|left, right| {
+    let mut candidates: Vec<&ProviderCandidate<'a>> = candidates.iter().collect();
+    let is_other = |candidate: &ProviderCandidate<'_>| Some(candidate.catalog) != own_catalog;
+    candidates.sort_by(|left, right| {
         is_other(left)
             .cmp(&is_other(right))
             .then(right.priority.cmp(&left.priority))
@@ -64,26 +64,27 @@ pub fn providers<'a>(
             !platform.is_some_and(|platform| platform.is_forbidden(facts.platform, facts.served));
         can_be_there && wanted.is_provided_by(candidate.subject(), budget) == Ok(true)
     };
-    offers
+    candidates
         .into_iter()
-        .filter_map(|offer| {
-            let mut channels: Vec<&PreparedChannel> = offer.package.prepared_channels().iter().collect();
-            let is_side = |channel: &PreparedChannel| Some(channel.name.as_str()) != offer.default_channel;
+        .filter_map(|candidate| {
+            let mut channels: Vec<&PreparedChannel> = candidate.package.prepared_channels().iter().collect();
+            let is_side =
+                |channel: &PreparedChannel| Some(channel.name.as_str()) != candidate.default_channel;
             channels.sort_by(|left, right| {
                 is_side(left)
                     .cmp(&is_side(right))
                     .then(left.name.cmp(&right.name))
             });
             channels.into_iter().find_map(|channel| {
-                let entries = from_head(channel, offer.package);
+                let entries = from_head(channel, candidate.package);
                 let newest = entries
                     .iter()
                     .max_by(|left, right| left.compare_versions(right))
                     .copied();
-                let bundle = entries.iter().copied().find(|candidate| provides(candidate))?;
+                let bundle = entries.iter().copied().find(|bundle| provides(bundle))?;
                 Some(Provider {
-                    catalog: offer.catalog,
-                    package: offer.name,
+                    catalog: candidate.catalog,
+                    package: candidate.name,
                     channel: &channel.name,
                     bundle,
                     is_newest: newest.is_some_and(|newest| newest.name == bundle.name),

@@ -36,9 +36,9 @@ impl Relations {
     }
 
     /// Adds the requirements of an installed extension, and the APIs that it provides.
-    pub fn add(&mut self, neighbour: &InstalledExtension) {
-        self.has(&neighbour.subject);
-        for requirement in &neighbour.requirements {
+    pub fn add(&mut self, other: &InstalledExtension) {
+        self.has(&other.subject);
+        for requirement in &other.requirements {
             self.asks(requirement);
         }
     }
@@ -46,20 +46,19 @@ impl Relations {
     /// Whether an extension of a package, with this installed bundle, requires something that is provided, or provides
     /// something that is required.
     pub fn reach(&self, package: &str, installed: Option<&InstalledExtension>) -> bool {
-        let has = |neighbour: &InstalledExtension| {
-            let mut apis = neighbour.subject.apis.iter();
+        let has = |other: &InstalledExtension| {
+            let mut apis = other.subject.apis.iter();
             apis.any(|api| self.asked.apis.contains(api))
         };
-        let asks = |neighbour: &InstalledExtension| {
-            let mut requirements = neighbour.requirements.iter();
+        let asks = |other: &InstalledExtension| {
+            let mut requirements = other.requirements.iter();
             requirements.any(|one| {
                 one.packages()
                     .any(|package| self.there.packages.contains(package))
                     || one.apis().any(|api| self.there.apis.contains(api))
             })
         };
-        self.asked.packages.contains(package)
-            || installed.is_some_and(|neighbour| has(neighbour) || asks(neighbour))
+        self.asked.packages.contains(package) || installed.is_some_and(|other| has(other) || asks(other))
     }
 
     fn has(&mut self, subject: &Subject) {

@@ -120,7 +120,7 @@ pub(crate) fn installed(package: &Package, name: &str, version: &str) -> Install
 /// A cluster being described.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    neighbours: Vec<InstalledExtension>,
+    others: Vec<InstalledExtension>,
     own: Option<InstalledExtension>,
     pub(crate) served: HashSet<Gvk>,
     kubernetes: Option<semver::Version>,
@@ -131,7 +131,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn facts(&self) -> ClusterState<'_> {
         ClusterState {
-            neighbours: &self.neighbours,
+            others: &self.others,
             own: self.own.as_ref(),
             served: &self.served,
             platform: ClusterPlatform {
@@ -142,8 +142,8 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn with(mut self, neighbour: InstalledExtension) -> Self {
-        self.neighbours.push(neighbour);
+    pub(crate) fn with(mut self, other: InstalledExtension) -> Self {
+        self.others.push(other);
         self
     }
 

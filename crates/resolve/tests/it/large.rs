@@ -98,9 +98,9 @@ fn crowd() -> Vec<InstalledExtension> {
 fn the_search_over_five_thousand_constraints_ends_at_the_one_that_holds() {
     let shelves = [demanding()];
     let served = std::collections::HashSet::new();
-    let neighbours = crowd();
+    let others = crowd();
     let facts = ClusterState {
-        neighbours: &neighbours,
+        others: &others,
         own: None,
         served: &served,
         platform: ClusterPlatform::default(),

@@ -41,7 +41,7 @@ fn ask<T>(
     });
     let (served, kubernetes) = (HashSet::new(), Version::new(1, 30, 0));
     let facts = ClusterState {
-        neighbours: &[],
+        others: &[],
         own: None,
         served: &served,
         platform: ClusterPlatform {

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use olm_api::names::{annotation, field_manager};
+use olm_api::object::text;
 use serde_json::{Map, Value, json};
 
 use crate::object::ObjectId;
@@ -119,7 +120,7 @@ pub fn trusting(wanted: &Value, live: &Value, trusted: &str) -> Value {
 /// The body to apply so that earlier authorities do not block the wanted object: an entry with nothing but authorities
 /// makes an object invalid. `None` if there is no such entry.
 fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
-    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let api_version = text(live, "/apiVersion");
     let ours = fields_of(live, api_version, field_manager::CERTIFICATES)?;
     let trusts = wanted
         .pointer("/metadata/annotations")
@@ -160,7 +161,7 @@ fn without_leftovers(wanted: &Value, live: &Value) -> Option<Value> {
 /// if another writer, such as cert-manager or the service CA of OpenShift, has written authorities into them and owns
 /// them too. `None` if there are none.
 fn without_injected(wanted: &Value, live: &Value) -> Option<Value> {
-    let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let api_version = text(live, "/apiVersion");
     let ours = fields_of(live, api_version, field_manager::OBJECTS)?;
     let others = fields_of_others(live);
     let mut patch = identity(live);

@@ -1,7 +1,7 @@
 //! The part of a revision's content that is kept after the bodies of its objects are dropped.
 
 use olm_api::cluster_object_set::ObservedPhase;
-use serde_json::Value;
+use olm_api::object::text;
 
 use crate::certificates::layout::Layout;
 use crate::content::RevisionContent;
@@ -60,13 +60,6 @@ impl Phases {
 
 /// The CustomResourceDefinitions of a content.
 fn definitions(content: &RevisionContent) -> Vec<Definition> {
-    let text = |object: &Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let mut found = Vec::new();
     for (phase, objects) in content.phases.iter().map(|phase| &phase.objects).enumerate() {
         for (object, content) in objects.iter().enumerate() {
@@ -74,8 +67,8 @@ fn definitions(content: &RevisionContent) -> Vec<Definition> {
             if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
                 found.push(Definition {
                     position: ObjectPosition { phase, object },
-                    group: text(&content.object, "/spec/group"),
-                    kind: text(&content.object, "/spec/names/kind"),
+                    group: text(&content.object, "/spec/group").to_owned(),
+                    kind: text(&content.object, "/spec/names/kind").to_owned(),
                 });
             }
         }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use olm_api::names::field_manager;
+use olm_api::object::text;
 use serde_json::{Map, Value};
 
 use crate::ownership::fields_of;
@@ -47,10 +48,7 @@ pub fn differences(wanted: &Value, live: &Value) -> Differences {
 
 /// Compares a live object with the object that another field manager applies.
 pub fn differences_by(manager: &str, wanted: &Value, live: &Value) -> Differences {
-    let api_version = wanted
-        .get("apiVersion")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let api_version = text(wanted, "/apiVersion");
     let fields = fields_of(live, api_version, manager);
     let mut found = Comparison::default();
     let empty = Map::new();

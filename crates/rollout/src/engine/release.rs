@@ -1,6 +1,7 @@
 //! The patch that releases an object.
 
 use olm_api::names;
+use olm_api::object::list;
 use serde_json::{Map, Value, json};
 
 use crate::ownership::Ownership;
@@ -9,10 +10,7 @@ use crate::ownership::Ownership;
 /// contains the resourceVersion that it requires.
 pub fn released(live: &Value, owner_uid: &str) -> Value {
     let ownership = Ownership::of(live, owner_uid);
-    let references = live
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let references = list(live, "/metadata/ownerReferences");
     let others: Vec<&Value> = references
         .iter()
         .filter(|entry| entry.get("uid").and_then(Value::as_str) != Some(owner_uid))

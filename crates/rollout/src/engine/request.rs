@@ -90,7 +90,7 @@ pub enum RequestOutcome {
     /// The object exists.
     Live(Box<Observation>),
     /// The server refuses the object because of authorities that [`Request::Clear`] removes.
-    Obstructed(RequestFailure),
+    Blocked(RequestFailure),
     /// The request failed.
     Failed(RequestFailure),
 }

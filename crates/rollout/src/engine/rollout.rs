@@ -173,7 +173,7 @@ impl Rollout {
         match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
             Stage::Observing(positions) => self.observed(outline, &positions, answers),
             Stage::Checking(writes) => self.checked(outline, writes, answers),
-            Stage::Clearing(obstructed) => self.cleared(outline, obstructed, answers),
+            Stage::Clearing(blocked) => self.cleared(outline, blocked, answers),
             Stage::Writing(writes) => self.wrote(outline, &writes, answers),
         }
     }
@@ -216,7 +216,7 @@ impl Rollout {
             match answer {
                 RequestOutcome::Absent => drop(self.states.insert(*position, ObjectState::Absent)),
                 RequestOutcome::Live(seen) => drop(self.states.insert(*position, ObjectState::Seen(*seen))),
-                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                RequestOutcome::Failed(failure) | RequestOutcome::Blocked(failure) => {
                     self.failed(outline, *position, failure, &mut failures);
                 }
             }
@@ -312,10 +312,10 @@ impl Rollout {
     ) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
-        let mut obstructed = Vec::new();
+        let mut blocked = Vec::new();
         for ((position, _), answer) in writes.iter().zip(answers) {
             match answer {
-                RequestOutcome::Obstructed(failure) => obstructed.push((*position, failure)),
+                RequestOutcome::Blocked(failure) => blocked.push((*position, failure)),
                 RequestOutcome::Failed(failure) => match failure.kind {
                     FailureKind::Conflict => again.push(*position),
                     // An object of the same phase may bring the kind or the namespace.
@@ -330,8 +330,8 @@ impl Rollout {
         if !failures.is_empty() {
             return self.end_failed(failures);
         }
-        if !obstructed.is_empty() {
-            return self.clear(obstructed, again);
+        if !blocked.is_empty() {
+            return self.clear(blocked, again);
         }
         if !again.is_empty() {
             self.round += 1;
@@ -350,16 +350,11 @@ impl Rollout {
     }
 
     /// An object that could not be cleared keeps the first failure.
-    fn cleared(
-        mut self,
-        outline: &Outline,
-        obstructed: BlockedObjects,
-        answers: Vec<RequestOutcome>,
-    ) -> Next {
+    fn cleared(mut self, outline: &Outline, blocked: BlockedObjects, answers: Vec<RequestOutcome>) -> Next {
         let BlockedObjects {
             objects,
             changed: mut again,
-        } = obstructed;
+        } = blocked;
         let mut failures = Vec::new();
         for ((position, refusal), answer) in objects.into_iter().zip(answers) {
             match answer {
@@ -367,7 +362,7 @@ impl Rollout {
                 RequestOutcome::Failed(failure) if failure.kind == FailureKind::Conflict => {
                     again.push(position);
                 }
-                RequestOutcome::Failed(_) | RequestOutcome::Obstructed(_) => {
+                RequestOutcome::Failed(_) | RequestOutcome::Blocked(_) => {
                     failures.push((outline.id(position), refusal));
                 }
             }
@@ -387,11 +382,11 @@ impl Rollout {
     ) -> Next {
         let mut failures = Vec::new();
         let mut again = Vec::new();
-        let mut obstructed = Vec::new();
+        let mut blocked = Vec::new();
         for ((position, write), answer) in writes.iter().zip(answers) {
             match answer {
-                RequestOutcome::Obstructed(failure) if self.round < MAX_ROUNDS => {
-                    obstructed.push((*position, failure));
+                RequestOutcome::Blocked(failure) if self.round < MAX_ROUNDS => {
+                    blocked.push((*position, failure));
                 }
                 RequestOutcome::Live(seen) => {
                     // An apply without changes does not change the version of the object.
@@ -404,7 +399,7 @@ impl Rollout {
                 {
                     again.push(*position);
                 }
-                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                RequestOutcome::Failed(failure) | RequestOutcome::Blocked(failure) => {
                     self.failed(outline, *position, failure, &mut failures);
                 }
                 RequestOutcome::Absent => again.push(*position),
@@ -413,8 +408,8 @@ impl Rollout {
         if !failures.is_empty() {
             return self.end_failed(failures);
         }
-        if !obstructed.is_empty() {
-            return self.clear(obstructed, again);
+        if !blocked.is_empty() {
+            return self.clear(blocked, again);
         }
         if again.is_empty() {
             return self.conclude(outline);

@@ -54,7 +54,7 @@ enum Stage {
 /// A teardown in progress.
 #[derive(Debug, Clone)]
 pub struct Teardown {
-    lasting: RetainedObjects,
+    retained: RetainedObjects,
     /// The remaining stops, the next one last.
     stops: Vec<DeletionBatch>,
     phase: usize,
@@ -76,7 +76,7 @@ type Next = Step<Teardown, TeardownEnd>;
 
 impl Teardown {
     /// Begins a run.
-    pub fn start(outline: &Outline, lasting: RetainedObjects) -> Next {
+    pub fn start(outline: &Outline, retained: RetainedObjects) -> Next {
         let is_definition =
             |position: &ObjectPosition| outline.definitions.iter().any(|d| d.position == *position);
         let stops = (0..outline.phases.len())
@@ -87,7 +87,7 @@ impl Teardown {
             .filter(|stop| !stop.positions.is_empty())
             .collect();
         let teardown = Self {
-            lasting,
+            retained,
             stops,
             phase: 0,
             stage: Stage::Observing(Vec::new()),
@@ -140,7 +140,7 @@ impl Teardown {
             match answer {
                 RequestOutcome::Absent => {}
                 RequestOutcome::Failed(failure) if failure.kind == FailureKind::UnknownKind => {}
-                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                RequestOutcome::Failed(failure) | RequestOutcome::Blocked(failure) => {
                     self.failures.push((outline.id(*position), failure));
                 }
                 RequestOutcome::Live(seen) => requests.extend(self.request(outline, *position, &seen)),
@@ -164,11 +164,11 @@ impl Teardown {
         let controlled = inherited || live.is_controlled_by(&outline.owner.uid);
         match &live.deleting {
             _ if !live.owned && !inherited => None,
-            None if controlled && self.lasting.held.contains(&position) => {
+            None if controlled && self.retained.held.contains(&position) => {
                 self.held.push(outline.id(position));
                 None
             }
-            _ if !controlled || self.lasting.kept.contains(&position) => {
+            _ if !controlled || self.retained.kept.contains(&position) => {
                 // The deletion of the extension would also delete the objects that it controls.
                 let holder = if inherited {
                     Holder::Extension
@@ -207,7 +207,7 @@ impl Teardown {
                 {
                     again.push(*position);
                 }
-                RequestOutcome::Failed(failure) | RequestOutcome::Obstructed(failure) => {
+                RequestOutcome::Failed(failure) | RequestOutcome::Blocked(failure) => {
                     self.failures.push((outline.id(*position), failure));
                 }
             }

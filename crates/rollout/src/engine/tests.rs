@@ -312,11 +312,11 @@ fn objects_that_the_extension_controls_go_with_the_revision_made_from_its_releas
         let id = revision.outline.id(ObjectPosition::default());
         let mut cluster = Cluster::default();
         cluster.objects.insert(id, live("us"));
-        let lasting = RetainedObjects {
+        let retained = RetainedObjects {
             kept,
             ..RetainedObjects::default()
         };
-        let end = executor(&mut cluster, &revision).take_down(lasting).ok();
+        let end = executor(&mut cluster, &revision).take_down(retained).ok();
         assert_eq!(end, Some(TeardownEnd::Complete), "{extension}");
         assert_eq!(cluster.objects.len(), left, "{extension}");
         let freed = migrated && extension == "us";
@@ -448,9 +448,8 @@ fn obstacles_of_a_phase_are_cleared_by_requests_of_their_own_after_every_dry_run
         assert!(asked.iter().all(|request| !request.writes()), "{asked:?}");
         machine
     };
-    let obstructed = RequestOutcome::Obstructed(refusal.clone());
-    let Step::Ask(machine, asked) =
-        dry_runs().step(outline, vec![obstructed.clone(), RequestOutcome::Absent])
+    let blocked = RequestOutcome::Blocked(refusal.clone());
+    let Step::Ask(machine, asked) = dry_runs().step(outline, vec![blocked.clone(), RequestOutcome::Absent])
     else {
         panic!("nothing is cleared")
     };
@@ -477,11 +476,11 @@ fn obstacles_of_a_phase_are_cleared_by_requests_of_their_own_after_every_dry_run
     };
     // The server refuses another object permanently: nothing is written.
     assert_eq!(
-        failed(vec![obstructed.clone(), RequestOutcome::Failed(refusal.clone())]),
+        failed(vec![blocked.clone(), RequestOutcome::Failed(refusal.clone())]),
         end(b)
     );
     assert_eq!(
-        failed(vec![obstructed, RequestOutcome::Absent]),
+        failed(vec![blocked, RequestOutcome::Absent]),
         end(a),
         "what cannot be cleared is refused"
     );

@@ -3,6 +3,7 @@
 //! manager owns it. So these fields become fields of our apply before we apply an object.
 
 use olm_api::names::field_manager;
+use olm_api::object::text;
 use serde_json::{Map, Value, json};
 
 /// The field managers of the reference implementation.
@@ -88,11 +89,10 @@ fn is_earlier(live: &Value, entry: &Value) -> bool {
 
 /// Whether an entry belongs to a manager and operation, in the version in which the object is read.
 fn is(live: &Value, entry: &Value, manager: &str, operation: &str) -> bool {
-    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    text(entry, "manager") == manager
-        && text(entry, "operation") == operation
-        && text(entry, "subresource").is_empty()
-        && text(entry, "apiVersion") == text(live, "apiVersion")
+    text(entry, "/manager") == manager
+        && text(entry, "/operation") == operation
+        && text(entry, "/subresource").is_empty()
+        && text(entry, "/apiVersion") == text(live, "/apiVersion")
 }
 
 /// Adds other managed fields. The parser bounds the depth of both.

@@ -1,6 +1,7 @@
 //! The owner of a live object.
 
 use olm_api::names;
+use olm_api::object::{list, text};
 use serde_json::Value;
 
 use crate::failure::{FailureKind, RequestFailure};
@@ -25,23 +26,17 @@ pub struct OwnerReference {
 impl OwnerReference {
     /// The entry in its object.
     fn parse(entry: &Value, our_fields: Option<&Value>) -> Self {
-        let text = |key: &str| {
-            entry
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let uid = text("uid");
+        let text = |pointer: &str| text(entry, pointer).to_owned();
+        let uid = text("/uid");
         let key = format!("k:{}", serde_json::json!({ "uid": uid }));
         let path = ["f:metadata", "f:ownerReferences", &key];
         let applied_by_us = our_fields
             .and_then(|fields| path.iter().try_fold(fields, |at, part| at.get(part)))
             .is_some();
         Self {
-            api_version: text("apiVersion"),
-            kind: text("kind"),
-            name: text("name"),
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            name: text("/name"),
             uid,
             applied_by_us,
         }
@@ -103,12 +98,10 @@ pub enum Guard {
 pub fn fields_of<'a>(live: &'a Value, api_version: &str, manager: &str) -> Option<&'a Value> {
     let entries = live.pointer("/metadata/managedFields")?.as_array()?;
     let ours = entries.iter().find(|entry| {
-        let is =
-            |key: &str, wanted: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default() == wanted;
-        is("manager", manager)
-            && is("operation", "Apply")
-            && is("subresource", "")
-            && is("apiVersion", api_version)
+        text(entry, "/manager") == manager
+            && text(entry, "/operation") == "Apply"
+            && text(entry, "/subresource").is_empty()
+            && text(entry, "/apiVersion") == api_version
     })?;
     ours.get("fieldsV1")
 }
@@ -118,14 +111,11 @@ const NAMED: usize = 3;
 
 /// The first field managers of an object, without those of its status.
 fn writers(live: &Value) -> Vec<String> {
-    let entries = live
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let entries = list(live, "/metadata/managedFields");
     let mut writers: Vec<String> = Vec::new();
     let wrote = |entry: &&Value| entry.get("subresource").is_none();
     for entry in entries.iter().filter(wrote) {
-        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        let name = text(entry, "/manager");
         if !name.is_empty() && writers.len() < NAMED && !writers.iter().any(|known| known == name) {
             writers.push(name.to_owned());
         }
@@ -154,21 +144,11 @@ impl Ownership {
     /// The ownership of a live object, for the owner with this UID.
     pub fn of(live: &Value, our_uid: &str) -> Self {
         let metadata = live.get("metadata").unwrap_or(&Value::Null);
-        let text = |key: &str| {
-            metadata
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let api_version = live.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let api_version = text(live, "/apiVersion");
         let fields = [names::field_manager::OBJECTS, names::field_manager::CERTIFICATES]
             .into_iter()
             .find_map(|manager| fields_of(live, api_version, manager));
-        let references = metadata
-            .get("ownerReferences")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
+        let references = list(metadata, "/ownerReferences");
         let is_controller = |entry: &&Value| entry.get("controller").and_then(Value::as_bool) == Some(true);
         let has_our_uid = |entry: &Value| entry.get("uid").and_then(Value::as_str) == Some(our_uid);
         let mark = metadata
@@ -181,8 +161,8 @@ impl Ownership {
             .is_some_and(|time| !time.is_null())
             .then(|| finalizers(live));
         Self {
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
+            uid: text(metadata, "/uid").to_owned(),
+            resource_version: text(metadata, "/resourceVersion").to_owned(),
             deleting,
             controller: controller.map(|entry| OwnerReference::parse(entry, fields)),
             owned,

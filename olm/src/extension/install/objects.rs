@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use olm_api::ClusterExtension;
 use olm_api::names::label;
+use olm_api::object::{qualified_name, text as text_at};
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{describe, granted_rules};
 use serde_json::{Value, json};
@@ -65,20 +66,9 @@ pub(super) fn manifests(planned: &InstallObjects) -> anyhow::Result<Vec<Value>> 
     Ok(objects)
 }
 
-fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
 /// Kind, namespace and name of an object.
 pub(super) fn object_label(object: &Value) -> String {
-    let (kind, name) = (text_at(object, "/kind"), text_at(object, "/metadata/name"));
-    match text_at(object, "/metadata/namespace") {
-        "" => format!("{kind} {name}"),
-        namespace => format!("{kind} {namespace}/{name}"),
-    }
+    format!("{} {}", text_at(object, "/kind"), qualified_name(object))
 }
 
 /// `kind.group/name` and the end of the line, as `kubectl -o name` prints it.

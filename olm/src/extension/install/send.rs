@@ -8,6 +8,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
+use olm_api::object::text;
 use olm_cluster::identity::AccountName;
 use serde_json::Value;
 
@@ -19,12 +20,7 @@ use crate::output::print_text;
 
 /// The resource of an object, its namespace and its name.
 fn place(object: &Value) -> anyhow::Result<(ApiResource, &str, &str)> {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |pointer: &str| text(object, pointer);
     let (group, version) = text("/apiVersion")
         .split_once('/')
         .unwrap_or(("", text("/apiVersion")));

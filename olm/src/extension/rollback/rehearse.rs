@@ -9,6 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, Error};
 use olm_api::names::field_manager;
+use olm_api::object::{qualified_name, text};
 use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS, in_both};
 use serde_json::Value;
 
@@ -157,19 +158,8 @@ impl ObjectKind {
     }
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
 fn object_label(object: &Value) -> String {
-    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
-    match text(object, "/metadata/namespace") {
-        "" => format!("{kind} {name}"),
-        namespace => format!("{kind} {namespace}/{name}"),
-    }
+    format!("{} {}", text(object, "/kind"), qualified_name(object))
 }
 
 async fn apply(client: &Client, resource: &ApiResource, scope: &Scope, object: &Value) -> Result<(), Error> {

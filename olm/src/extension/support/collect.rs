@@ -8,6 +8,7 @@ use futures::AsyncReadExt as _;
 use http::Request;
 use kube::Client;
 use olm_api::names;
+use olm_api::object::text;
 use olm_api::serving::percent_encode;
 use serde_json::{Value, json};
 
@@ -348,9 +349,4 @@ impl<'a> Collector<'a> {
         let answered = tokio::time::timeout(PATIENCE, asked).await;
         answered.map_err(|_| anyhow!("no answer within {} s", PATIENCE.as_secs()))?
     }
-}
-
-/// A text in a value; empty if there is none.
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use http::header::CONTENT_TYPE;
 use kube::Client;
 use olm_api::conditions::reason;
 use olm_api::names::field_manager;
+use olm_api::object::text;
 use olm_preflight::crd_upgrade::migration::Rewrite;
 use serde_json::{Value, json};
 
@@ -232,29 +233,20 @@ async fn clean(client: &Client, rewrite: &Rewrite, live: &Value) -> Result<(), R
 
 /// The key by which the API server orders objects.
 fn key(object: &Value) -> String {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"))
+    format!(
+        "{}/{}",
+        text(object, "/metadata/namespace"),
+        text(object, "/metadata/name")
+    )
 }
 
 /// Writes an object without a change. If it is gone or was changed, it needs no write.
 async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> Result<(), RequestFailure> {
-    let text = |key: &str| {
-        let value = object.get("metadata").and_then(|metadata| metadata.get(key));
-        value.and_then(Value::as_str).unwrap_or_default()
-    };
-    let same = json!({"metadata": {"uid": text("uid"), "resourceVersion": text("resourceVersion")}});
-    match patch(
-        client,
-        &collection.object_path(text("namespace"), text("name")),
-        &same,
-    )
-    .await
-    {
+    let text = |pointer: &str| text(object, pointer);
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    let (uid, version) = (text("/metadata/uid"), text("/metadata/resourceVersion"));
+    let same = json!({"metadata": {"uid": uid, "resourceVersion": version}});
+    match patch(client, &collection.object_path(namespace, name), &same).await {
         Err(failure)
             if matches!(
                 failure.kind,
@@ -264,7 +256,7 @@ async fn touch(client: &Client, collection: &Collection<'_>, object: &Value) -> 
             Ok(())
         }
         Err(failure) => Err(RequestFailure {
-            message: format!("{}/{}: {}", text("namespace"), text("name"), failure.message),
+            message: format!("{namespace}/{name}: {}", failure.message),
             ..failure
         }),
         Ok(()) => Ok(()),

@@ -66,13 +66,9 @@ fn identity(set: &ClusterObjectSet) -> Value {
 
 /// The inputs for which the newest revision is the wanted one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settled(Option<Inputs>);
+pub(crate) struct Settled(pub(super) Option<Inputs>);
 
 impl Settled {
-    pub(crate) fn of(inputs: Option<Inputs>) -> Self {
-        Self(inputs)
-    }
-
     /// Whether the newest revision is still the wanted one. If known problems were examined, the content of the
     /// revision exists, and the revision reports the result.
     pub(crate) fn holds(&mut self, inputs: &Inputs) -> bool {
@@ -99,7 +95,7 @@ mod tests {
             trouble: trouble.map(str::to_owned),
         };
         assert!(!Settled::default().holds(&inputs(1, None)));
-        let mut settled = Settled::of(Some(inputs(1, Some("a"))));
+        let mut settled = Settled(Some(inputs(1, Some("a"))));
         for (given, expected) in [
             (inputs(2, None), false),
             (inputs(1, Some("a")), true),

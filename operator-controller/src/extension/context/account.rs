@@ -7,20 +7,18 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
 use olm_cluster::identity::{AccountName, IdentityError};
 
-/// The reason why an extension has no account.
+/// An extension has no account, and there is no default.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AccountError {
-    /// The spec has no account and there is no default.
-    #[error(
-        "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; {}",
-        without(.kept_up_by.as_deref())
-    )]
-    None {
-        /// The extension's namespace.
-        namespace: String,
-        /// The account that still repairs drift of the installed version.
-        kept_up_by: Option<String>,
-    },
+#[error(
+    "no service account: set spec.serviceAccount.name to a service account in namespace {namespace:?} that may manage the \
+     extension's objects, or start the controller with --default-service-account=NAMESPACE/NAME; {}",
+    without(.kept_up_by.as_deref())
+)]
+pub(crate) struct AccountError {
+    /// The extension's namespace.
+    namespace: String,
+    /// The account that still repairs drift of the installed version.
+    kept_up_by: Option<String>,
 }
 
 /// The consequence of a missing account.
@@ -38,10 +36,9 @@ impl AccountError {
     #[must_use]
     pub(crate) fn with_installed(self, installed: Option<&ClusterObjectSet>) -> Self {
         let account = installed.and_then(|set| set.annotation(annotation::SERVICE_ACCOUNT));
-        let Self::None { namespace, .. } = self;
-        Self::None {
-            namespace,
+        Self {
             kept_up_by: account.map(str::to_owned),
+            ..self
         }
     }
 }
@@ -88,7 +85,7 @@ pub(crate) fn choose(
             namespace: namespace.clone(),
             name: account.name.clone(),
         }),
-        _ => default.cloned().ok_or_else(|| AccountError::None {
+        _ => default.cloned().ok_or_else(|| AccountError {
             namespace: namespace.clone(),
             kept_up_by: None,
         }),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::extension::failure::{Severity, StageFailure};
 
@@ -25,7 +25,7 @@ pub(crate) enum Stage {
 impl Claims {
     /// The stage of an extension.
     pub(crate) fn stage(&self, extension: &str) -> Option<Stage> {
-        self.lock().get(extension).copied()
+        self.stages.lock().get(extension).copied()
     }
 
     /// Records that a run begins to install a bundle.
@@ -37,7 +37,7 @@ impl Claims {
         extension: &str,
         mut rivals: impl Iterator<Item = &'r str>,
     ) -> Result<(), &'r str> {
-        let mut stages = self.lock();
+        let mut stages = self.stages.lock();
         if let Some(rival) = rivals.find(|rival| stages.get(*rival) == Some(&Stage::Installing)) {
             return Err(rival);
         }
@@ -47,7 +47,7 @@ impl Claims {
 
     /// Records the end of a run. After a transient error the claim stays, because the failed write may have succeeded.
     pub(crate) fn conclude(&self, extension: &str, failure: Option<&StageFailure>) {
-        let mut stages = self.lock();
+        let mut stages = self.stages.lock();
         match failure.map(|failure| failure.severity) {
             Some(Severity::Terminal | Severity::Waiting) => {
                 stages.insert(extension.to_owned(), Stage::Blocked);
@@ -63,11 +63,7 @@ impl Claims {
 
     /// Forgets an extension that is gone.
     pub(crate) fn forget(&self, extension: &str) {
-        self.lock().remove(extension);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Stage>> {
-        self.stages.lock()
+        self.stages.lock().remove(extension);
     }
 }
 

@@ -21,23 +21,9 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The reason why a release cannot be read or removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelmError {
-    /// The releases cannot be listed.
-    #[error("migrating storage: cannot list the releases of the Helm runtime")]
-    List(#[source] kube::Error),
-    /// A Secret cannot be read.
-    #[error("migrating storage: cannot read Secret {name:?}")]
-    Read {
-        /// The Secret.
-        name: String,
-        source: kube::Error,
-    },
-    /// A Secret cannot be removed.
-    #[error("cannot remove the release in Secret {name:?}, which a revision has replaced")]
-    Remove {
-        /// The Secret.
-        name: String,
-        source: kube::Error,
-    },
+    /// A request failed.
+    #[error("{what}")]
+    Api { what: String, source: kube::Error },
     /// A release is malformed.
     #[error(
         "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to install the bundle again over the existing objects"
@@ -52,10 +38,15 @@ pub(crate) enum HelmError {
     CutOff,
 }
 
+fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> HelmError {
+    let what = what.into();
+    move |source| HelmError::Api { what, source }
+}
+
 impl StageError for HelmError {
     fn severity(&self) -> Severity {
         match self {
-            Self::List(_) | Self::Read { .. } | Self::Remove { .. } | Self::CutOff => Severity::Transient,
+            Self::Api { .. } | Self::CutOff => Severity::Transient,
             Self::Release { source, .. } => source.severity(),
         }
     }
@@ -105,7 +96,9 @@ impl Releases {
             .secrets
             .list_metadata(&ListParams::default().labels(names::INDEX_SELECTOR))
             .await
-            .map_err(HelmError::List)?;
+            .map_err(failed(
+                "migrating storage: cannot list the releases of the Helm runtime",
+            ))?;
         let mut entries: HashMap<String, Vec<Entry>> = HashMap::new();
         let deployed = found.items.iter();
         for (name, entry) in deployed.filter_map(|secret| release::entry(&secret.metadata)) {
@@ -145,10 +138,7 @@ impl Releases {
             return Ok(Err(missing()));
         }
         let found = self.secrets.get_opt(name).await;
-        let found = found.map_err(|source| HelmError::Read {
-            name: name.to_owned(),
-            source,
-        })?;
+        let found = found.map_err(failed(format!("migrating storage: cannot read Secret {name:?}")))?;
         Ok(found.ok_or_else(missing))
     }
 
@@ -158,9 +148,7 @@ impl Releases {
         *self.listed.lock().await = None;
         let removed = self.secrets.delete(secret, &DeleteParams::background()).await;
         let removed = unless(&[404], removed).map(drop);
-        removed.map_err(|source| HelmError::Remove {
-            name: secret.to_owned(),
-            source,
-        })
+        let what = format!("cannot remove the release in Secret {secret:?}, which a revision has replaced");
+        removed.map_err(failed(what))
     }
 }

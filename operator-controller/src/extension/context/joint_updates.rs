@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use olm_plan::ChangePlan;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The time after which a change that began together with others may no longer begin outside its windows.
 const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
@@ -63,7 +63,7 @@ impl JointUpdates {
             own.ready = Some(ready);
             own.is_confirmed = true;
         });
-        let states = self.lock();
+        let states = self.states.lock();
         let is_ready = |companion: &&JointChange| {
             let state = states.get(&companion.extension);
             let ready = state.and_then(|state| state.ready.as_ref());
@@ -78,7 +78,7 @@ impl JointUpdates {
 
     /// The bundle for which an extension is ready.
     pub(crate) fn readiness(&self, extension: &str) -> Option<Ready> {
-        self.lock().get(extension)?.ready.clone()
+        self.states.lock().get(extension)?.ready.clone()
     }
 
     /// Records that an extension is no longer ready.
@@ -98,7 +98,7 @@ impl JointUpdates {
 
     /// Whether a companion has changed already, so that the extension may get this bundle outside its windows.
     pub(crate) fn has_begun(&self, extension: &str, bundle: &str, now: Timestamp) -> bool {
-        let states = self.lock();
+        let states = self.states.lock();
         let begun = states.get(extension).and_then(|state| state.begun.as_ref());
         begun.is_some_and(|(begun, at)| begun == bundle && now.duration_since(*at) < MAX_DELAY)
     }
@@ -116,7 +116,7 @@ impl JointUpdates {
 
     /// The reason why `other` cannot change, if `own` waits for it.
     pub(crate) fn blocker(&self, own: &str, other: &str) -> Option<String> {
-        let states = self.lock();
+        let states = self.states.lock();
         let blocker = |name: &str| states.get(name)?.blocker.clone();
         blocker(other).filter(|_| waits_for(own, blocker(own).is_some(), other))
     }
@@ -128,7 +128,7 @@ impl JointUpdates {
 
     /// The extensions to which a change of another one may matter.
     pub(crate) fn awaiting(&self) -> Vec<String> {
-        let states = self.lock();
+        let states = self.states.lock();
         let awaiting = states.iter().filter(|(_, state)| state.awaits_others);
         awaiting.map(|(name, _)| name.clone()).collect()
     }
@@ -136,7 +136,7 @@ impl JointUpdates {
     /// A hash that changes when an extension becomes ready or blocked, or stops being so.
     pub(crate) fn digest(&self, extension: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let states = self.lock();
+        let states = self.states.lock();
         let state = states.get(extension);
         let ready = state.and_then(|state| state.ready.as_ref());
         ready.map(|ready| &ready.bundle).hash(&mut hasher);
@@ -147,15 +147,11 @@ impl JointUpdates {
 
     /// Forgets an extension that is gone.
     pub(crate) fn forget(&self, extension: &str) {
-        self.lock().remove(extension);
+        self.states.lock().remove(extension);
     }
 
     fn change(&self, extension: &str, change: impl FnOnce(&mut JointUpdateState)) {
-        change(self.lock().entry(extension.to_owned()).or_default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, JointUpdateState>> {
-        self.states.lock()
+        change(self.states.lock().entry(extension.to_owned()).or_default());
     }
 }
 

@@ -7,6 +7,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use olm_api::ClusterExtension;
+use olm_api::object::qualified_name;
 use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
@@ -219,17 +220,13 @@ async fn held_of(client: &Client, collection: Collection<'_>, until: Instant) ->
 fn held_by(object: &Value) -> Option<String> {
     let metadata = object.get("metadata")?;
     metadata.get("deletionTimestamp")?;
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
     let finalizers: Vec<&str> = metadata
         .get("finalizers")?
         .as_array()?
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    let name = match text("namespace") {
-        "" => text("name").to_owned(),
-        namespace => format!("{namespace}/{}", text("name")),
-    };
+    let name = qualified_name(object);
     (!finalizers.is_empty()).then(|| format!("{name} ({})", finalizers.join(", ")))
 }
 

@@ -6,28 +6,25 @@ use crate::extension::failure::{Severity, StageError};
 
 /// Another extension has the better claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ClaimError {
-    /// The other extension owns the same package.
-    #[error(
-        "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
-        next_step(.owner, *.precedence)
-    )]
-    Package {
-        package: String,
-        /// The other extension.
-        owner: String,
-        /// Whether the other extension has revisions.
-        precedence: ClaimPrecedence,
-    },
+#[error(
+    "package {package:?} belongs to ClusterExtension {owner:?}: a package is installed once on a cluster; {}",
+    next_step(.owner, *.precedence)
+)]
+pub(crate) struct ClaimError {
+    pub(crate) package: String,
+    /// The other extension.
+    pub(crate) owner: String,
+    /// Whether the other extension has revisions.
+    pub(crate) precedence: ClaimPrecedence,
 }
 
 fn next_step(owner: &str, precedence: ClaimPrecedence) -> String {
     match precedence {
-        ClaimPrecedence::Established => {
-            format!(
-                "change ClusterExtension {owner} and delete this one. To free the package instead, run `kubectl delete clusterextension {owner}`; that removes everything that it installed, including custom resource definitions with all their objects"
-            )
-        }
+        ClaimPrecedence::Established => format!(
+            "change ClusterExtension {owner} and delete this one. To free the package instead, run \
+             `kubectl delete clusterextension {owner}`; that removes everything that it installed, including custom \
+             resource definitions with all their objects"
+        ),
         ClaimPrecedence::New => format!(
             "ClusterExtension {owner} has not installed anything yet; `kubectl describe clusterextension {owner}` says why. \
              Delete the one that you do not need"
@@ -86,7 +83,7 @@ pub(crate) fn package(ours: Claim<'_>, others: &[Claim<'_>]) -> Result<(), Claim
         })
         .min_by_key(|other| rank(other));
     match rival {
-        Some(rival) if rank(rival) < rank(&ours) => Err(ClaimError::Package {
+        Some(rival) if rank(rival) < rank(&ours) => Err(ClaimError {
             package: package.to_owned(),
             owner: rival.extension.name().to_owned(),
             precedence: rival.precedence,
@@ -132,7 +129,7 @@ mod tests {
         ];
         assert_eq!(package(all[0], &all), Ok(()));
         assert_eq!(package(all[2], &all), Ok(()));
-        let refused = ClaimError::Package {
+        let refused = ClaimError {
             package: "p".to_owned(),
             owner: "b".to_owned(),
             precedence: ClaimPrecedence::New,

@@ -57,18 +57,11 @@ impl Announcement {
 }
 
 impl Checked {
-    /// Actions on OLM's own records, which need no preflight because they write no object of a bundle.
-    pub(crate) fn own_records(actions: Vec<Action>) -> Self {
+    /// Actions that need no preflight, because they write OLM's own records alone, or that prepare a revision, which the
+    /// next run checks again.
+    pub(crate) fn preparation(actions: Vec<Action>) -> Self {
         Self {
             actions,
-            announcement: None,
-        }
-    }
-
-    /// Actions that prepare a revision. The next run checks it again.
-    pub(super) fn preparation(action: Action) -> Self {
-        Self {
-            actions: vec![action],
             announcement: None,
         }
     }

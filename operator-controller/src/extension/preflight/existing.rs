@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use olm_api::object::text;
 use olm_preflight::crd_upgrade::Finding;
 use olm_preflight::crd_upgrade::existing::{SchemaChecks, schema_checks};
 use serde_json::Value;
@@ -38,8 +39,7 @@ pub(crate) async fn check(
     new: &Value,
     until: Instant,
 ) -> Result<ExistingObjectsReport, kube::Error> {
-    let text = |pointer: &str| old.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    let (group, plural) = (text(old, "/spec/group"), text(old, "/spec/names/plural"));
     let mut checks = schema_checks(old, new);
     let mut checked = ExistingObjectsReport {
         findings: Vec::new(),

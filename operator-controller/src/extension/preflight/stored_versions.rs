@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use olm_api::cluster_object_set::CollisionProtection;
+use olm_api::object::list;
 use olm_preflight::crd_upgrade::migration::{Migration, Rewrite, migration};
 use olm_preflight::permissions::{Missing, Right};
 use serde_json::Value;
@@ -65,11 +66,7 @@ async fn lacking(access: &PreflightAccess<'_>, rewrite: &Rewrite) -> Result<BTre
 /// Whether a CRD belongs to another owner than the extension and its revisions, given by UID, and may not be taken
 /// over.
 pub(crate) fn is_foreign(definition: &Value, ours: &[&str], adopt: CollisionProtection) -> bool {
-    let owners = definition
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let owners = list(definition, "/metadata/ownerReferences");
     let is_ours = |owner: &Value| {
         let uid = owner.get("uid").and_then(Value::as_str);
         uid.is_some_and(|uid| ours.contains(&uid))

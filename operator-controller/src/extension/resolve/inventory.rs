@@ -11,7 +11,7 @@ use olm_constraint::Requirement;
 use olm_fbc::property::{TYPE_GVK, TYPE_PACKAGE};
 use olm_resolve::blocker::listed;
 use olm_resolve::cluster::inventory::{
-    DependentsError, Inventory, Questions, dependents, neighbour, requires,
+    DependentsError, Inventory, Questions, dependents, installed_extension, requires,
 };
 use olm_resolve::{Dependents, InstalledExtension, Package, Platform, broken_by_removal};
 
@@ -25,12 +25,9 @@ pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
 /// The reason why the facts are unknown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
-    /// The kinds of the cluster are unknown.
-    #[error("cannot find out which kinds the cluster serves")]
-    Discover(#[source] kube::Error),
-    /// The version of the cluster is unknown.
-    #[error("cannot find out the version of the cluster")]
-    Version(#[source] kube::Error),
+    /// The kinds or the version of the cluster are unknown.
+    #[error("cannot find out {0}")]
+    Cluster(&'static str, #[source] kube::Error),
     /// The annotation has an invalid value.
     #[error(transparent)]
     Annotation(#[from] DependentsError),
@@ -39,7 +36,7 @@ pub(crate) enum InventoryError {
 impl StageError for InventoryError {
     fn severity(&self) -> Severity {
         match self {
-            Self::Discover(_) | Self::Version(_) => Severity::Transient,
+            Self::Cluster(..) => Severity::Transient,
             Self::Annotation(_) => Severity::Terminal,
         }
     }
@@ -50,7 +47,7 @@ impl StageError for InventoryError {
 
     fn held_back_by(&self) -> &'static str {
         match self {
-            Self::Discover(_) | Self::Version(_) => held_back::OTHER,
+            Self::Cluster(..) => held_back::OTHER,
             Self::Annotation(_) => held_back::CONFIGURATION,
         }
     }
@@ -103,9 +100,9 @@ async fn inventory_for(
         ..Inventory::default()
     };
     if questions.requires || any_requires(context) {
-        inventory.own = present(revisions).map(|set| neighbour(extension.name(), set));
-        inventory.neighbours = neighbours(context, extension);
-        questions.of_neighbours(&inventory.neighbours);
+        inventory.own = present(revisions).map(|set| installed_extension(extension.name(), set));
+        inventory.others = others(context, extension);
+        questions.of_installed(&inventory.others);
     }
     ask(context, questions, &mut inventory).await?;
     Ok(inventory)
@@ -123,12 +120,17 @@ async fn ask(
             .discovery
             .find_since(&api.group, &api.version, &api.kind, asked)
             .await;
-        if found.map_err(InventoryError::Discover)?.is_some() {
+        if found
+            .map_err(|error| InventoryError::Cluster("which kinds the cluster serves", error))?
+            .is_some()
+        {
             inventory.served.insert(api);
         }
     }
     if questions.version {
-        inventory.kubernetes = context.cluster.version().await.map_err(InventoryError::Version)?;
+        let version = context.cluster.version().await;
+        inventory.kubernetes =
+            version.map_err(|error| InventoryError::Cluster("the version of the cluster", error))?;
     }
     if questions.architectures {
         inventory.architectures = context.cluster.architectures().await;
@@ -142,7 +144,7 @@ fn any_requires(context: &Context) -> bool {
 }
 
 /// The other installed extensions, without those that are being deleted or were never complete.
-fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<InstalledExtension> {
+fn others(context: &Context, extension: &ClusterExtension) -> Vec<InstalledExtension> {
     let mut others = context.extensions.state();
     others.retain(|other| other.name() != extension.name() && !other.is_deleting());
     others.sort_unstable_by(|left, right| left.name().cmp(right.name()));
@@ -152,7 +154,7 @@ fn neighbours(context: &Context, extension: &ClusterExtension) -> Vec<InstalledE
 
 /// The installed bundle of another extension.
 pub(crate) fn installed(context: &Context, extension: &str) -> Option<InstalledExtension> {
-    present(&context.revisions(extension)).map(|set| neighbour(extension, set))
+    present(&context.revisions(extension)).map(|set| installed_extension(extension, set))
 }
 
 /// The revision that counts as installed: the newest active one, once any was complete.

@@ -53,21 +53,21 @@ pub(crate) async fn propose(
             continue;
         }
         let found = search(context, wanted).await;
-        let offers: Vec<ProviderCandidate<'_>> = found.iter().map(ProvidingPackage::offer).collect();
-        let mut proposals = providers(wanted, &offers, Some(&own_catalog), &facts, &mut budget);
+        let candidates: Vec<ProviderCandidate<'_>> = found.iter().map(ProvidingPackage::candidate).collect();
+        let mut proposals = providers(wanted, &candidates, Some(&own_catalog), &facts, &mut budget);
         proposals.retain(|proposal| Some(proposal.package) != own_package);
         if proposals.is_empty() {
             refusal.hint(format!("no catalog provides {wanted}"));
         }
         for (index, proposal) in proposals.iter().take(MOST_PROPOSALS).enumerate() {
             let there = gathered
-                .neighbours
+                .others
                 .iter()
-                .find(|neighbour| neighbour.subject.package == proposal.package);
+                .find(|other| other.subject.package == proposal.package);
             let on_its_way = asks_for(context, extension, proposal.package).filter(|_| there.is_none());
             let alternative = if index == 0 { "" } else { "or " };
             let how = match (there, &on_its_way) {
-                (Some(neighbour), _) => format!("update ClusterExtension {} to", neighbour.subject.name),
+                (Some(other), _) => format!("update ClusterExtension {} to", other.subject.name),
                 (None, Some(other)) => format!("wait until ClusterExtension {} reaches", other.name()),
                 (None, None) => "install".to_owned(),
             };
@@ -136,7 +136,7 @@ async fn search(context: &Context, wanted: &SimpleRequirement) -> Vec<ProvidingP
 }
 
 impl ProvidingPackage {
-    fn offer(&self) -> ProviderCandidate<'_> {
+    fn candidate(&self) -> ProviderCandidate<'_> {
         ProviderCandidate {
             catalog: self.catalog.name(),
             priority: self.catalog.spec.priority,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use olm_api::PendingChange;
+use olm_resolve::Candidate;
 use olm_resolve::deprecation::Messages;
-use olm_resolve::{Candidate, ReleaseField};
 use serde_json::Value;
 
 use super::updates::{HeldBack, Updates};
@@ -67,14 +67,9 @@ pub struct Resolved<'a> {
 
 /// The bundle in the form of revisions.
 pub(crate) fn identity(package: &str, bundle: &Candidate, gates: Gates) -> BundleIdentity {
-    let releases = if gates.releases {
-        ReleaseField::Counts
-    } else {
-        ReleaseField::Ignored
-    };
     BundleIdentity {
         package: package.to_owned(),
-        metadata: bundle.recorded(releases),
+        metadata: bundle.recorded(gates.release_field()),
         image: bundle.image.clone(),
     }
 }

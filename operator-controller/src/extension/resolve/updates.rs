@@ -145,7 +145,7 @@ mod tests {
         };
         let served = HashSet::new();
         let facts = ClusterState {
-            neighbours: &[],
+            others: &[],
             own: None,
             served: &served,
             platform: ClusterPlatform::default(),

@@ -27,7 +27,7 @@ use crate::certificates::secret;
 impl Executor<'_> {
     pub(super) fn layout(&self) -> &Layout {
         static NONE: Layout = Layout::NONE;
-        self.memory
+        self.set_state
             .loaded
             .phases
             .as_ref()
@@ -60,7 +60,7 @@ impl Executor<'_> {
                 authorized.map_err(RequestOutcome::Failed)
             }
             Err(failure) => Err(match self.obstacle(target, object, &failure).await {
-                Some(_) => RequestOutcome::Obstructed(failure),
+                Some(_) => RequestOutcome::Blocked(failure),
                 None => RequestOutcome::Failed(failure),
             }),
         }
@@ -74,7 +74,7 @@ impl Executor<'_> {
         position: ObjectPosition,
         write: &Write,
     ) -> Result<Write, RequestFailure> {
-        let known = self.memory.objects.known.get(&position);
+        let known = self.set_state.objects.known.get(&position);
         let taken = match known.filter(|known| known.seen.ownership.inheritable) {
             Some(_) => inherit(target, &write.guard).await?,
             None => None,
@@ -183,7 +183,7 @@ impl Executor<'_> {
 
     /// The authorities that the object at a position must trust, if known.
     pub(super) fn authority(&self, position: ObjectPosition) -> Option<String> {
-        self.memory
+        self.set_state
             .objects
             .certificates
             .trusted(self.layout().secret_of(position)?)
@@ -242,7 +242,7 @@ impl Executor<'_> {
         if let Some(names) = self.layout().names(position) {
             let seen = secret::state(wanted, owner, names, live, today());
             if let Some(trusted) = seen.trusted {
-                self.memory
+                self.set_state
                     .objects
                     .certificates
                     .secret_seen(position, today(), trusted);
@@ -251,7 +251,10 @@ impl Executor<'_> {
         }
         let mut found = differences(&desired::wanted(wanted, owner), live);
         if let Some(trusted) = self.authority(position) {
-            self.memory.objects.certificates.caller_seen(position, &trusted);
+            self.set_state
+                .objects
+                .certificates
+                .caller_seen(position, &trusted);
             if !authority::is_trusting(wanted, live, &trusted) {
                 found.add("caBundle");
             }

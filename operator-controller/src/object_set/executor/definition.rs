@@ -1,6 +1,7 @@
 //! The kinds that a live CRD serves.
 
 use kube::core::ApiResource;
+use olm_api::object::{list, text};
 use olm_cluster::discover::{Resource, Scope};
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
@@ -10,11 +11,8 @@ use super::goal::Goal;
 /// The kind of an object as a live CRD serves it; `None` if it does not. Any served version can be used to delete an
 /// object.
 pub(super) fn serves(live: &Value, id: &ObjectId, goal: Goal) -> Option<Resource> {
-    let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let list = |pointer: &str| {
-        let entries = live.pointer(pointer).and_then(Value::as_array);
-        entries.into_iter().flatten()
-    };
+    let text = |pointer: &str| text(live, pointer);
+    let list = |pointer: &str| list(live, pointer).iter();
     let field = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
     let established = list("/status/conditions").any(|condition| {
         field(condition, "type").as_deref() == Some("Established")

@@ -147,12 +147,12 @@ mod tests {
         });
         let certificate = json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate",
             "metadata": {"name": "c", "namespace": "n"}});
-        let lasting = RetainedObjects {
+        let retained = RetainedObjects {
             kept,
             ..RetainedObjects::default()
         };
         let outline = testing::outline(vec![("deploy", certificate)]);
-        let (end, deleted) = testing::take_down(&client, &log, &outline, lasting).await;
+        let (end, deleted) = testing::take_down(&client, &log, &outline, retained).await;
         assert_eq!(end, TeardownEnd::Complete);
         deleted
     }

@@ -39,7 +39,7 @@ pub(super) async fn take_down(
     client: &Client,
     log: &Log,
     outline: &Outline,
-    lasting: RetainedObjects,
+    retained: RetainedObjects,
 ) -> (TeardownEnd, Vec<String>) {
     let mut executor = Executor {
         client,
@@ -49,11 +49,11 @@ pub(super) async fn take_down(
         content: None,
         probes: &[],
         freshness: Freshness::Live,
-        memory: &mut SetState::default(),
+        set_state: &mut SetState::default(),
         starved: AtomicBool::default(),
         unwatched: AtomicBool::default(),
     };
-    let end = executor.take_down(lasting).await;
+    let end = executor.take_down(retained).await;
     let log = log.lock().unwrap();
     let deleted = log.iter().filter_map(|request| request.strip_prefix("DELETE "));
     (end, deleted.map(str::to_owned).collect())

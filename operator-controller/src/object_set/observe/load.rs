@@ -10,7 +10,6 @@ use olm_rollout::{
     content::{self, ContentError, RevisionContent},
     outline::{Outline, Owner, Sibling},
     phases::Phases,
-    status::RevisionState,
 };
 
 use super::gather::{self, GatherError, Sources};
@@ -21,36 +20,36 @@ use crate::object_set::{
     state::SetState,
 };
 
-/// The phases. If the bodies had to be read, they are in the memory.
+/// The phases. If the bodies had to be read, they are in the state.
 pub(in crate::object_set) async fn load(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     account: Option<&Client>,
 ) -> Result<Arc<Phases>, RunConclusion> {
-    if let Some(phases) = &memory.loaded.phases {
+    if let Some(phases) = &set_state.loaded.phases {
         return Ok(Arc::clone(phases));
     }
     let (all, sources) = read(context, set, account).await?;
     let phases = Arc::new(Phases::of(&all));
-    memory.loaded.phases = Some(Arc::clone(&phases));
-    memory.loaded.content = Some(Arc::new(all));
-    memory.loaded.sources = sources;
+    set_state.loaded.phases = Some(Arc::clone(&phases));
+    set_state.loaded.content = Some(Arc::new(all));
+    set_state.loaded.sources = sources;
     Ok(phases)
 }
 
 /// Drops the content if one of its Secrets is gone or was created again.
 pub(in crate::object_set) async fn doubt(
     context: &Context,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     account: &Client,
 ) -> Result<(), RunConclusion> {
     let system_namespace = &context.options.system_namespace;
-    let same = gather::are_same(&memory.loaded.sources, system_namespace, &context.own, account).await;
+    let same = gather::are_same(&set_state.loaded.sources, system_namespace, &context.own, account).await;
     let same = same.map_err(|error| RunConclusion::retrying(error.to_string(), Outcome::Failed))?;
     if !same {
-        memory.loaded.phases = None;
-        memory.loaded.content = None;
+        set_state.loaded.phases = None;
+        set_state.loaded.content = None;
     }
     Ok(())
 }
@@ -78,9 +77,7 @@ async fn read(
     resolved
         .map(|content| (content, sources))
         .map_err(|error| match &error {
-            ContentError::Mutable(_) => {
-                RunConclusion::new(RevisionState::Blocked(error.to_string()), Outcome::After(RIGHTS))
-            }
+            ContentError::Mutable(_) => RunConclusion::blocked(error.to_string(), Outcome::After(RIGHTS)),
             ContentError::TooMuch { .. } => RunConclusion::waiting(error.to_string(), Outcome::After(RESYNC)),
             _ => RunConclusion {
                 lost: matches!(error, ContentError::MissingSecret { .. }),
@@ -90,8 +87,11 @@ async fn read(
 }
 
 /// Checks that the phases are those that were first seen.
-pub(in crate::object_set) fn check_observed(set: &ClusterObjectSet, memory: &SetState) -> Result<(), String> {
-    let Some(phases) = &memory.loaded.phases else {
+pub(in crate::object_set) fn check_observed(
+    set: &ClusterObjectSet,
+    set_state: &SetState,
+) -> Result<(), String> {
+    let Some(phases) = &set_state.loaded.phases else {
         return Ok(());
     };
     let observed = set
@@ -138,25 +138,25 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
 pub(in crate::object_set) async fn bodies(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     client: &Client,
 ) -> Result<Arc<RevisionContent>, RunConclusion> {
-    if let Some(content) = &memory.loaded.content {
+    if let Some(content) = &set_state.loaded.content {
         return Ok(Arc::clone(content));
     }
     let (all, sources) = read(context, set, Some(client)).await?;
     let all = Arc::new(all);
-    let changed = memory
+    let changed = set_state
         .loaded
         .phases
         .as_ref()
         .is_some_and(|phases| phases.observed != all.observed_phases());
     if changed {
         // The next run finds and reports the change.
-        memory.loaded.phases = None;
+        set_state.loaded.phases = None;
         return Err(RunConclusion::silent(Outcome::After(Duration::ZERO)));
     }
-    memory.loaded.content = Some(Arc::clone(&all));
-    memory.loaded.sources = sources;
+    set_state.loaded.content = Some(Arc::clone(&all));
+    set_state.loaded.sources = sources;
     Ok(all)
 }

@@ -22,7 +22,7 @@ use olm_api::{
     ClusterObjectSet, cluster_extension::controlling_extension, cluster_object_set::LifecycleState,
     conditions, names,
 };
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
 
 /// A ClusterObjectSet that cannot be read.
@@ -94,7 +94,7 @@ impl Sets {
     /// The changes from now on. Those of a list arrive when it is complete.
     pub fn subscribe(&self) -> mpsc::UnboundedReceiver<Change> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.listeners().push(sender);
+        self.listeners.lock().push(sender);
         receiver
     }
 
@@ -106,23 +106,23 @@ impl Sets {
 
     /// The set with this name as it was last read.
     pub fn get(&self, name: &str) -> Option<Arc<ClusterObjectSet>> {
-        self.read().readable.get(name).cloned()
+        self.state.read().readable.get(name).cloned()
     }
 
     /// Whether a set with this name exists, readable or not.
     pub fn contains(&self, name: &str) -> bool {
-        let state = self.read();
+        let state = self.state.read();
         state.readable.contains_key(name) || state.unreadable.contains_key(name)
     }
 
     /// All sets as they were last read.
     pub fn state(&self) -> Vec<Arc<ClusterObjectSet>> {
-        self.read().readable.values().cloned().collect()
+        self.state.read().readable.values().cloned().collect()
     }
 
     /// The sets that an extension controls, by its UID. The label proves nothing, because any user can write it.
     pub fn of_extension(&self, uid: &str) -> Vec<Arc<ClusterObjectSet>> {
-        let state = self.read();
+        let state = self.state.read();
         let ours = |set: &&Arc<ClusterObjectSet>| controlling_extension(&set.metadata) == Some(uid);
         state.readable.values().filter(ours).cloned().collect()
     }
@@ -132,7 +132,7 @@ impl Sets {
         let Some(owner) = owner_name(set) else {
             return Vec::new();
         };
-        let state = self.read();
+        let state = self.state.read();
         let others = state.readable.values().filter(|other| {
             owner_name(other) == Some(owner) && other.name() != set.name() && belong_together(set, other)
         });
@@ -157,7 +157,7 @@ impl Sets {
 
     /// A set that an extension controls, by its UID, and that cannot be read.
     pub fn unreadable_of(&self, uid: &str) -> Option<Unreadable> {
-        let state = self.read();
+        let state = self.state.read();
         let mut unreadable = state.unreadable.values();
         unreadable
             .find(|found| found.extension.as_deref() == Some(uid))
@@ -166,7 +166,7 @@ impl Sets {
 
     /// A set that another extension controls, and that cannot be read. `uid` is that of the extension itself.
     pub fn unreadable_of_others(&self, uid: Option<&str>) -> Option<Unreadable> {
-        let state = self.read();
+        let state = self.state.read();
         let mut unreadable = state.unreadable.values();
         unreadable
             .find(|found| found.extension.is_some() && found.extension.as_deref() != uid)
@@ -175,21 +175,21 @@ impl Sets {
 
     /// A set that may be another revision of the same extension and cannot be read.
     pub fn unreadable_sibling(&self, set: &ClusterObjectSet) -> Option<Unreadable> {
-        let state = self.read();
+        let state = self.state.read();
         let mut unreadable = state.unreadable.values();
         unreadable.find(|found| found.is_sibling(set)).cloned()
     }
 
     /// The sets that may be other revisions of the extension of an unreadable one.
     pub fn siblings_of(&self, unreadable: &Unreadable) -> Vec<Arc<ClusterObjectSet>> {
-        let state = self.read();
+        let state = self.state.read();
         let others = state.readable.values().filter(|set| unreadable.is_sibling(set));
         others.cloned().collect()
     }
 
     /// Whether the set with this name cannot be read.
     pub fn is_unreadable(&self, name: &str) -> bool {
-        self.read().unreadable.contains_key(name)
+        self.state.read().unreadable.contains_key(name)
     }
 
     /// Watches the sets of the cluster. Never returns.
@@ -231,7 +231,7 @@ impl Sets {
                     Ok(set) => set.metadata.name,
                     Err(error) => error.metadata.name,
                 };
-                let change = remove(&mut self.write(), name.unwrap_or_default());
+                let change = remove(&mut self.state.write(), name.unwrap_or_default());
                 self.send(&change);
             }
         }
@@ -244,7 +244,7 @@ impl Sets {
                 // Managed fields are not used here and are larger than the rest.
                 set.metadata.managed_fields = None;
                 let (name, set) = (set.name().to_owned(), Arc::new(set));
-                let mut state = self.write();
+                let mut state = self.state.write();
                 Change {
                     before: state.readable.insert(name.clone(), Arc::clone(&set)),
                     now: Some(set),
@@ -259,7 +259,7 @@ impl Sets {
                     error = found.why,
                     "cannot read a ClusterObjectSet"
                 );
-                let mut state = self.write();
+                let mut state = self.state.write();
                 state.unreadable.insert(found.name.clone(), found.clone());
                 let last = state.readable.get(&found.name).cloned();
                 Change {
@@ -274,27 +274,16 @@ impl Sets {
 
     /// Drops the sets that a list lacks.
     fn retain(&self, listed: &HashSet<String>) -> Vec<Change> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let known = state.readable.keys().chain(state.unreadable.keys());
         let gone: HashSet<String> = known.filter(|name| !listed.contains(*name)).cloned().collect();
         gone.into_iter().map(|name| remove(&mut state, name)).collect()
     }
 
     fn send(&self, change: &Change) {
-        self.listeners()
+        self.listeners
+            .lock()
             .retain(|listener| listener.send(change.clone()).is_ok());
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Vec<mpsc::UnboundedSender<Change>>> {
-        self.listeners.lock()
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write()
     }
 }
 

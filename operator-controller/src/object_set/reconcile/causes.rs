@@ -45,11 +45,11 @@ fn workloads(not_ready: &[NotReady]) -> impl Iterator<Item = &NotReady> {
 /// A line for each unready workload, with the cause as far as it may be read.
 pub(super) async fn causes(
     context: &Context,
-    memory: &mut SetState,
+    set_state: &mut SetState,
     actor: &Actor,
     not_ready: &[NotReady],
 ) -> Vec<String> {
-    if let Some((at, lines)) = memory
+    if let Some((at, lines)) = set_state
         .rollout
         .causes
         .as_ref()
@@ -62,7 +62,7 @@ pub(super) async fn causes(
     for object in workloads(not_ready).take(WORKLOADS) {
         lines.extend(cause(context, actor, object).await);
     }
-    memory.rollout.causes = Some((Instant::now(), lines.clone()));
+    set_state.rollout.causes = Some((Instant::now(), lines.clone()));
     lines
 }
 

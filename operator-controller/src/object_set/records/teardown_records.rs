@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use olm_rollout::teardown_record::TeardownRecord;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The records of revisions by the UID of their extension and their name.
 #[derive(Debug, Default)]
@@ -12,7 +12,8 @@ pub struct TeardownRecords(Mutex<HashMap<String, BTreeMap<String, TeardownRecord
 impl TeardownRecords {
     /// Adds the record of a revision.
     pub fn note(&self, extension: &str, revision: &str, record: TeardownRecord) {
-        self.lock()
+        self.0
+            .lock()
             .entry(extension.to_owned())
             .or_default()
             .insert(revision.to_owned(), record);
@@ -20,17 +21,13 @@ impl TeardownRecords {
 
     /// The records of an extension's revisions. They are removed.
     pub fn take(&self, extension: &str) -> Vec<TeardownRecord> {
-        let taken = self.lock().remove(extension).unwrap_or_default();
+        let taken = self.0.lock().remove(extension).unwrap_or_default();
         taken.into_values().collect()
     }
 
     /// Drops the records of extensions that are gone.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.lock().retain(|extension, _| keep(extension));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<String, TeardownRecord>>> {
-        self.0.lock()
+        self.0.lock().retain(|extension, _| keep(extension));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::object_set::{context::Context, rights, state::SetState};
 pub(super) async fn left(
     context: &Context,
     set: &ClusterObjectSet,
-    memory: &SetState,
+    set_state: &SetState,
     outline: &Outline,
 ) -> Vec<ObjectId> {
     let coverage = rights::watch(context, set.name(), None, outline, Freshness::Live)
@@ -26,7 +26,7 @@ pub(super) async fn left(
     let mut left = Vec::new();
     for position in outline
         .all_positions()
-        .filter(|position| !memory.teardown.gone.contains(position))
+        .filter(|position| !set_state.teardown.gone.contains(position))
     {
         let id = outline.id(position);
         let found = context

@@ -203,7 +203,7 @@ fn refuses_dependencies(case: &Value) -> bool {
 fn evaluated(case: &Value, catalogs: &[Catalog<'_>], request: &Request<'_>) -> Outcome {
     let served = HashSet::new();
     let facts = ClusterState {
-        neighbours: &[],
+        others: &[],
         own: None,
         served: &served,
         platform: ClusterPlatform::default(),

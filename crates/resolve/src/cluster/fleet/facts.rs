@@ -15,7 +15,7 @@ use crate::package::{Candidate, Package};
 #[derive(Clone)]
 pub(super) struct InternedState {
     number: usize,
-    pub(super) neighbour: Rc<InstalledExtension>,
+    pub(super) installed: Rc<InstalledExtension>,
 }
 
 /// Stores equal states once.
@@ -29,7 +29,7 @@ impl Interner {
         let properties = serde_json::to_string(&installed.properties).unwrap_or_default();
         let (name, package) = (&record.name, &record.catalog.package_name);
         let key = format!("{name}\0{package}\0{}\0{properties}", installed.bundle.version);
-        self.known(key, || record.neighbour())
+        self.known(key, || record.installed_extension())
     }
 
     /// The state with a chosen bundle.
@@ -49,7 +49,7 @@ impl Interner {
         let number = self.0.len();
         let fresh = || InternedState {
             number,
-            neighbour: Rc::new(made()),
+            installed: Rc::new(made()),
         };
         self.0.entry(key).or_insert_with(fresh).clone()
     }
@@ -64,7 +64,7 @@ impl Interner {
         }
         let known = InternedState {
             number: self.0.len(),
-            neighbour: Rc::new(make()?),
+            installed: Rc::new(make()?),
         };
         self.0.insert(key, known.clone());
         Some(known)
@@ -79,7 +79,7 @@ pub(super) struct RelevantFacts {
     /// The APIs that are mentioned and served, sorted.
     served: Vec<Gvk>,
     /// The numbers of the other relevant extensions.
-    neighbours: Vec<usize>,
+    others: Vec<usize>,
     /// The number of the installed bundle of this extension, if it is relevant.
     own: Option<usize>,
     may_break: bool,
@@ -104,10 +104,10 @@ impl ReferencedApis {
         !self.by_rule && self.packages.is_empty() && self.apis.is_empty()
     }
 
-    fn covers(&self, neighbour: &InstalledExtension) -> bool {
+    fn covers(&self, other: &InstalledExtension) -> bool {
         self.by_rule
-            || self.packages.contains(&neighbour.subject.package)
-            || neighbour.subject.apis.iter().any(|api| self.apis.contains(api))
+            || self.packages.contains(&other.subject.package)
+            || other.subject.apis.iter().any(|api| self.apis.contains(api))
     }
 }
 
@@ -115,7 +115,7 @@ impl ReferencedApis {
 #[derive(Default)]
 pub(super) struct PackageApis {
     pub(super) questions: Questions,
-    mentions: ReferencedApis,
+    referenced: ReferencedApis,
     provided: HashSet<Gvk>,
 }
 
@@ -129,7 +129,7 @@ impl PackageApis {
             about.provided.extend(candidate.subject().apis.iter().cloned());
             let requirements = candidate.requirements.iter();
             for requirement in requirements.filter_map(|declared| declared.read().ok()) {
-                about.mentions.add(requirement);
+                about.referenced.add(requirement);
             }
         }
         about
@@ -137,7 +137,7 @@ impl PackageApis {
 }
 
 impl RelevantFacts {
-    /// The facts that affect the choice for an extension among bundles with these mentions. Extensions are irrelevant
+    /// The facts that affect the choice for an extension among bundles with these references. Extensions are irrelevant
     /// unless they depend on it, or it or one of its dependents requires them.
     pub(super) fn of(state: &State<'_>, member: &Member<'_>, about: &PackageApis) -> Self {
         let own = member.there.as_ref();
@@ -148,25 +148,25 @@ impl RelevantFacts {
                     .any(|package| *package == member.record.catalog.package_name)
                 || requirement.apis().any(|api| {
                     about.provided.contains(api)
-                        || own.is_some_and(|own| own.neighbour.subject.apis.contains(api))
+                        || own.is_some_and(|own| own.installed.subject.apis.contains(api))
                 })
         };
-        let mut mentions = ReferencedApis::default();
+        let mut referenced = ReferencedApis::default();
         let mut chosen: Vec<(&InternedState, bool)> = Vec::new();
         for known in others(state, member) {
-            let depends = known.neighbour.requirements.iter().any(depends);
+            let depends = known.installed.requirements.iter().any(depends);
             if depends {
                 known
-                    .neighbour
+                    .installed
                     .requirements
                     .iter()
-                    .for_each(|one| mentions.add(one));
+                    .for_each(|one| referenced.add(one));
             }
             chosen.push((known, depends));
         }
-        let matters = !mentions.is_nothing() || !about.mentions.is_nothing();
+        let matters = !referenced.is_nothing() || !about.referenced.is_nothing();
         chosen.retain(|(known, depends)| {
-            *depends || mentions.covers(&known.neighbour) || about.mentions.covers(&known.neighbour)
+            *depends || referenced.covers(&known.installed) || about.referenced.covers(&known.installed)
         });
         let chosen: Vec<&InternedState> = chosen.into_iter().map(|(known, _)| known).collect();
         Self::with(state, member, &about.questions, &chosen, matters)
@@ -185,7 +185,7 @@ impl RelevantFacts {
         others: &[&InternedState],
         matters: bool,
     ) -> Self {
-        let required = others.iter().flat_map(|known| &known.neighbour.requirements);
+        let required = others.iter().flat_map(|known| &known.installed.requirements);
         let apis = required.flat_map(Requirement::apis);
         let mut served: Vec<&Gvk> = questions.apis.iter().chain(apis).collect();
         served.sort_unstable();
@@ -199,7 +199,7 @@ impl RelevantFacts {
                 Vec::new()
             },
             served: served.into_iter().cloned().collect(),
-            neighbours: others.iter().map(|known| known.number).collect(),
+            others: others.iter().map(|known| known.number).collect(),
             own: member.there.as_ref().map(|own| own.number).filter(|_| matters),
             may_break: member.record.may_break_dependents,
         }
@@ -207,11 +207,11 @@ impl RelevantFacts {
 
     /// The facts in the form of resolution.
     pub(super) fn inventory(&self, state: &State<'_>, member: &Member<'_>) -> Inventory {
-        let there = others(state, member).filter(|known| self.neighbours.contains(&known.number));
+        let there = others(state, member).filter(|known| self.others.contains(&known.number));
         let own = member.there.as_ref().filter(|own| self.own == Some(own.number));
         Inventory {
-            neighbours: there.map(|known| (*known.neighbour).clone()).collect(),
-            own: own.map(|own| (*own.neighbour).clone()),
+            others: there.map(|known| (*known.installed).clone()).collect(),
+            own: own.map(|own| (*own.installed).clone()),
             served: self.served.iter().cloned().collect(),
             kubernetes: self
                 .kubernetes

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::cluster_extension::{BundleMetadata, CatalogFilter};
 use olm_api::names::{CLUSTER_INVENTORY, INVENTORY_API_VERSION, annotation, label, user};
+use olm_api::object::text;
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_constraint::Gvk;
 use olm_fbc::Property;
@@ -140,9 +141,9 @@ impl ClusterRecord {
     /// # Errors
     /// The document is not a valid record.
     pub fn read(document: Value) -> Result<Self, RecordError> {
-        let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();
-        if text("apiVersion") != INVENTORY_API_VERSION || text("kind") != CLUSTER_INVENTORY {
-            let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+        let (api_version, kind) = (text(&document, "/apiVersion"), text(&document, "/kind"));
+        if api_version != INVENTORY_API_VERSION || kind != CLUSTER_INVENTORY {
+            let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
             return Err(RecordError::Kind { api_version, kind });
         }
         let record: Self = serde_json::from_value(document)?;
@@ -224,7 +225,7 @@ impl ExtensionRecord {
     }
 
     /// The extension in the view of other extensions; `None` if nothing is installed.
-    pub(super) fn neighbour(&self) -> Option<InstalledExtension> {
+    pub(super) fn installed_extension(&self) -> Option<InstalledExtension> {
         let installed = self.installed.as_ref()?;
         let properties = installed.properties.iter();
         let properties = properties.map(|one| Property::new(one.kind.clone(), one.value.to_string()));

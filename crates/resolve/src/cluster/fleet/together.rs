@@ -70,7 +70,7 @@ impl Planner<'_> {
         let package = &own.record.catalog.package_name;
         let mut relations = Relations::default();
         if let Some(there) = &own.there {
-            relations.add(&there.neighbour);
+            relations.add(&there.installed);
         }
         let packages = |name: &str, relations: &mut Relations| {
             let catalogs = self.catalogs.iter();
@@ -92,14 +92,14 @@ impl Planner<'_> {
         while found.len() < MOST_MOVERS && !waiting.is_empty() {
             let near = waiting.iter().position(|other| {
                 state.members.get(*other).is_some_and(|other| {
-                    let there = other.there.as_ref().map(|known| &*known.neighbour);
+                    let there = other.there.as_ref().map(|known| &*known.installed);
                     relations.reach(&other.record.catalog.package_name, there)
                 })
             });
             let other = waiting.remove(near.unwrap_or(0));
             if let Some(member) = state.members.get(other).filter(|_| near.is_some()) {
                 if let Some(there) = &member.there {
-                    relations.add(&there.neighbour);
+                    relations.add(&there.installed);
                 }
                 packages(&member.record.catalog.package_name, &mut relations);
             }

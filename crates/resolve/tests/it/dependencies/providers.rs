@@ -3,14 +3,14 @@
 use super::*;
 
 /// The providers of `example.com/v1 Green`, as `CATALOG PACKAGE CHANNEL BUNDLE`, best first.
-fn proposed(offers: &[ProviderCandidate<'_>], own_catalog: &str) -> Vec<String> {
+fn proposed(candidates: &[ProviderCandidate<'_>], own_catalog: &str) -> Vec<String> {
     let green = Requirement::of_dependency("olm.gvk", &api("Green", "v1").to_string()).unwrap();
     let served = HashSet::new();
     let nothing = olm_constraint::Present::new([], &served, Budget::default());
     let explanation = green.explain(&nothing).unwrap();
     providers(
         explanation.wanted[0],
-        offers,
+        candidates,
         Some(own_catalog),
         &Cluster::default().facts(),
         &mut Budget::default(),
@@ -26,7 +26,12 @@ fn proposed(offers: &[ProviderCandidate<'_>], own_catalog: &str) -> Vec<String> 
     .collect()
 }
 
-fn offer<'a>(catalog: &'a str, priority: i32, name: &'a str, package: &'a Package) -> ProviderCandidate<'a> {
+fn candidate<'a>(
+    catalog: &'a str,
+    priority: i32,
+    name: &'a str,
+    package: &'a Package,
+) -> ProviderCandidate<'a> {
     ProviderCandidate {
         catalog,
         priority,
@@ -42,15 +47,18 @@ fn t_5a_01_and_02_priority_counts_after_the_dependents_own_catalog() {
         .bundle("1.0.0", &[provides("Green", "v1")])
         .channel("stable", &["1.0.0"])
         .package();
-    let offers = [
-        offer("other", 0, "green", &green),
-        offer("my-operators", 100, "green", &green),
+    let candidates = [
+        candidate("other", 0, "green", &green),
+        candidate("my-operators", 100, "green", &green),
     ];
     assert_eq!(
-        proposed(&offers, "third")[0],
+        proposed(&candidates, "third")[0],
         "my-operators green stable green.v1.0.0"
     );
-    assert_eq!(proposed(&offers, "other")[0], "other green stable green.v1.0.0");
+    assert_eq!(
+        proposed(&candidates, "other")[0],
+        "other green stable green.v1.0.0"
+    );
 }
 
 #[test]
@@ -63,7 +71,7 @@ fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
         .channel("stable", &all);
     let everywhere = everywhere.package();
     assert_eq!(
-        proposed(&[offer("c", 0, "green", &everywhere)], "c"),
+        proposed(&[candidate("c", 0, "green", &everywhere)], "c"),
         ["c green stable green.v1.0.0"]
     );
     let elsewhere = bundle(book("green"))
@@ -73,7 +81,7 @@ fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
         .channel("alpha", &all)
         .package();
     assert_eq!(
-        proposed(&[offer("c", 0, "green", &elsewhere)], "c"),
+        proposed(&[candidate("c", 0, "green", &elsewhere)], "c"),
         ["c green alpha green.v1.0.0"]
     );
     let fast = bundle(book("green"))
@@ -82,7 +90,7 @@ fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
         .channel("fast", &all)
         .package();
     assert_eq!(
-        proposed(&[offer("c", 0, "green", &fast)], "c"),
+        proposed(&[candidate("c", 0, "green", &fast)], "c"),
         ["c green fast green.v1.0.0"]
     );
 }
@@ -96,7 +104,7 @@ fn t_5a_04_and_05_the_head_comes_first_and_a_bundle_counts_once() {
         .channel("fast", &["1.3.0", "1.2.0"])
         .package();
     assert_eq!(
-        proposed(&[offer("c", 0, "green", &green)], "c"),
+        proposed(&[candidate("c", 0, "green", &green)], "c"),
         ["c green stable green.v1.3.0"]
     );
     let retired = book("green")
@@ -104,6 +112,6 @@ fn t_5a_04_and_05_the_head_comes_first_and_a_bundle_counts_once() {
         .bundle("1.3.0", &[provides("Green", "v2")])
         .channel("stable", &["1.3.0", "1.2.0"])
         .package();
-    let found = proposed(&[offer("c", 0, "green", &retired)], "c");
+    let found = proposed(&[candidate("c", 0, "green", &retired)], "c");
     assert_eq!(found, ["c green stable green.v1.2.0 not newest"]);
 }

@@ -114,7 +114,7 @@ fn a_bundle_of_another_catalog_that_is_passed_over_is_named() {
         };
         let served = HashSet::new();
         let facts = ClusterState {
-            neighbours: &[],
+            others: &[],
             own: None,
             served: &served,
             platform: ClusterPlatform::default(),
@@ -193,7 +193,7 @@ fn the_newest_bundle_says_everything_that_stands_in_its_way() {
     };
     let served = HashSet::new();
     let facts = ClusterState {
-        neighbours: &[],
+        others: &[],
         own: None,
         served: &served,
         platform: ClusterPlatform::default(),

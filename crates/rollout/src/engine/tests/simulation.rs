@@ -341,8 +341,8 @@ impl Executor<'_> {
         }
     }
 
-    pub(super) fn take_down(&mut self, lasting: RetainedObjects) -> Result<TeardownEnd, Crash> {
-        let mut step = Teardown::start(&self.revision.outline, lasting);
+    pub(super) fn take_down(&mut self, retained: RetainedObjects) -> Result<TeardownEnd, Crash> {
+        let mut step = Teardown::start(&self.revision.outline, retained);
         loop {
             match step {
                 Step::End(end) => return Ok(end),

@@ -11,7 +11,7 @@ use crate::outline::ObjectPosition;
 
 /// The state of one revision's certificates. Requests of a run may update it at the same time.
 #[derive(Debug, Default)]
-pub struct CertificateMemory {
+pub struct CertificateState {
     secrets: Mutex<BTreeMap<ObjectPosition, Secret>>,
     callers: Mutex<BTreeMap<ObjectPosition, u64>>,
 }
@@ -22,7 +22,7 @@ struct Secret {
     trusted: String,
 }
 
-impl CertificateMemory {
+impl CertificateState {
     /// Records that a Secret was read on a day, and the authorities to trust.
     pub fn secret_seen(&self, position: ObjectPosition, looked: Date, trusted: String) {
         self.secrets.lock().insert(position, Secret { looked, trusted });
@@ -85,16 +85,16 @@ mod tests {
             ObjectPosition { phase: 1, object: 0 },
         );
         let day = |text: &str| -> Date { text.parse().unwrap() };
-        let memory = CertificateMemory::default();
-        let current = |position, on| memory.is_current(&layout, position, day(on));
+        let state = CertificateState::default();
+        let current = |position, on| state.is_current(&layout, position, day(on));
         assert!(!current(secret, "2026-01-01") && !current(caller, "2026-01-01"));
         assert!(current(other, "2026-01-01"));
-        memory.secret_seen(secret, day("2026-01-01"), "one".to_owned());
+        state.secret_seen(secret, day("2026-01-01"), "one".to_owned());
         assert!(current(secret, "2026-01-01") && !current(secret, "2026-01-02"));
         assert!(!current(caller, "2026-01-01"));
-        memory.caller_seen(caller, "one");
+        state.caller_seen(caller, "one");
         assert!(current(caller, "2026-01-01"));
-        memory.secret_seen(secret, day("2026-01-01"), "two".to_owned());
+        state.secret_seen(secret, day("2026-01-01"), "two".to_owned());
         assert!(!current(caller, "2026-01-01"));
     }
 }
