@@ -18,6 +18,7 @@ use oci_distribution::manifest::{OciImageManifest, OciManifest};
 use contents::{Contents, ContentsStore};
 pub use error::PullError;
 use flight::Flights;
+use signatures::LargeAttestations;
 
 use crate::access::Access;
 use crate::access::policy::{self, Approval, PolicyRejection};
@@ -138,6 +139,7 @@ struct Inner {
     selection: Selection,
     contents: Flights<(Pinned, Limits), Result<Arc<Contents>, Arc<PullError>>>,
     checks: Tally,
+    large_attestations: LargeAttestations,
 }
 
 impl Images {
@@ -158,6 +160,7 @@ impl Images {
                 selection: options.selection,
                 contents: Flights::default(),
                 checks: Tally::default(),
+                large_attestations: LargeAttestations::default(),
             }),
         }
     }

@@ -10,7 +10,7 @@ use olm_platform::log::chain;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 
-use super::pulls::{Pending, Pulled, Pulls};
+use super::pulls::{Pending, Pulled, Pulls, Turns};
 use super::{FetchError, Registries};
 
 /// The time for which a verification stands if it may change without an event: an image is refused, or named by a tag.
@@ -61,9 +61,6 @@ impl Operands {
         policy: u64,
         rules: &Rules,
     ) -> Pulled<Result<ImageRefusals, FetchError>> {
-        let Some(registry) = images.iter().find_map(|image| registry_of(image)) else {
-            return Pulled::Done(Ok(images.iter().map(|image| invalid(image)).collect()));
-        };
         let names: Vec<&str> = images.iter().map(String::as_str).collect();
         let what = format!("{policy} {}", names.join(" "));
         if let Some(refusals) = self.known_refusals(extension, &what) {
@@ -71,8 +68,14 @@ impl Operands {
         }
         let are_pinned = images.iter().all(|image| image.contains('@'));
         let (registries, rules) = (Arc::clone(registries), rules.clone());
-        let work = async move { all(&registries, images, rules).await };
-        let answer = self.jobs.ask(extension, &what, Some(&registry), work).await;
+        let work = |turns| async move {
+            match all(&registries, &turns, images, rules).await {
+                Ok(refusals) => Some(Ok(refusals)),
+                Err(Stop::Fault(error)) => Some(Err(error)),
+                Err(Stop::Unwanted) => None,
+            }
+        };
+        let answer = self.jobs.ask_many(extension, &what, work).await;
         if let Pulled::Done(Ok(refusals)) = &answer {
             let known = Known {
                 what,
@@ -104,25 +107,42 @@ impl Operands {
     }
 }
 
+/// Reason why a verification ends without a verdict.
+enum Stop {
+    Fault(FetchError),
+    /// The job is no longer wanted.
+    Unwanted,
+}
+
 async fn all(
     registries: &Registries,
+    turns: &Turns,
     images: BTreeSet<String>,
     rules: Rules,
-) -> Result<ImageRefusals, FetchError> {
-    let access = registries.access(rules).await?;
+) -> Result<ImageRefusals, Stop> {
+    let access = registries.access(rules).await.map_err(Stop::Fault)?;
     // Collected first: a closure inside the stream would make the future not `Send`.
     let asked: Vec<_> = images
         .iter()
-        .map(|image| one(registries, &access, image))
+        .map(|image| one(registries, turns, &access, image))
         .collect();
     let refused: Vec<Option<String>> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
     Ok(refused.into_iter().flatten().collect())
 }
 
-/// The reason why an image is refused, if it is. A registry that does not answer is an error, not a refusal.
-async fn one(registries: &Registries, access: &Access, image: &str) -> Result<Option<String>, FetchError> {
+/// The reason why an image is refused, if it is. A registry that does not answer is an error, not a refusal. Each image
+/// counts as one request to its registry.
+async fn one(
+    registries: &Registries,
+    turns: &Turns,
+    access: &Access,
+    image: &str,
+) -> Result<Option<String>, Stop> {
     let Ok(reference) = Reference::parse_familiar(image) else {
-        return Ok(Some(invalid(image)));
+        return Ok(Some(format!("{image:?} is not an image reference")));
+    };
+    let Some(_turn) = turns.take(reference.registry()).await else {
+        return Err(Stop::Unwanted);
     };
     let Err(error) = registries.images.verify(&reference, access).await else {
         return Ok(None);
@@ -132,16 +152,7 @@ async fn one(registries: &Registries, access: &Access, image: &str) -> Result<Op
     if is_verdict {
         return Ok(Some(chain(&error)));
     }
-    Err(FetchError::Resolve(Box::new(error)))
-}
-
-fn registry_of(image: &str) -> Option<String> {
-    let reference = Reference::parse_familiar(image).ok()?;
-    Some(reference.registry().to_owned())
-}
-
-fn invalid(image: &str) -> String {
-    format!("{image:?} is not an image reference")
+    Err(Stop::Fault(FetchError::Resolve(Box::new(error))))
 }
 
 /// The message about a verification under way.

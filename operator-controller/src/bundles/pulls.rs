@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use olm_image::RequestPermits;
+use olm_image::{RequestPermit, RequestPermits};
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -39,6 +40,8 @@ pub(crate) enum Pending {
 pub(crate) struct Pulls<T> {
     permits: Arc<RequestPermits>,
     jobs: Arc<Mutex<HashMap<String, Job<T>>>>,
+    /// The number of the last job.
+    last: AtomicU64,
     wake: Queue<String>,
 }
 
@@ -46,19 +49,68 @@ struct Job<T> {
     number: u64,
     what: String,
     began: Instant,
-    is_queued: bool,
+    turns: Turns,
     outcome: Option<T>,
-    /// Cancels a request that still waits for a permit.
+    /// Cancels requests that still wait for a permit.
     _wanted: DropGuard,
 }
 
 impl<T> Job<T> {
     fn pending(&self) -> Pending {
-        if self.is_queued {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        if count(&self.turns.waiting) > 0 && count(&self.turns.under_way) == 0 {
             Pending::Queued
         } else {
             Pending::UnderWay
         }
+    }
+}
+
+/// The permits of one job, which asks one registry or several.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    permits: Arc<RequestPermits>,
+    waiting: Arc<AtomicUsize>,
+    under_way: Arc<AtomicUsize>,
+    unwanted: CancellationToken,
+}
+
+/// The permit for one request, until it is dropped.
+pub(crate) struct Turn {
+    _permit: Option<RequestPermit>,
+    _under_way: Counted,
+}
+
+impl Turns {
+    /// Waits for the permit of a request; none when the job is no longer wanted.
+    pub(crate) async fn take(&self, registry: &str) -> Option<Turn> {
+        let waiting = Counted::new(&self.waiting);
+        let permit = tokio::select! {
+            permit = self.permits.take(registry) => permit,
+            () = self.unwanted.cancelled() => return None,
+        };
+        let under_way = Counted::new(&self.under_way);
+        drop(waiting);
+        Some(Turn {
+            _permit: permit,
+            _under_way: under_way,
+        })
+    }
+}
+
+/// One more in a counter, until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(counter))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -68,6 +120,7 @@ impl<T: Send + 'static> Pulls<T> {
         Self {
             permits,
             jobs: Arc::default(),
+            last: AtomicU64::default(),
             wake,
         }
     }
@@ -81,6 +134,30 @@ impl<T: Send + 'static> Pulls<T> {
         registry: Option<&str>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Pulled<T> {
+        let registry = registry.map(str::to_owned);
+        // Boxed: it stands in the future of everything that asks.
+        let work = Box::pin(work);
+        self.ask_many(extension, what, move |turns: Turns| async move {
+            let _turn = match registry {
+                Some(registry) => Some(turns.take(&registry).await?),
+                None => None,
+            };
+            Some(work.await)
+        })
+        .await
+    }
+
+    /// The same for work that sends several requests: it takes a turn for each, and ends without a result when there is
+    /// none, because the job is no longer wanted.
+    pub(crate) async fn ask_many<F>(
+        &self,
+        extension: &str,
+        what: &str,
+        work: impl FnOnce(Turns) -> F,
+    ) -> Pulled<T>
+    where
+        F: Future<Output = Option<T>> + Send + 'static,
+    {
         let (mut arrival, number) = {
             let mut jobs = self.jobs.lock();
             if let Some(job) = jobs.get(extension).filter(|job| job.what == what) {
@@ -90,7 +167,7 @@ impl<T: Send + 'static> Pulls<T> {
                     None => Pulled::Pending(pending),
                 };
             }
-            self.begin(&mut jobs, extension, what, registry, work)
+            self.begin(&mut jobs, extension, what, work)
         };
         // A late answer is used by the next run.
         let _ = tokio::time::timeout(MOMENT, &mut arrival).await;
@@ -102,23 +179,32 @@ impl<T: Send + 'static> Pulls<T> {
         }
     }
 
-    fn begin(
+    fn begin<F>(
         &self,
         jobs: &mut HashMap<String, Job<T>>,
         extension: &str,
         what: &str,
-        registry: Option<&str>,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> (oneshot::Receiver<()>, u64) {
-        let number = jobs.get(extension).map_or(0, |job| job.number.wrapping_add(1));
+        work: impl FnOnce(Turns) -> F,
+    ) -> (oneshot::Receiver<()>, u64)
+    where
+        F: Future<Output = Option<T>> + Send + 'static,
+    {
+        // Never used again, so a job that was forgotten cannot answer for another one.
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
         let unwanted = CancellationToken::new();
+        let turns = Turns {
+            permits: Arc::clone(&self.permits),
+            waiting: Arc::default(),
+            under_way: Arc::default(),
+            unwanted: unwanted.clone(),
+        };
         let job = Job {
             number,
             what: what.to_owned(),
             began: Instant::now(),
-            is_queued: registry.is_some(),
+            turns: turns.clone(),
             outcome: None,
-            _wanted: unwanted.clone().drop_guard(),
+            _wanted: unwanted.drop_guard(),
         };
         jobs.insert(extension.to_owned(), job);
         let (arrived, arrival) = oneshot::channel();
@@ -127,20 +213,12 @@ impl<T: Send + 'static> Pulls<T> {
             extension: extension.to_owned(),
             number,
         };
-        let (permits, wake) = (Arc::clone(&self.permits), self.wake.clone());
-        let registry = registry.map(str::to_owned);
+        let (work, wake) = (work(turns), self.wake.clone());
         tokio::spawn(async move {
-            let permit = match registry {
-                Some(registry) => tokio::select! {
-                    permit = permits.take(&registry) => permit,
-                    () = unwanted.cancelled() => return,
-                },
-                None => None,
+            let Some(outcome) = work.await else {
+                return;
             };
-            running.change(|job| job.is_queued = false);
-            let outcome = work.await;
-            drop(permit);
-            running.change(|job| job.outcome = Some(outcome));
+            running.finish(outcome);
             if arrived.send(()).is_err() {
                 wake.add(running.extension.clone());
             }
@@ -169,14 +247,14 @@ struct Running<T> {
 }
 
 impl<T> Running<T> {
-    /// Updates the job, unless another one has replaced it.
-    fn change(&self, change: impl FnOnce(&mut Job<T>)) {
+    /// Gives the job its outcome, unless another one has replaced it.
+    fn finish(&self, outcome: T) {
         let mut jobs = self.jobs.lock();
         if let Some(job) = jobs
             .get_mut(&self.extension)
             .filter(|job| job.number == self.number)
         {
-            change(job);
+            job.outcome = Some(outcome);
         }
     }
 }
@@ -256,6 +334,59 @@ mod tests {
         assert_eq!(pulls.ask("b", "x", Some("r"), async { 3 }).await, queued);
         pulls.forget("b");
         assert!(pulls.jobs.lock().keys().eq(["first"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_of_a_job_takes_a_turn_at_its_registry() {
+        let pulls = pulls(3, 1);
+        let slow = |turns: Turns| async move {
+            let _turn = turns.take("slow").await?;
+            pending::<Option<u8>>().await
+        };
+        let under_way = Pulled::Pending(Pending::UnderWay);
+        assert_eq!(pulls.ask_many("first", "x", slow).await, under_way);
+        let queued = Pulled::Pending(Pending::Queued);
+        assert_eq!(pulls.ask_many("second", "x", slow).await, queued);
+        // One of two requests is under way: that of the other registry.
+        let both = |turns: Turns| async move {
+            let (slow, good) = futures::join!(turns.take("slow"), async {
+                let _turn = turns.take("good").await?;
+                pending::<Option<u8>>().await
+            });
+            slow.and(good)
+        };
+        assert_eq!(pulls.ask_many("third", "x", both).await, under_way);
+        let one_after_another = |turns: Turns| async move {
+            drop(turns.take("a").await?);
+            drop(turns.take("b").await?);
+            Some(7)
+        };
+        assert_eq!(
+            pulls.ask_many("fourth", "x", one_after_another).await,
+            Pulled::Done(7)
+        );
+        // Who is gone gives up its turns, and its late answer is not that of the next job of its name.
+        pulls.forget("second");
+        pulls.forget("first");
+        assert_eq!(pulls.ask_many("second", "x", slow).await, queued);
+        assert_eq!(pulls.permits.take("other").await.map(drop), Some(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forgotten_job_does_not_answer_for_a_new_one() {
+        let pulls = pulls(2, 2);
+        let late = |answer: u8| async move {
+            tokio::time::sleep(Duration::from_secs(u64::from(answer))).await;
+            answer
+        };
+        let under_way = Pulled::Pending(Pending::UnderWay);
+        assert_eq!(pulls.ask("a", "x", Some("r"), late(1)).await, under_way);
+        pulls.forget("a");
+        assert_eq!(pulls.ask("a", "y", Some("r"), late(9)).await, under_way);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(pulls.ask("a", "y", Some("r"), late(9)).await, under_way);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!(pulls.ask("a", "y", Some("r"), late(9)).await, Pulled::Done(9));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,18 +1,22 @@
 //! Signatures that lie beside an image, and whether the policy is satisfied with them.
 
+mod judgement;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use oci_distribution::manifest::{OciImageManifest, OciManifest};
 use olm_signature::{
-    ATTESTATION_BYTES, Attached, BUNDLE, BUNDLE_BYTES, Bundle, ENVELOPE, SIGNATURE_ANNOTATION,
-    SIGNATURE_PREDICATE_TYPE, SIMPLE_SIGNING, Signature,
+    ATTESTATION_BYTES, Attached, BUNDLE, Bundle, ENVELOPE, SIGNATURE_ANNOTATION, SIMPLE_SIGNING, Signature,
 };
+
+use judgement::Judgement;
+pub(super) use judgement::LargeAttestations;
 
 use super::{Images, PullError};
 use crate::access::Access;
-use crate::access::policy::{self, Approval, PolicyRejection, Rule, SIGNATURES, SignatureMismatch};
-use crate::access::tally::{OUTCOMES, VERIFIED};
+use crate::access::policy::{self, Approval, PolicyRejection, SIGNATURES};
+use crate::access::tally::VERIFIED;
 use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::manifest::{Blob, EMPTY_TYPE, artifact_type, blob, parse_manifest};
@@ -22,8 +26,6 @@ use crate::registry::fetch::FetchTarget;
 
 /// The most bytes of the payload of a signature of the older form.
 const SIGNED_BYTES: u64 = 64 << 10;
-/// The most bytes of all signatures and attestations of an image.
-const TOTAL_BYTES: u64 = 32 << 20;
 /// The most bytes of a manifest or a list of signatures.
 const MANIFEST_BYTES: u64 = Limits::bundle().manifest_bytes;
 /// The annotation with the type of the predicate: of a referrer that is a bundle, and of a layer that is an
@@ -43,49 +45,27 @@ impl Images {
         digests: &[Digest],
         access: &Access,
     ) -> Result<Vec<Approval>, PullError> {
-        let Some(first) = wanted.first() else {
+        if wanted.is_empty() {
             return Ok(Vec::new());
-        };
+        }
         // By the tag, if the reference has one: an image signed for another tag, such as an older version, must not
         // count.
         let image = &pinned.requested();
-        let now = Timestamp::now();
         let digests: BTreeSet<_> = digests.iter().collect();
-        let judge = |found: &[Signature]| {
-            let satisfied = wanted
-                .iter()
-                .map(|requirement| approval(requirement, found, &digests, image, now));
-            satisfied.collect::<Result<Vec<_>, _>>()
-        };
-        let mut found = Collected::new(wanted);
+        let mut judgement = Judgement::new(wanted, &digests, image, Timestamp::now());
         for digest in &digests {
             for form in [AttachedForm::Signature, AttachedForm::Attestation] {
                 if wanted.iter().any(|one| AttachedForm::of(one) == form) {
-                    self.attached(pinned, digest, form, access, &mut found).await?;
+                    self.attached(pinned, digest, form, access, &mut judgement)
+                        .await?;
                 }
             }
         }
         // The older form first: registries that know nothing of referrers answer questions about them as they like.
-        let mut judged = judge(&found.signatures);
-        if judged.is_err() {
-            for digest in &digests {
-                self.bundles(pinned, digest, access, &mut found).await?;
-            }
-            judged = match (found.signatures.is_empty(), found.too_large) {
-                (false, _) => judge(&found.signatures),
-                (true, 0) => Err(PolicyRejection::Unsigned {
-                    rule: first.rule.clone(),
-                    what: kind_of(first),
-                    tag: AttachedForm::of(first).tag(pinned.digest()),
-                }),
-                (true, count) => Err(PolicyRejection::Signature {
-                    rule: first.rule.clone(),
-                    what: kind_of(first),
-                    reasons: vec![format!("{count} are larger than allowed")],
-                    kind: "form",
-                }),
-            };
+        for digest in &digests {
+            self.bundles(pinned, digest, access, &mut judgement).await?;
         }
+        let judged = judgement.verdict(kind_of, |missing| AttachedForm::of(missing).tag(pinned.digest()));
         let outcome = judged
             .as_ref()
             .map_or_else(PolicyRejection::outcome, |_| VERIFIED);
@@ -96,15 +76,18 @@ impl Images {
         })
     }
 
-    /// Adds the signatures or attestations at the tag of a digest.
+    /// Checks the signatures or attestations at the tag of a digest.
     async fn attached(
         &self,
         pinned: &Pinned,
         digest: &Digest,
         form: AttachedForm,
         access: &Access,
-        found: &mut Collected,
+        judgement: &mut Judgement<'_>,
     ) -> Result<(), PullError> {
+        if judgement.is_satisfied() {
+            return Ok(());
+        }
         let tag = form.tag(digest);
         let reference = pinned.reference().with_tag(&tag);
         let wanted = FetchTarget::TaggedManifest {
@@ -118,38 +101,43 @@ impl Images {
             let annotation = |name: &str| layer.annotations.as_ref()?.get(name);
             layer.media_type == form.media_type()
                 && annotation(SIGNATURE_ANNOTATION).is_some()
-                && found.may_count(annotation(ATTACHED_PREDICATE_TYPE))
+                && judgement.may_count(annotation(ATTACHED_PREDICATE_TYPE))
         });
         for layer in layers.take(SIGNATURES).collect::<Vec<_>>() {
             let annotations = layer.annotations.as_ref();
             let annotation = |name: &str| annotations?.get(name).map(String::as_str);
             let payload = blob(layer).map_err(|message| unusable(&reference, message))?;
-            let Some(limit) = found.room(&payload, form.limit()) else {
+            if !judgement.has_room(&payload, form.limit()) {
                 continue;
+            }
+            // Until the content is checked and dropped.
+            let _permit = self.inner.large_attestations.take(payload.size).await;
+            let payload = self.small(&reference, access, &payload).await?;
+            let bytes = payload.len() as u64;
+            let signature = match form {
+                AttachedForm::Signature => Attached::new(payload, annotation),
+                AttachedForm::Attestation => Some(Attached::envelope(payload, annotation)),
             };
-            let payload = self.small(&reference, access, &payload, limit).await?;
-            found.add(
-                payload.len(),
-                match form {
-                    AttachedForm::Signature => Attached::new(payload, annotation).map(Signature::Attached),
-                    AttachedForm::Attestation => {
-                        Some(Signature::Attached(Attached::envelope(payload, annotation)))
-                    }
-                },
-            );
+            judgement.check(bytes, signature.map(Signature::Attached).as_ref());
+            if judgement.is_satisfied() {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Adds the bundles among the referrers: those that the registry lists, else those listed at the tag for registries
+    /// Checks the bundles among the referrers: those that the registry lists, else those listed at the tag for registries
     /// that list none.
     async fn bundles(
         &self,
         pinned: &Pinned,
         digest: &Digest,
         access: &Access,
-        found: &mut Collected,
+        judgement: &mut Judgement<'_>,
     ) -> Result<(), PullError> {
+        if judgement.is_satisfied() {
+            return Ok(());
+        }
         let home = pinned.reference();
         let wanted = FetchTarget::Referrers {
             digest,
@@ -186,7 +174,7 @@ impl Images {
             let named = entry.artifact_type.as_deref().unwrap_or_default();
             let annotations = entry.annotations.as_ref();
             matches!(named, "" | EMPTY_TYPE | BUNDLE)
-                && found.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
+                && judgement.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
         });
         for entry in candidates.take(SIGNATURES).collect::<Vec<_>>() {
             let digest = Digest::parse(&entry.digest).map_err(|error| unusable(&home, error.to_string()))?;
@@ -199,16 +187,21 @@ impl Images {
                 continue;
             };
             let annotations = manifest.annotations.as_ref();
-            if !found.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
+            if !judgement.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
                 continue;
             }
             for layer in bundle_layers(&manifest).take(1) {
                 let layer = blob(layer).map_err(|message| unusable(&reference, message))?;
-                let Some(limit) = found.room(&layer, found.bundle_limit) else {
+                if !judgement.has_room(&layer, judgement.bundle_limit) {
                     continue;
-                };
-                let text = self.small(&reference, access, &layer, limit).await?;
-                found.add(text.len(), Some(Signature::Bundle(Bundle::new(text))));
+                }
+                let _permit = self.inner.large_attestations.take(layer.size).await;
+                let text = self.small(&reference, access, &layer).await?;
+                let bytes = text.len() as u64;
+                judgement.check(bytes, Some(&Signature::Bundle(Bundle::new(text))));
+            }
+            if judgement.is_satisfied() {
+                break;
             }
         }
         Ok(())
@@ -233,122 +226,13 @@ impl Images {
         }
     }
 
-    async fn small(
-        &self,
-        reference: &Reference,
-        access: &Access,
-        blob: &Blob,
-        limit: u64,
-    ) -> Result<Vec<u8>, PullError> {
+    /// A blob, of no more bytes than its descriptor says.
+    async fn small(&self, reference: &Reference, access: &Access, blob: &Blob) -> Result<Vec<u8>, PullError> {
+        let limit = blob.size;
         let wanted = FetchTarget::Blob { blob, limit };
         let (bytes, _) = self.fetch(reference, access, WHAT, wanted).await?;
-        Ok(bytes.to_vec())
+        Ok(bytes.into())
     }
-}
-
-/// The signatures and attestations of an image that were fetched.
-struct Collected {
-    signatures: Vec<Signature>,
-    /// The number of those that are larger than allowed.
-    too_large: usize,
-    /// The bytes that may still be fetched.
-    left: u64,
-    /// The most bytes of a bundle.
-    bundle_limit: u64,
-    /// The types of predicates that the requirements ask for.
-    predicate_types: BTreeSet<String>,
-}
-
-impl Collected {
-    fn new(wanted: &[policy::RequiredSignature<'_>]) -> Self {
-        let types = wanted.iter().map(|one| match one.signed.attestation() {
-            Some(attestation) => attestation.predicate_type(),
-            None => SIGNATURE_PREDICATE_TYPE,
-        });
-        let is_attested = wanted.iter().any(|one| one.signed.attestation().is_some());
-        Self {
-            signatures: Vec::new(),
-            too_large: 0,
-            left: TOTAL_BYTES,
-            bundle_limit: if is_attested {
-                ATTESTATION_BYTES as u64
-            } else {
-                BUNDLE_BYTES
-            },
-            predicate_types: types.map(str::to_owned).collect(),
-        }
-    }
-
-    /// Whether a requirement may ask for a statement of this type. Without an annotation, only its content says so.
-    fn may_count(&self, predicate_type: Option<&String>) -> bool {
-        predicate_type.is_none_or(|named| self.predicate_types.contains(named))
-    }
-
-    /// The most bytes to fetch of a blob; none if it is too large. Then it is only counted, so that a large bill of
-    /// materials beside the image does not refuse it.
-    fn room(&mut self, blob: &Blob, limit: u64) -> Option<u64> {
-        let limit = limit.min(self.left);
-        if blob.size > limit {
-            self.too_large += 1;
-            return None;
-        }
-        Some(limit)
-    }
-
-    fn add(&mut self, bytes: usize, signature: Option<Signature>) {
-        self.left = self.left.saturating_sub(bytes as u64);
-        self.signatures.extend(signature);
-    }
-}
-
-/// The signature that satisfies a requirement.
-fn approval(
-    wanted: &policy::RequiredSignature<'_>,
-    found: &[Signature],
-    digests: &BTreeSet<&Digest>,
-    image: &Reference,
-    now: Timestamp,
-) -> Result<Approval, PolicyRejection> {
-    let rule = wanted.rule.clone();
-    let attestation = wanted.signed.attestation();
-    let mut unfit = Vec::new();
-    for signature in found {
-        match wanted.signed.check(signature, digests, image, now) {
-            Ok(verified) => {
-                return Ok(Approval {
-                    rule,
-                    predicate_type: attestation.map(|attestation| attestation.predicate_type().to_owned()),
-                    verified,
-                });
-            }
-            Err(fault) => unfit.push(fault),
-        }
-    }
-    Err(unsatisfied(rule, kind_of(wanted), &unfit))
-}
-
-/// The refusal of a requirement that no signature satisfies.
-fn unsatisfied(rule: Rule, what: &'static str, unfit: &[SignatureMismatch]) -> PolicyRejection {
-    let kind = unfit
-        .iter()
-        .map(SignatureMismatch::kind)
-        .min_by_key(|kind| distance(kind));
-    let mut reasons: Vec<String> = unfit.iter().map(ToString::to_string).collect();
-    reasons.sort();
-    reasons.dedup();
-    reasons.truncate(5);
-    PolicyRejection::Signature {
-        rule,
-        what,
-        reasons,
-        kind: kind.unwrap_or("form"),
-    }
-}
-
-/// Distance of a fault of this kind from a good signature.
-fn distance(kind: &str) -> usize {
-    let place = OUTCOMES.iter().position(|other| *other == kind);
-    place.unwrap_or(OUTCOMES.len())
 }
 
 fn unusable(reference: &Reference, message: String) -> PullError {
