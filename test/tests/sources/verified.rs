@@ -16,7 +16,7 @@ use olm_test::extensions::{
 };
 use olm_test::registry::signatures::{key, sign};
 use olm_test::samples;
-use olm_test::world::{World, binary};
+use olm_test::world::{Manager, World, binary};
 use serde_json::{Value, json};
 
 use super::{CLUSTER, Stage, apply, sign_bundles};
@@ -181,6 +181,39 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
     })
 }
 
+/// A token of an account that may read the metrics of both managers.
+fn reader(world: &World) -> Result<String> {
+    const ACCOUNT: &str = "signature-counts";
+    world.kubectl(&["create", "serviceaccount", ACCOUNT, "-n", "default"])?;
+    for role in ["catalogd-metrics-reader", "operator-controller-metrics-reader"] {
+        let binding = format!("{ACCOUNT}-{role}");
+        let (role, account) = (
+            format!("--clusterrole={role}"),
+            format!("--serviceaccount=default:{ACCOUNT}"),
+        );
+        world.kubectl(&["create", "clusterrolebinding", &binding, &role, &account])?;
+    }
+    let token = world.kubectl(&["create", "token", ACCOUNT, "-n", "default"])?;
+    Ok(token.trim().to_owned())
+}
+
+/// The number of checks with this outcome that a manager has counted.
+async fn count(manager: &Manager, name: &str, outcome: &str, token: &str) -> Result<u64> {
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .no_proxy()
+        .build()?;
+    let url = format!("https://{}/metrics", manager.metrics);
+    let answer = client.get(url).bearer_auth(token).send().await?;
+    let text = answer.error_for_status()?.text().await?;
+    let series = format!("{name}_signature_checks_total{{outcome=\"{outcome}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(series.as_str()));
+    value
+        .with_context(|| format!("no {series}: {text}"))?
+        .parse()
+        .context("a number")
+}
+
 const RULED: &str = "ruled";
 
 /// Sets or removes the rules of an object.
@@ -248,7 +281,19 @@ fn an_annotation_asks_for_more_than_the_policy_and_the_refusal_says_so() -> Resu
             "{message}"
         );
         annotate(world, "clustercatalog", None)?;
-        catalog_becomes(world, RULED, None).await.map(drop)
+        catalog_becomes(world, RULED, None).await?;
+
+        // Each outcome above is counted: other tests only add to it.
+        let token = reader(world)?;
+        for (manager, name, outcome) in [
+            (&world.operator_controller, "operator_controller", "verified"),
+            (&world.operator_controller, "operator_controller", "key"),
+            (&world.catalogd, "catalogd", "unsigned"),
+        ] {
+            let counted = count(manager, name, outcome, &token).await?;
+            ensure!(counted > 0, "{name} has counted nothing as {outcome}");
+        }
+        Ok(())
     })
 }
 
