@@ -250,7 +250,7 @@ mod tests {
     use super::super::facts::tests::facts;
     use super::*;
 
-    fn operator(facts: &mut ClassicObjects, package: &str, spec: Value, properties: Value) {
+    fn operator(facts: &mut ClassicObjects, package: &str, spec: &Value, properties: &Value) {
         let version = format!("{package}.v1");
         let noted = json!({"properties": properties}).to_string();
         facts.versions.push(json!({
@@ -267,12 +267,12 @@ mod tests {
         let mut facts = facts();
         let needs =
             |package: &str| json!([{"type": "olm.package.required", "value": {"packageName": package}}]);
-        operator(&mut facts, "alone", json!({}), json!([]));
-        operator(&mut facts, "app", json!({}), needs("cache"));
+        operator(&mut facts, "alone", &json!({}), &json!([]));
+        operator(&mut facts, "app", &json!({}), &needs("cache"));
         let required = json!({"customresourcedefinitions": {"required": [{"name": "postgres.example"}]}});
-        operator(&mut facts, "cache", required, json!([]));
-        operator(&mut facts, "one", json!({}), needs("two"));
-        operator(&mut facts, "two", json!({}), needs("one"));
+        operator(&mut facts, "cache", &required, &json!([]));
+        operator(&mut facts, "one", &json!({}), &needs("two"));
+        operator(&mut facts, "two", &json!({}), &needs("one"));
         assert_eq!(
             groups(&facts),
             [
@@ -296,8 +296,8 @@ mod tests {
         operator(
             &mut facts,
             "app",
-            json!({}),
-            json!([{"type": "olm.constraint", "value": constraint}]),
+            &json!({}),
+            &json!([{"type": "olm.constraint", "value": constraint}]),
         );
         let needs = Needs::of(facts.versions.last().unwrap());
         let api = ["g", "v1", "K"].map(str::to_owned);
@@ -315,7 +315,7 @@ mod tests {
         }});
         let mut facts = facts();
         let own = json!([{"type": "olm.gvk.required", "value": {"group": "example", "version": "v1", "kind": "A"}}]);
-        operator(&mut facts, "app", spec, own);
+        operator(&mut facts, "app", &spec, &own);
         assert!(Needs::of(facts.versions.last().unwrap()).all.is_empty());
     }
 }

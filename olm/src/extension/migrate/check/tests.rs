@@ -209,7 +209,7 @@ fn operators_that_need_each_other_move_in_one_call() {
         facts.subscriptions.truncate(1);
     });
     blocks("shared-definition", |facts| {
-        other(facts, &json!({"owned": owned}))
+        other(facts, &json!({"owned": owned}));
     });
     let mut facts = facts();
     needed(&mut facts);
