@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use futures::future;
 use kube::Client;
-use olm_api::object::text;
 use olm_preflight::permissions::{self, Environment, Missing, Planned, Presence, RequiredRights, needed};
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
@@ -117,7 +116,10 @@ pub async fn discovered(
 
 /// The roles on the cluster to which bindings among the objects refer, if the account may read them.
 async fn bound_roles(discovery: &Discovery, client: &Client, objects: &[&Value]) -> Vec<Value> {
-    let text = |object: &Value, pointer: &str| text(object, pointer).to_owned();
+    let text = |object: &Value, pointer: &str| {
+        let found = object.pointer(pointer).and_then(Value::as_str);
+        found.unwrap_or_default().to_owned()
+    };
     let wanted: BTreeSet<(String, String, String)> = objects
         .iter()
         .filter(|object| text(object, "/roleRef/apiGroup") == RBAC)
