@@ -75,6 +75,7 @@ fn follow(page: &Path, commands: &[&str]) {
         .arg(&script)
         .current_dir(files.path(""))
         .env("PATH", path)
+        .env("HOME", files.path(""))
         .env_remove("REGISTRY_AUTH_FILE")
         .output()
         .expect("bash runs");
