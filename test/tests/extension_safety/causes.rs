@@ -150,9 +150,10 @@ fn again(world: &World) -> Result<()> {
         .map(drop)
 }
 
-/// Recreates Pods repeatedly until they are refused with this message.
+/// Deletes Pods repeatedly until new ones are refused with this message: a new quota or webhook takes effect a moment
+/// later.
 async fn await_refusal(world: &World, part: &str) -> Result<()> {
-    world.kubectl(&[
+    let delete = [
         "delete",
         "pods",
         "--all",
@@ -160,9 +161,10 @@ async fn await_refusal(world: &World, part: &str) -> Result<()> {
         NAME,
         "--force",
         "--grace-period=0",
-    ])?;
+    ];
     world
         .eventually("the Deployment reports who refuses its Pods", SOON, async || {
+            world.kubectl(&delete)?;
             again(world)?;
             let conditions = of_deployment(world, ".status.conditions")?;
             ensure!(conditions.contains(part), "{conditions}");
