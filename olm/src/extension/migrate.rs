@@ -389,18 +389,8 @@ fn begun(
         let Some(extension) = successor(facts, key) else {
             continue;
         };
-        let is_subscribed = find(&facts.subscriptions, place, name).is_some();
+        // Beside its Subscription, it blocks the move, as the checks say.
         if extension.annotation(user::PAUSED) != Some("true") {
-            if is_subscribed {
-                let error = anyhow!(
-                    "ClusterExtension {:?} has begun to install what Subscription {key} installs",
-                    extension.name()
-                );
-                return Err(error.context(Hint(format!(
-                    "run `olm pause {}` and this command again",
-                    extension.name()
-                ))));
-            }
             continue;
         }
         let set = cluster
@@ -408,6 +398,7 @@ fn begun(
             .block_on(course::begun(&cluster.client, extension))?;
         let Some(set) = set else { continue };
         let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
+        let is_subscribed = find(&facts.subscriptions, place, name).is_some();
         if arguments.all && !is_subscribed && find(&facts.versions, place, version).is_none() {
             note(&format!(
                 "Subscription {key} has become ClusterExtension {0:?}, which is paused: `olm resume {0}` resumes it",

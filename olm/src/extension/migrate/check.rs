@@ -5,7 +5,7 @@ mod dependencies;
 mod finding;
 
 use olm_api::conditions::{self, SERVING};
-use olm_api::names::{GROUP, MAX_EXTENSION_NAME, migration, operator_condition};
+use olm_api::names::{GROUP, MAX_EXTENSION_NAME, migration, operator_condition, user};
 use serde_json::Value;
 
 use self::finding::Findings;
@@ -66,6 +66,17 @@ fn subscription(findings: &mut Findings<'_>) {
                 "approve it and wait for its end, or delete it",
             );
         }
+    }
+    let successor = case.successor();
+    if let Some(extension) = successor.filter(|made| made.annotation(user::PAUSED) != Some("true")) {
+        findings.block(
+            "extension",
+            format!(
+                "ClusterExtension {:?} has begun to install what the Subscription installs",
+                extension.name()
+            ),
+            format!("run `olm pause {}` and this command again", extension.name()),
+        );
     }
     if text(object, "/spec/channel").is_empty() {
         findings.ask(

@@ -58,6 +58,19 @@ fn a_subscription_that_is_not_at_rest_is_blocked() {
     blocks("install-plan", |facts| {
         facts.plans[0]["status"]["phase"] = json!("RequiresApproval");
     });
+    let made = |facts: &mut ClassicObjects, paused: bool| {
+        let spec = olm_api::cluster_extension::ClusterExtensionSpec::default();
+        let mut made = olm_api::ClusterExtension::new("postgres", spec);
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        annotations.insert(
+            migration::SUBSCRIPTION.to_owned(),
+            "databases/postgres".to_owned(),
+        );
+        annotations.insert(user::PAUSED.to_owned(), paused.to_string());
+        facts.extensions.push(made);
+    };
+    blocks("extension", |facts| made(facts, false));
+    assert_eq!(found(&Choices::default(), |facts| made(facts, true)), []);
     // A dependency that its dependent has left behind moves like others.
     let generated = found(&Choices::default(), |facts| {
         facts.subscriptions[0]["metadata"]["annotations"] = json!({"olm.generated-by": "install-1"});
@@ -300,10 +313,11 @@ fn name_and_package_are_free_or_of_the_subscription() {
     let own = found(&Choices::default(), |facts| {
         let mut own = extension("postgres", "postgres");
         own.metadata.annotations = Some(
-            [(
-                migration::SUBSCRIPTION.to_owned(),
-                "databases/postgres".to_owned(),
-            )]
+            [
+                (migration::SUBSCRIPTION, "databases/postgres"),
+                (user::PAUSED, "true"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         );
         facts.extensions.push(own);
