@@ -2,6 +2,7 @@
 //! with TLS and a password. A cluster contains one; [`Server::start`] starts one without a cluster.
 
 pub mod certified;
+pub mod opm;
 pub mod proxy;
 mod referrers;
 pub mod signatures;

@@ -1,8 +1,6 @@
 //! Subscriptions of OLM classic with a large catalog present: one, many at once, and the memory of all three programs.
 //! The bundles of the catalog are listed by gRPC from here and from `opm serve`, by the same client.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -14,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Figures, catalog, process};
 use crate::classic::{self as prepared, aggregated, becomes, own_address, packageserver_rights};
 use crate::cluster::Binaries;
+use crate::registry::opm::Opm;
 use crate::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
 
 const LIMIT: Duration = Duration::from_mins(15);
@@ -196,12 +195,8 @@ async fn bundles(
     listed(("catalog-operator", &ours, pid), megabytes, figures).await?;
 
     let program = tokio::task::spawn_blocking(Binaries::ensure_opm).await??;
-    let folder = lab.folder().join("opm-configs");
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("catalog.json"), blobs)?;
-    let theirs = free_address()?;
-    let opm = Opm::start(&program, lab.folder(), &theirs)?;
-    listed(("opm serve", &theirs, opm.0.id()), megabytes, figures).await
+    let opm = Opm::serve(&program, lab.folder(), blobs)?;
+    listed(("opm serve", opm.address(), opm.pid()), megabytes, figures).await
 }
 
 /// Lists all bundles some times from one server.
@@ -234,36 +229,4 @@ async fn listed(
         &format!("{before}, {peak}"),
     );
     Ok(())
-}
-
-/// `opm serve`, which ends with the measurement.
-struct Opm(Child);
-
-impl Opm {
-    fn start(program: &Path, folder: &Path, address: &str) -> Result<Self> {
-        let port = address.rsplit(':').next().unwrap_or_default();
-        let mut command = Command::new(program);
-        command
-            .args([
-                "serve",
-                "opm-configs",
-                "--port",
-                port,
-                "--pprof-addr",
-                "127.0.0.1:0",
-            ])
-            .args(["--termination-log", "opm-termination.log"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Self(
-            command.current_dir(folder).spawn().context("cannot start opm")?,
-        ))
-    }
-}
-
-impl Drop for Opm {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

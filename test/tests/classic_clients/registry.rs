@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use olm_test::cluster::Binaries;
+use olm_test::registry::opm::Opm;
 use olm_test::samples;
 use serde_json::{Value, json};
 
@@ -126,24 +127,9 @@ fn opm_renders_lists_and_draws_what_is_served_here() -> Result<()> {
 
         // A CatalogSource with an address reads the content that opm serves.
         stage.namespace("drawn")?;
-        let folder = stage.lab.folder().join("opm-configs");
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("catalog.json"), blobs)?;
-        let port = olm_test::world::free_address()?;
-        let port = port.rsplit(':').next().unwrap_or_default();
-        let mut command = std::process::Command::new(&program);
-        command.args([
-            "serve",
-            "opm-configs",
-            "--port",
-            port,
-            "--pprof-addr",
-            "127.0.0.1:0",
-        ]);
-        command.args(["--termination-log", "opm-termination.log"]);
-        let mut serving = Serving(command.current_dir(stage.lab.folder()).spawn()?);
+        let mut opm = Opm::serve(&program, stage.lab.folder(), &blobs)?;
         let mut source = named(V1ALPHA1, "CatalogSource", "drawn", "catalog");
-        source["spec"] = json!({"sourceType": "grpc", "address": format!("127.0.0.1:{port}")});
+        source["spec"] = json!({"sourceType": "grpc", "address": opm.address()});
         let mut group = named("operators.coreos.com/v1", "OperatorGroup", "drawn", "group");
         group["spec"] = json!({});
         let mut subscription = named(V1ALPHA1, "Subscription", "drawn", "drawn");
@@ -156,17 +142,7 @@ fn opm_renders_lists_and_draws_what_is_served_here() -> Result<()> {
                 found["status"]["installedCSV"] == "drawn.v1.0.1"
             })
             .await?;
-        ensure!(serving.0.try_wait()?.is_none(), "opm has ended");
+        ensure!(!opm.has_ended()?, "opm has ended");
         Ok(())
     })
-}
-
-/// A server that ends with its test.
-struct Serving(std::process::Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::course::pods;
 use super::olm;
-use super::running::{KINDS, Operator, Stage};
+use super::running::{KINDS, Operator, Stage, subscription};
 
 /// An operator that the API server calls.
 #[derive(Debug, Clone, Copy)]
@@ -127,21 +127,8 @@ impl Called {
                 "apiVersion": "v1", "kind": "Service", "metadata": at(&service),
                 "spec": {"type": "ExternalName", "externalName": "localhost"},
             }),
-            json!({
-                "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
-            }),
-            json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
-                "spec": {"sourceType": "grpc", "image": image},
-            }),
-            json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at(self.package()),
-                "spec": {
-                    "name": self.package(), "source": "shop", "sourceNamespace": place, "channel": self.channel,
-                    "installPlanApproval": "Manual",
-                },
-            }),
         ])?;
+        world.apply(&subscription(place, self.package(), self.channel, &image))?;
         let served = format!("ccat/{}", self.catalog());
         world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", &served])?;
         Ok(())

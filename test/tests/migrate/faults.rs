@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::course::{pods, unchanged};
 use super::olm_as;
-use super::running::{CLUSTER, Operator, Stage};
+use super::running::{CLUSTER, Operator, Stage, subscription};
 
 /// Without `FAULTS=all` every so manieth call is tried.
 const EVERY: usize = 15;
@@ -43,24 +43,8 @@ async fn install(stage: &Stage) -> Result<()> {
     let world = &stage.world;
     let image = world.publish(NAME, &["1.0.0"], "sample-operator:v1").await?;
     world.apply(&administrator(NAME, "installer"))?;
-    let at = |name: &str| json!({"namespace": NAME, "name": name});
-    world.apply(&[
-        catalog("crashed-catalog", &image),
-        json!({
-            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
-        }),
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
-            "spec": {"sourceType": "grpc", "image": image},
-        }),
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at(NAME),
-            "spec": {
-                "name": NAME, "source": "shop", "sourceNamespace": NAME, "channel": "stable",
-                "installPlanApproval": "Manual",
-            },
-        }),
-    ])?;
+    world.apply(&[catalog("crashed-catalog", &image)])?;
+    world.apply(&subscription(NAME, NAME, "stable", &image))?;
     let served = [
         "--for=condition=Serving",
         "--timeout=120s",

@@ -207,6 +207,27 @@ fn run(world: &World, block: &str, status: Option<i32>) -> Result<()> {
     Ok(())
 }
 
+/// An OperatorGroup for all namespaces, a CatalogSource with this image, and a Subscription with approvals by hand.
+pub(super) fn subscription(namespace: &str, package: &str, channel: &str, image: &str) -> [Value; 3] {
+    let at = |name: &str| json!({"namespace": namespace, "name": name});
+    [
+        json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
+        }),
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
+            "spec": {"sourceType": "grpc", "image": image},
+        }),
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at(package),
+            "spec": {
+                "name": package, "source": "shop", "sourceNamespace": namespace, "channel": channel,
+                "installPlanApproval": "Manual",
+            },
+        }),
+    ]
+}
+
 #[test]
 fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
     CLUSTER.with(async |stage| {
@@ -215,30 +236,16 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         let blocks: Result<[String; 4], _> = blocks.try_into();
         let [report, manifests, there, back] = blocks.map_err(|found| anyhow!("the page has {found:?}"))?;
         let image = world.publish(PACKAGE, &["1.0.0"], "sample-operator:v1").await?;
-        world.apply(&[
-            catalog("greeter-catalog", &image),
-        ])?;
+        world.apply(&[catalog("greeter-catalog", &image)])?;
         world.kubectl(&[
             "wait",
             "--for=condition=Serving",
             "--timeout=120s",
             "ccat/greeter-catalog",
         ])?;
-        let at = |name: &str| json!({"namespace": NAMESPACE, "name": name});
-        let subscription = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at(PACKAGE),
-            "spec": {
-                "name": PACKAGE, "source": "shop", "sourceNamespace": NAMESPACE, "channel": "stable",
-                "installPlanApproval": "Manual",
-            },
-        });
-        world.apply(&[
-            json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
-                "spec": {"sourceType": "grpc", "image": image},
-            }),
-            subscription,
-        ])?;
+        // The namespace has an OperatorGroup.
+        let [_, source, subscription] = subscription(NAMESPACE, PACKAGE, "stable", &image);
+        world.apply(&[source, subscription])?;
         world.apply(&administrator(NAMESPACE, "greeter-installer"))?;
         stage.installs(GREETER).await?;
         let objects = stage.objects(GREETER)?;
@@ -253,11 +260,15 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         await_version(world, PACKAGE, "1.0.0").await?;
         // Whatever OLM classic still wants to do, it does within that time.
         tokio::time::sleep(Duration::from_secs(5)).await;
-        ensure!(stage.seen(GREETER, &objects)? == before, "the move has changed an object");
+        ensure!(
+            stage.seen(GREETER, &objects)? == before,
+            "the move has changed an object"
+        );
         ensure!(pods(world, NAMESPACE)? == running, "Pods are made anew");
         let left = stage.left(GREETER, "name")?;
         ensure!(left.is_empty(), "{left}");
-        let labelled = world.kubectl(&["get", KINDS, "-A", "-l", "olm.owner=greeter.v1.0.0", "-o", "name"])?;
+        let labelled =
+            world.kubectl(&["get", KINDS, "-A", "-l", "olm.owner=greeter.v1.0.0", "-o", "name"])?;
         ensure!(labelled.is_empty(), "labels of OLM classic are back: {labelled}");
 
         run(world, &back, Some(0))?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::course::{pods, unchanged};
 use super::olm;
-use super::running::{CLUSTER, Operator, Stage};
+use super::running::{CLUSTER, Operator, Stage, subscription};
 
 const PLACE: &str = "carts";
 /// The operators: Subscription, and what its bundle requires. OLM classic makes the last two Subscriptions itself.
@@ -31,7 +31,7 @@ const OPERATORS: [Operator; 3] = [
     operator("wheel", "wheel.v1.0.0", "greetings.wheel.olm.example"),
 ];
 
-/// Installs `cart`, and with it what it requires.
+/// Installs `cart` with its dependencies.
 async fn install(stage: &Stage) -> Result<()> {
     let world = &stage.world;
     let mut blobs = String::new();
@@ -53,24 +53,8 @@ async fn install(stage: &Stage) -> Result<()> {
     }
     let image = world.push_catalog("carts:latest", &blobs).await?;
     world.apply(&administrator(PLACE, "installer"))?;
-    let at = |name: &str| json!({"namespace": PLACE, "name": name});
-    world.apply(&[
-        catalog("carts", &image),
-        json!({
-            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": at("all"), "spec": {},
-        }),
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": at("shop"),
-            "spec": {"sourceType": "grpc", "image": image},
-        }),
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": at("cart"),
-            "spec": {
-                "name": "cart", "source": "shop", "sourceNamespace": PLACE, "channel": "stable",
-                "installPlanApproval": "Manual",
-            },
-        }),
-    ])?;
+    world.apply(&[catalog("carts", &image)])?;
+    world.apply(&subscription(PLACE, "cart", "stable", &image))?;
     world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", "ccat/carts"])?;
     stage.approves(OPERATORS[0]).await?;
     rests(stage).await

@@ -155,7 +155,7 @@ async fn a_trust_root_follows_its_repository_and_never_goes_back() -> Result<()>
         "{printed}"
     );
     ensure!(std::fs::read(lab.path("other.json"))? == second && lab.path("seen/timestamp.json").is_file());
-    // Without its state it cannot tell what is older, so it does not go on.
+    // Without its state it does not recognise older metadata, so it fails.
     std::fs::write(lab.path("file"), "")?;
     let error = lab.update(&["--state", "file"])?.err().context("accepted")?;
     ensure!(error.contains("cannot update trusted_root.json"), "{error}");
@@ -194,7 +194,7 @@ async fn a_root_is_followed_by_one_that_enough_of_its_keys_sign() -> Result<()> 
     let printed = lab.updated("updated", &second)?;
     ensure!(printed.contains("  root       version 2\n"), "{printed}");
 
-    // Nobody may skip a version, and the last root must hold.
+    // A client fetches every version, and the last root must be valid.
     let root = |version, expires| signed(&next.root(version, expires), &next.root[..2]);
     lab.repository.put("3.root.json", root(4, LATER)?);
     lab.refused(
