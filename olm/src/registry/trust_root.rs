@@ -122,7 +122,7 @@ fn fetch(arguments: &UpdateArguments) -> anyhow::Result<Fetched> {
         updater.get_target(&arguments.target, now).await
     };
     let found = runtime.block_on(async { tokio::time::timeout(TIME, work).await });
-    // First: without its state, an update cannot tell what is older.
+    // First: without its state, an update does not recognise older metadata.
     state.check()?;
     let text = found.map_err(|_| anyhow!("it takes more than {} seconds", TIME.as_secs()))??;
     Trust::parse(&text).map_err(|error| anyhow!("{} is no trust root: {error}", arguments.target))?;

@@ -95,7 +95,7 @@ pub(crate) async fn prepare(
     }))
 }
 
-/// The records of operators that have moved and do not return. An unreadable one tells nothing.
+/// The records of operators that have moved and do not return. Unreadable ones are left out.
 async fn other_records(client: &Client, facts: &ClassicObjects, together: &[String]) -> Vec<Record> {
     let mut records = Vec::new();
     for extension in &facts.extensions {

@@ -63,7 +63,7 @@ pub(super) struct Judgement<'policy> {
     predicate_types: BTreeSet<String>,
 }
 
-/// A requirement, and what was found for it.
+/// A requirement, with its approval or the reasons against it.
 struct Judged<'policy> {
     wanted: &'policy RequiredSignature<'policy>,
     approval: Option<Approval>,

@@ -79,7 +79,7 @@ fn in_one_call(findings: &Findings<'_>) -> String {
     )
 }
 
-/// Requirements that no operator of OLM classic meets: nobody knows whether a ClusterExtension will.
+/// Requirements that no operator of OLM classic meets. A ClusterExtension may meet them or not.
 fn unmet(findings: &mut Findings<'_>, operators: &[Operator<'_>], version: &Value) {
     let case = findings.case;
     let needs = Needs::of(version);
