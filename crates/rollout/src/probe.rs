@@ -1,5 +1,7 @@
 //! Whether an object is ready, so that the next phase may begin.
 
+mod unmet;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -10,8 +12,9 @@ use olm_api::cluster_object_set::{
 use olm_api::object::text;
 use serde_json::Value;
 
-use crate::canonical;
 use crate::object::ObjectId;
+
+pub use unmet::Unmet;
 
 /// The result of all probes of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub struct ProbeResult {
     /// The status.
     pub status: ProbeStatus,
     /// The reasons, if the status is not [`ProbeStatus::Passes`].
-    pub messages: Vec<String>,
+    pub unmet: Vec<Unmet>,
 }
 
 /// The status of an object.
@@ -37,7 +40,7 @@ impl ProbeResult {
     /// Ready.
     pub const PASSES: Self = Self {
         status: ProbeStatus::Passes,
-        messages: Vec::new(),
+        unmet: Vec::new(),
     };
 }
 
@@ -55,7 +58,7 @@ pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
     if observed.is_some_and(|observed| observed != generation) {
         return ProbeResult {
             status: ProbeStatus::Unknown,
-            messages: vec![".status outdated".to_owned()],
+            unmet: vec![Unmet::StatusOutdated],
         };
     }
     let mut worst = ProbeResult::PASSES;
@@ -64,17 +67,17 @@ pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
         .filter(|probe| selects(&probe.selector, live))
         .flat_map(|p| &p.assertions)
     {
-        let Err((status, message)) = assert(assertion, live) else {
+        let Err((status, unmet)) = assert(assertion, live) else {
             continue;
         };
         if status > worst.status {
             worst = ProbeResult {
                 status,
-                messages: Vec::new(),
+                unmet: Vec::new(),
             };
         }
-        if status == worst.status && !worst.messages.contains(&message) {
-            worst.messages.push(message);
+        if status == worst.status && !worst.unmet.contains(&unmet) {
+            worst.unmet.push(unmet);
         }
     }
     worst
@@ -154,7 +157,7 @@ pub fn check(probes: &[ProgressionProbe]) -> Result<(), ProbeError> {
     Ok(())
 }
 
-type ProbeOutcome = Result<(), (ProbeStatus, String)>;
+type ProbeOutcome = Result<(), (ProbeStatus, Unmet)>;
 
 fn assert(assertion: &Assertion, live: &Value) -> ProbeOutcome {
     match assertion.assertion_type {
@@ -174,19 +177,17 @@ fn assert(assertion: &Assertion, live: &Value) -> ProbeOutcome {
 }
 
 fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
-    let unknown = |message: String| Err((ProbeStatus::Unknown, message));
+    let unknown = |unmet: Unmet| Err((ProbeStatus::Unknown, unmet));
+    let condition = wanted.condition_type.clone();
     let Some(conditions) = live.pointer("/status/conditions") else {
-        return unknown("missing .status.conditions".to_owned());
+        return unknown(Unmet::NoConditions { condition });
     };
     let Some(conditions) = conditions.as_array() else {
-        return unknown("malformed .status.conditions".to_owned());
+        return unknown(Unmet::ConditionsMalformed);
     };
-    let of_type = |c: &&Value| c.get("type").and_then(Value::as_str) == Some(&wanted.condition_type);
+    let of_type = |c: &&Value| c.get("type").and_then(Value::as_str) == Some(&condition);
     let Some(found) = conditions.iter().find(of_type) else {
-        return unknown(format!(
-            "missing .status.condition[\"{}\"]",
-            wanted.condition_type
-        ));
+        return unknown(Unmet::ConditionMissing { condition });
     };
     let generation = live
         .pointer("/metadata/generation")
@@ -194,58 +195,55 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
         .unwrap_or_default();
     let observed = found.get("observedGeneration").and_then(Value::as_i64);
     if observed.is_some_and(|observed| observed != generation) {
-        return unknown(format!(
-            ".status.condition[\"{}\"] outdated",
-            wanted.condition_type
-        ));
+        return unknown(Unmet::ConditionOutdated { condition });
     }
     let status = text(found, "/status");
     if status == wanted.status {
         return Ok(());
     }
     let id = ObjectId::of(live);
-    let why = if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
+    let definition = if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
         unestablished(conditions)
     } else {
-        String::new()
+        Vec::new()
     };
-    Err((
-        ProbeStatus::Fails,
-        format!(
-            ".status.condition[\"{}\"] is {status}{why}",
-            wanted.condition_type
-        ),
-    ))
+    let message = match text(found, "/message") {
+        "" => text(found, "/reason"),
+        message => message,
+    };
+    let unmet = Unmet::ConditionIs {
+        condition,
+        status: status.to_owned(),
+        message: message.to_owned(),
+        definition,
+    };
+    Err((ProbeStatus::Fails, unmet))
 }
 
-/// The reason why a definition is not established, from its conditions: usually another one has its names.
-fn unestablished(conditions: &[Value]) -> String {
-    let texts: Vec<String> = conditions
+/// The reasons why a definition is not established, from its conditions: usually another one has its names.
+fn unestablished(conditions: &[Value]) -> Vec<String> {
+    conditions
         .iter()
         .filter(|condition| {
             matches!(text(condition, "/type"), "Established" | "NamesAccepted")
                 && text(condition, "/status") == "False"
         })
         .map(|condition| format!("{}: {}", text(condition, "/reason"), text(condition, "/message")))
-        .collect();
-    if texts.is_empty() {
-        return String::new();
-    }
-    format!(" ({})", texts.join("; "))
+        .collect()
 }
 
 enum Lookup<'a> {
     Found(&'a Value),
     Missing,
     /// A value on the path is not a map.
-    Blocked(String),
+    Blocked(&'a Value),
 }
 
 fn look_up<'a>(live: &'a Value, path: &str) -> Lookup<'a> {
     let mut at = live;
     for part in path.split('.').filter(|part| !part.is_empty()) {
         let Some(map) = at.as_object() else {
-            return Lookup::Blocked(format!(".{path} accessor error: {} is not a map", json(at)));
+            return Lookup::Blocked(at);
         };
         match map.get(part) {
             Some(value) => at = value,
@@ -273,13 +271,13 @@ fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
-    let fails = |message: String| Err((ProbeStatus::Fails, message));
+    let fails = |unmet: Unmet| Err((ProbeStatus::Fails, unmet));
     let (a, b) = (&wanted.field_a, &wanted.field_b);
     let Some(one) = comparable(live, a) else {
-        return fails(format!("\"{a}\" missing"));
+        return fails(Unmet::FieldMissing { field: a.clone() });
     };
     let Some(other) = comparable(live, b) else {
-        return fails(format!("\"{b}\" missing"));
+        return fails(Unmet::FieldMissing { field: b.clone() });
     };
     let number = |value: &Value| {
         if value.is_null() {
@@ -291,30 +289,25 @@ fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
     if one == other || number(one).is_some_and(|n| number(other) == Some(n)) {
         return Ok(());
     }
-    fails(format!(
-        "\"{a}\" != \"{b}\" expected: {} got: {}",
-        json(one),
-        json(other)
-    ))
+    fails(Unmet::FieldsDiffer {
+        one: (a.clone(), one.clone()),
+        other: (b.clone(), other.clone()),
+    })
 }
 
 fn field_value(wanted: &FieldValue, live: &Value) -> ProbeOutcome {
-    let fails = |message: String| Err((ProbeStatus::Fails, message));
-    let (path, value) = (&wanted.field_path, &wanted.value);
-    match look_up(live, path) {
-        Lookup::Missing => fails(format!("missing key: \"{path}\"")),
-        Lookup::Blocked(problem) => fails(format!("error locating key \"{path}\"; {problem}")),
+    let fails = |unmet: Unmet| Err((ProbeStatus::Fails, unmet));
+    let (path, value) = (wanted.field_path.clone(), &wanted.value);
+    match look_up(live, &path) {
+        Lookup::Missing => fails(Unmet::KeyMissing { path }),
+        Lookup::Blocked(at) => fails(Unmet::KeyBlocked { path, at: at.clone() }),
         Lookup::Found(found) if found.as_str() == Some(value) => Ok(()),
-        Lookup::Found(found) => fails(format!(
-            "value at key \"{path}\" != \"{value}\"; expected: {} got: {}",
-            json(&Value::String(value.clone())),
-            json(found)
-        )),
+        Lookup::Found(found) => fails(Unmet::ValueDiffers {
+            path,
+            wanted: value.clone(),
+            found: found.clone(),
+        }),
     }
-}
-
-fn json(value: &Value) -> String {
-    String::from_utf8_lossy(&canonical::to_vec(value)).into_owned()
 }
 
 #[cfg(test)]

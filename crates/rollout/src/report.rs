@@ -16,10 +16,19 @@ use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 use crate::outline::{Outline, Owner, PhaseName};
 use crate::ownership::{Ownership, RevisionMark};
+use crate::probe::Unmet;
 
-/// One line for an object that is not ready.
+/// One line for an object that is not ready, in the words of the reference implementation.
 pub fn not_ready(object: &NotReady) -> String {
-    let text = format!("Object {}: {}", object.id, object.messages.join(" and "));
+    let unmet: Vec<String> = object.unmet.iter().map(ToString::to_string).collect();
+    let text = format!("Object {}: {}", object.id, unmet.join(" and "));
+    escape(&text).into_owned()
+}
+
+/// One line for an object that is not ready, in plain words.
+pub fn waits_for(object: &NotReady) -> String {
+    let unmet: Vec<String> = object.unmet.iter().map(Unmet::plain).collect();
+    let text = format!("{}: {}", short_name(&object.id), unmet.join(", and "));
     escape(&text).into_owned()
 }
 
@@ -250,10 +259,14 @@ pub fn names(ids: &[ObjectId]) -> String {
 
 /// The names of objects as `KIND NAMESPACE/NAME`, bounded.
 pub fn short_names(ids: &[ObjectId]) -> String {
-    bounded(ids, |id| match id.namespace.as_str() {
-        "" => escape(&format!("{} {}", id.kind, id.name)).into_owned(),
-        namespace => escape(&format!("{} {namespace}/{}", id.kind, id.name)).into_owned(),
-    })
+    bounded(ids, |id| escape(&short_name(id)).into_owned())
+}
+
+fn short_name(id: &ObjectId) -> String {
+    match id.namespace.as_str() {
+        "" => format!("{} {}", id.kind, id.name),
+        namespace => format!("{} {namespace}/{}", id.kind, id.name),
+    }
 }
 
 fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
@@ -292,7 +305,7 @@ mod tests {
         let object = NotReady {
             id: id(),
             phase: 1,
-            messages: vec!["a".into(), "b".into()],
+            unmet: vec![Unmet::StatusOutdated, Unmet::FieldMissing { field: "b".into() }],
         };
         let phase = |name: &str| OutlinePhase {
             name: name.to_owned(),
@@ -309,7 +322,11 @@ mod tests {
         );
         assert_eq!(
             not_ready(&object),
-            "Object ClusterRole.rbac.authorization.k8s.io/v1 /name: a and b"
+            "Object ClusterRole.rbac.authorization.k8s.io/v1 /name: .status outdated and \"b\" missing"
+        );
+        assert_eq!(
+            waits_for(&object),
+            "ClusterRole name: the status does not show the last change yet, and b is not set yet"
         );
     }
 

@@ -11,9 +11,12 @@ fn check_default(object: &Value, status: ProbeStatus, messages: &[&str]) {
     assert_eq!(
         (
             result.status,
-            result.messages.iter().map(String::as_str).collect::<Vec<_>>()
+            result.unmet.iter().map(ToString::to_string).collect::<Vec<_>>()
         ),
-        (status, messages.to_vec())
+        (
+            status,
+            messages.iter().map(ToString::to_string).collect::<Vec<_>>()
+        )
     );
 }
 

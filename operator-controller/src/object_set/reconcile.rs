@@ -21,7 +21,7 @@ use olm_platform::queue::Outcome;
 use olm_rollout::{
     engine::{
         decide::Reclaims,
-        rollout::{Mode, Report, RolloutEnd, Settings},
+        rollout::{Mode, NotReady, Report, RolloutEnd, Settings},
     },
     failure::FailureKind,
     outline::Outline,
@@ -414,21 +414,25 @@ async fn conclude(
             RunConclusion::new(complete, Outcome::After(later))
         }
         RolloutEnd::Incomplete(not_ready) => {
-            let mut lines: Vec<String> = not_ready.iter().map(report::not_ready).collect();
+            let mut pods = Vec::new();
             let mut due = soon;
             if causes::concerns(&not_ready) {
                 let waited = unavailable_for(set, (context.options.clock)());
                 match causes::PATIENCE.checked_sub(waited) {
                     Some(left) if !left.is_zero() => due = due.min(left),
                     _ => {
-                        lines.extend(causes::causes(context, set_state, actor, &not_ready).await);
+                        pods = causes::causes(context, set_state, actor, &not_ready).await;
                         due = due.min(causes::AGAIN);
                     }
                 }
             }
+            let lines = |line: fn(&NotReady) -> String| -> Vec<String> {
+                not_ready.iter().map(line).chain(pods.iter().cloned()).collect()
+            };
             let rolling = RevisionState::RollingOut {
                 phase: report::current_phase(outline, &not_ready),
-                not_ready: lines,
+                not_ready: lines(report::not_ready),
+                waits_for: lines(report::waits_for),
             };
             RunConclusion::new(rolling, Outcome::After(due))
         }

@@ -224,9 +224,9 @@ fn stuck(world: &World) -> Result<()> {
         "s  resolved 2.0.0 (lamp.v2.0.0)\n",
         "s  revision lamp-3 created\n",
         "s  ProbeFailure: Revision 2.0.0 is rolling out: phase ",
-        "(deploy). Object Deployment.apps/v1 lamp/lamp-operator: ",
+        "(deploy). Deployment lamp/lamp-operator: ",
         "lamp is not ready after 15 s: ProbeFailure: Revision 2.0.0 is rolling out: phase ",
-        "\n  Object Deployment.apps/v1 lamp/lamp-operator: ",
+        "\n  Deployment lamp/lamp-operator: ",
         "hint: `olm explain lamp` shows the cause",
     ])?;
     olm(world, &format!("explain lamp {ca}"))?.ended(1)?.prints(&[

@@ -11,7 +11,7 @@ use super::request::{MAX_ROUNDS, Observation, Request, RequestOutcome, Step, Wri
 use crate::failure::{FailureKind, RequestFailure};
 use crate::object::ObjectId;
 use crate::outline::{ObjectPosition, Outline};
-use crate::probe::ProbeStatus;
+use crate::probe::{ProbeStatus, Unmet};
 
 /// Whether a phase waits for the probes of the previous one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub struct NotReady {
     pub id: ObjectId,
     /// The index of its phase.
     pub phase: usize,
-    /// The reason.
-    pub messages: Vec<String>,
+    /// The reasons.
+    pub unmet: Vec<Unmet>,
 }
 
 /// The result of a run.
@@ -430,21 +430,21 @@ impl Rollout {
     fn conclude(mut self, outline: &Outline) -> Next {
         let mut first = None;
         for (position, state) in &self.states {
-            let messages = match state {
+            let unmet = match state {
                 ObjectState::Seen(seen) => not_passing(seen),
                 ObjectState::HandedOver(seen) => {
                     self.handed_over += 1;
                     not_passing(seen)
                 }
-                ObjectState::Terminating => Some(vec!["is being deleted".to_owned()]),
+                ObjectState::Terminating => Some(vec![Unmet::Terminating]),
                 ObjectState::Skipped => None,
-                ObjectState::Absent => Some(vec!["does not exist".to_owned()]),
+                ObjectState::Absent => Some(vec![Unmet::Absent]),
             };
             if first.is_none() {
-                first = messages.map(|messages| NotReady {
+                first = unmet.map(|unmet| NotReady {
                     id: outline.id(*position),
                     phase: position.phase,
-                    messages,
+                    unmet,
                 });
             }
         }
@@ -481,6 +481,6 @@ impl Rollout {
     }
 }
 
-fn not_passing(seen: &Observation) -> Option<Vec<String>> {
-    (seen.probe.status != ProbeStatus::Passes).then(|| seen.probe.messages.clone())
+fn not_passing(seen: &Observation) -> Option<Vec<Unmet>> {
+    (seen.probe.status != ProbeStatus::Passes).then(|| seen.probe.unmet.clone())
 }

@@ -23,8 +23,10 @@ pub enum RevisionState {
     RollingOut {
         /// The phase that it is at, as text; `None` if that is unknown.
         phase: Option<String>,
-        /// A line for each object that is not ready.
+        /// A line for each object that is not ready, in the words of the reference implementation.
         not_ready: Vec<String>,
+        /// The same in plain words.
+        waits_for: Vec<String>,
     },
     /// OLM will retry.
     Retrying(String),
@@ -137,8 +139,8 @@ fn readiness(
         RevisionState::RollingOut { not_ready, .. } if not_ready.is_empty() => {
             (Reconciling, reason::ROLLING_OUT, rolling_out(version))
         }
-        RevisionState::RollingOut { phase, not_ready } => {
-            let lines = not_ready.join("\n");
+        RevisionState::RollingOut { phase, waits_for, .. } => {
+            let lines = waits_for.join("\n");
             let message = match phase {
                 _ if succeeded => lines,
                 Some(phase) => format!("{} is rolling out: {phase}.\n{lines}", revision(version)),
@@ -306,6 +308,7 @@ mod tests {
         RevisionState::RollingOut {
             phase: Some("phase 1 of 2 (deploy)".to_owned()),
             not_ready: not_ready.iter().map(|line| (*line).to_owned()).collect(),
+            waits_for: not_ready.iter().map(|line| format!("{line} yet")).collect(),
         }
     }
 
@@ -410,7 +413,7 @@ mod tests {
         let ready = conditions::find(&list, conditions::READY).unwrap();
         assert_eq!(
             ready.message,
-            "Revision 1.2.3 is rolling out: phase 1 of 2 (deploy).\nObject A: no\nObject B: no"
+            "Revision 1.2.3 is rolling out: phase 1 of 2 (deploy).\nObject A: no yet\nObject B: no yet"
         );
         let list = check(&list, &COMPLETE, 9, &ROLLED_OUT);
         assert_eq!(
