@@ -18,6 +18,12 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
     status(pid, "VmRSS")
 }
 
+/// The memory that a process holds now, in bytes. Pages that several processes share count in parts.
+pub(super) fn proportional(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).context("the process is gone")?;
+    kibibytes(&text, "Pss").context("the kernel does not say Pss")
+}
+
 /// The present anonymous memory of a process, in bytes.
 ///
 /// # Errors
