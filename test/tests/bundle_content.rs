@@ -415,7 +415,7 @@ fn a_package_is_not_installed_twice() -> Result<()> {
         world.apply(&[second])?;
         let taken = "package \"installed-once\" belongs to ClusterExtension \"installed-once\": a package is installed \
                      once on a cluster";
-        await_progressing(world, "second", reason::BLOCKED, taken).await?;
+        await_progressing(world, "second", reason::RETRYING, taken).await?;
         leaves_without_a_trace(world, "second").await
     })
 }
@@ -437,7 +437,11 @@ fn a_kind_is_not_provided_twice() -> Result<()> {
         world.apply(&[extension("rival", None)])?;
         let taken =
             format!("CustomResourceDefinition \"{name}\" belongs to ClusterExtension \"provided-once\"");
-        await_progressing(world, "rival", reason::BLOCKED, &taken).await?;
+        let message = await_progressing(world, "rival", reason::RETRYING, &taken).await?;
+        ensure!(
+            message.contains("revision object collisions in phase "),
+            "{message}"
+        );
         // No other object of the bundle exists, and the first one's objects stay when the second one is deleted.
         let maps = Api::<ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
         ensure!(maps.get_opt("rival").await?.is_none(), "something was applied");
@@ -567,7 +571,7 @@ fn other_formats_are_refused_by_name() -> Result<()> {
         for (package, format) in [("chart", "Helm charts"), ("plain", "bundles of plain manifests")] {
             let message =
                 format!("{format} are not supported, only bundles of media type \"registry+v1\" are");
-            await_progressing(world, package, reason::BLOCKED, &message).await?;
+            await_progressing(world, package, reason::RETRYING, &message).await?;
         }
         Ok(())
     })
@@ -616,7 +620,7 @@ fn a_thousand_objects_are_installed_and_more_are_refused() -> Result<()> {
         patch_source(world, "thousand", json!({"version": "2.0.0"})).await?;
         let message =
             "the bundle's 1001 objects need 21 phases, more than the 20 that a ClusterObjectSet can hold";
-        await_progressing(world, "thousand", reason::BLOCKED, message)
+        await_progressing(world, "thousand", reason::RETRYING, message)
             .await
             .map(drop)
     })

@@ -604,7 +604,7 @@ fn a_crd_of_another_extension_is_not_taken_over() -> Result<()> {
         let message = await_progressing(
             world,
             "rival",
-            conditions::reason::BLOCKED,
+            conditions::reason::RETRYING,
             "greetings.crd-owner.olm.example",
         )
         .await?;

@@ -73,12 +73,12 @@ pub enum PrepareError {
     #[error("{}", lines(.0))]
     Unsupported(Vec<Unsupported>),
     /// The configuration is invalid. Only the user can change that.
-    #[error("invalid ClusterExtension configuration: {error}{advice}")]
+    #[error("invalid ClusterExtension configuration: {error}")]
     Config {
         /// The fault.
         error: ConfigError,
-        /// The advice, a sentence; often empty.
-        advice: String,
+        /// The advice, a sentence.
+        advice: Option<String>,
     },
     /// The bundle cannot be rendered.
     #[error(transparent)]
@@ -131,14 +131,8 @@ pub fn prepare(
         let schema = config::schema(&modes, request.deployment_configuration);
         config::check(Some(&schema), request.config, request.install_namespace).map_err(|error| {
             let given = request.config.unwrap_or(&Value::Null);
-            let advice = config::advice(&schema, given, &modes);
-            let separator = if error.to_string().contains('\n') {
-                "\n"
-            } else {
-                ". "
-            };
             PrepareError::Config {
-                advice: advice.map_or_else(String::new, |advice| format!("{separator}{advice}")),
+                advice: config::advice(&schema, given, &modes),
                 error,
             }
         })?

@@ -104,11 +104,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
 /// The reason why there are no objects, as text for a user without a cluster.
 fn refused(refusal: PrepareError, source: &str) -> anyhow::Error {
     match refusal {
-        PrepareError::Config { error, advice } => anyhow::Error::msg(format!("{error}{advice}"))
-            .context(Hint(
-            "the namespace to watch is given by --watch-namespace, anything else by a file named by --config"
-                .to_owned(),
-        )),
+        PrepareError::Config { error, advice } => {
+            let by = "the namespace to watch is given by --watch-namespace, anything else by a file named by --config";
+            let hint = advice.map_or_else(|| by.to_owned(), |advice| format!("{advice}; {by}"));
+            anyhow::Error::msg(error.to_string()).context(Hint(hint))
+        }
         PrepareError::Unsupported(found)
             if found
                 .iter()

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use olm_api::conditions::reason;
 use olm_bundle::CertificateProvider;
 use olm_image::{SignatureStatus, Verification};
 
@@ -42,6 +43,10 @@ pub(crate) struct Cache {
 impl StageError for PhasesError {
     fn severity(&self) -> Severity {
         Severity::Terminal
+    }
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
     }
 }
 

@@ -19,6 +19,7 @@ use olm_api::command::rbac_of_extension;
 use olm_api::conditions::bounded_message;
 use olm_api::names::annotation;
 use olm_bundle::CertificateProvider;
+use olm_plan::phases::Group;
 use olm_preflight::crd_upgrade::{definition_name, within};
 use olm_preflight::dry_run::BundleContent;
 use olm_preflight::installer;
@@ -206,9 +207,24 @@ async fn examine(
         }
         read => read?,
     };
-    ownership::kinds(&live, extension.name(), |owner| {
-        context.extension(owner).is_some()
-    })?;
+    let has_definition = |group: &Group, name: &str| {
+        group
+            .objects
+            .iter()
+            .any(|object| definition_name(object) == Some(name))
+    };
+    ownership::kinds(
+        &live,
+        extension.name(),
+        |owner| context.extension(owner).is_some(),
+        |name| {
+            rendered
+                .groups
+                .iter()
+                .position(|group| has_definition(group, name))
+                .unwrap_or_default()
+        },
+    )?;
     let access = PreflightAccess {
         account,
         client: &client,

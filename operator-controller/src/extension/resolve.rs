@@ -88,10 +88,9 @@ impl StageError for ResolveError {
     }
 
     fn reason(&self) -> &'static str {
-        if self.severity() == Severity::Terminal {
-            reason::BLOCKED
-        } else {
-            reason::RETRYING
+        match self {
+            Self::NoPackage => reason::BLOCKED,
+            Self::Refused(_) => reason::RETRYING,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the default probes of bundles.
 
-use olm_rollout::probe::{ProbeStatus, ask};
+use olm_rollout::probe::{ProbeStatus, Unmet, ask};
 use serde_json::{Value, json};
 
 use olm_plan::phases::probes;
@@ -33,10 +33,16 @@ fn a_definition_that_is_not_established_says_why() {
     check_default(
         &definition,
         ProbeStatus::Fails,
-        &[
-            ".status.condition[\"Established\"] is False (PluralConflict: \"foos\" is already in use; NotAccepted: not all names are accepted)",
-        ],
+        &[".status.condition[\"Established\"] is False"],
     );
+    let plain: Vec<String> = ask(&probes(&[]), &definition)
+        .unmet
+        .iter()
+        .map(Unmet::plain)
+        .collect();
+    let why = "condition Established is False: PluralConflict: \"foos\" is already in use; NotAccepted: not all names \
+               are accepted";
+    assert_eq!(plain, [why]);
 }
 
 #[test]

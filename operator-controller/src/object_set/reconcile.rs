@@ -21,7 +21,7 @@ use olm_platform::queue::Outcome;
 use olm_rollout::{
     engine::{
         decide::Reclaims,
-        rollout::{Mode, NotReady, Report, RolloutEnd, Settings},
+        rollout::{Mode, Report, RolloutEnd, Settings},
     },
     failure::FailureKind,
     outline::Outline,
@@ -426,13 +426,11 @@ async fn conclude(
                     }
                 }
             }
-            let lines = |line: fn(&NotReady) -> String| -> Vec<String> {
-                not_ready.iter().map(line).chain(pods.iter().cloned()).collect()
-            };
+            let waits_for = not_ready.iter().map(report::waits_for).chain(pods).collect();
             let rolling = RevisionState::RollingOut {
                 phase: report::current_phase(outline, &not_ready),
-                not_ready: lines(report::not_ready),
-                waits_for: lines(report::waits_for),
+                not_ready: not_ready.iter().map(report::not_ready).collect(),
+                waits_for,
             };
             RunConclusion::new(rolling, Outcome::After(due))
         }

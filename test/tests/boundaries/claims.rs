@@ -25,7 +25,7 @@ fn an_extension_without_an_account_keeps_no_package() -> Result<()> {
         // Once it names one, it is too late.
         let account = json!({ "spec": { "serviceAccount": { "name": "installer" } } });
         merge(world, "squatter", account).await?;
-        await_progressing(world, "squatter", "Blocked", "belongs to ClusterExtension")
+        await_progressing(world, "squatter", "Retrying", "belongs to ClusterExtension")
             .await
             .map(drop)
     })
@@ -66,7 +66,7 @@ fn a_blocked_extension_that_has_installed_nothing_keeps_no_package() -> Result<(
         for package in ["pinned", "powerless-first", "paused-first"] {
             let squatter = format!("{package}-squatter");
             let part = format!("belongs to ClusterExtension {package:?}");
-            await_progressing(world, &squatter, "Blocked", &part).await?;
+            await_progressing(world, &squatter, "Retrying", &part).await?;
         }
         Ok(())
     })
@@ -127,7 +127,7 @@ fn of_two_blocked_extensions_of_a_package_one_installs_it_when_both_can() -> Res
             })
             .await?;
         let part = format!("belongs to ClusterExtension {winner:?}");
-        await_progressing(world, loser, "Blocked", &part).await?;
+        await_progressing(world, loser, "Retrying", &part).await?;
         let sets = world.kubectl(&["get", "clusterobjectsets", "-o", "name"])?;
         ensure!(!sets.contains(&format!("{loser}-1")), "the loser has a revision: {sets}");
         world.kubectl(&["delete", "clusterextension", loser]).map(drop)

@@ -57,7 +57,7 @@ fn an_impossible_change_says_so_before_rights_are_asked_for() -> Result<()> {
         std::fs::write(&path, extension)?;
         world.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
         let taken = "CustomResourceDefinition \"greetings.ordered.olm.example\" belongs to ClusterExtension \"ordered\"";
-        let message = await_progressing(world, "same-kind", reason::BLOCKED, taken).await?;
+        let message = await_progressing(world, "same-kind", reason::RETRYING, taken).await?;
         ensure!(!message.contains("lacks permissions"), "{message}");
 
         // If the account cannot read the object, it needs that right first.

@@ -59,7 +59,7 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
         world.apply_file(&format!("test/samples/definitions/{definitions}.yaml"))?;
     }
     world.await_definitions()?;
-    for namespace in ["openshift-config", "openshift-monitoring"] {
+    for namespace in ["cert-manager", "openshift-config", "openshift-monitoring"] {
         world.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
         ])?;
@@ -95,9 +95,14 @@ async fn overlays_are_applied_and_removed() -> Result<()> {
     let prometheus = "--as=system:serviceaccount:openshift-monitoring:prometheus-k8s";
     world.kubectl(&["auth", "can-i", "get", "/metrics", prometheus])?;
     world.kubectl(&["auth", "can-i", "watch", "endpoints", "-n", NAMESPACE, prometheus])?;
-    for (kind, count) in [("servicemonitors", 2), ("issuers,certificates", 5)] {
-        let found = world.kubectl(&["get", kind, "-n", NAMESPACE, "-o", "name"])?;
-        ensure!(found.lines().count() == count, "{found}");
+    for (kind, namespace, count) in [
+        ("servicemonitors", NAMESPACE, 2),
+        ("certificates", NAMESPACE, 2),
+        ("certificates", "cert-manager", 1),
+        ("clusterissuers", "", 2),
+    ] {
+        let found = world.kubectl(&["get", kind, "-n", namespace, "-o", "name"])?;
+        ensure!(found.lines().count() == count, "{kind}: {found}");
     }
 
     // Images in another registry, and an account with all rights.

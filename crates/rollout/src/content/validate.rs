@@ -33,6 +33,13 @@ pub fn faults(name: &str, revision: i64, content: &RevisionContent) -> Option<St
     let mut texts = Vec::new();
     for phase in &content.phases {
         let mut faults = Vec::new();
+        if !is_label(&phase.name) {
+            faults.push(format!(
+                "phase name invalid: {:?} must begin with a lower-case letter and consist of lower-case letters, digits \
+                 and hyphens",
+                phase.name
+            ));
+        }
         for object in &phase.objects {
             let id = ObjectId::of(&object.object);
             faults.extend(
@@ -57,6 +64,15 @@ pub fn faults(name: &str, revision: i64, content: &RevisionContent) -> Option<St
         }
     }
     (!texts.is_empty()).then(|| format!("revision \"{name}\" ({revision}): {}", texts.join(", ")))
+}
+
+/// Whether a name is a label by RFC 1035. The definition of the kind also accepts a digit at the beginning.
+fn is_label(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 fn object_faults(id: &ObjectId, object: &Value) -> Vec<String> {

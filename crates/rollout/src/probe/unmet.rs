@@ -90,16 +90,9 @@ impl fmt::Display for Unmet {
             Self::ConditionMissing { condition } => write!(f, "missing .status.condition[\"{condition}\"]"),
             Self::ConditionOutdated { condition } => write!(f, ".status.condition[\"{condition}\"] outdated"),
             Self::ConditionIs {
-                condition,
-                status,
-                definition,
-                ..
+                condition, status, ..
             } => {
-                write!(f, ".status.condition[\"{condition}\"] is {status}")?;
-                if definition.is_empty() {
-                    return Ok(());
-                }
-                write!(f, " ({})", definition.join("; "))
+                write!(f, ".status.condition[\"{condition}\"] is {status}")
             }
             Self::FieldMissing { field } => write!(f, "\"{field}\" missing"),
             Self::FieldsDiffer {

@@ -1,10 +1,10 @@
 //! The image of a bundle, and failures to fetch it.
 
 use olm_api::ClusterExtension;
-use olm_api::conditions::{self, PROGRESSING};
+use olm_api::conditions::{self, PROGRESSING, reason};
 
 use crate::bundles::FetchError;
-use crate::extension::failure::{Severity, StageError, StageFailure, retrying_unless_terminal};
+use crate::extension::failure::{Severity, StageError, StageFailure};
 use crate::extension::resolve::{Origin, Target};
 
 impl StageError for FetchError {
@@ -24,7 +24,10 @@ impl StageError for FetchError {
     }
 
     fn reason(&self) -> &'static str {
-        retrying_unless_terminal(self.severity())
+        match self {
+            Self::Reference { .. } => reason::BLOCKED,
+            _ => reason::RETRYING,
+        }
     }
 }
 

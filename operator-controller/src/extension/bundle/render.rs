@@ -38,6 +38,13 @@ impl StageError for RenderError {
         }
     }
 
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Refused(PrepareError::Config { advice, .. }) => advice.clone(),
+            Self::Refused(_) | Self::Discover(_) | Self::CutOff => None,
+        }
+    }
+
     fn held_back_by(&self) -> &'static str {
         match self {
             Self::Refused(PrepareError::Config { .. }) => held_back::CONFIGURATION,
@@ -48,10 +55,8 @@ impl StageError for RenderError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Refused(PrepareError::Config { .. }) => reason::INVALID_CONFIGURATION,
-            Self::Refused(PrepareError::Unsupported(_)) | Self::Discover(_) | Self::CutOff => {
-                reason::RETRYING
-            }
-            Self::Refused(_) => reason::BLOCKED,
+            // As in the reference implementation, also for what only another bundle mends.
+            Self::Refused(_) | Self::Discover(_) | Self::CutOff => reason::RETRYING,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Requirements in a bundle's own files that its catalog does not declare.
 
+use olm_api::conditions::reason;
 use olm_api::updates::held_back;
 use olm_bundle::Bundle;
 use olm_constraint::{Gvk, Requirement, RequirementError, Subject};
@@ -7,7 +8,7 @@ use olm_fbc::Property;
 use olm_resolve::{Blocker, Platform, Refusal, recorded_version, refuse, unmet};
 
 use crate::extension::context::Context;
-use crate::extension::failure::{Severity, StageError, retrying_unless_terminal};
+use crate::extension::failure::{Severity, StageError};
 use crate::extension::resolve::inventory::{self, InventoryError};
 use crate::extension::resolve::{Resolved, proposals};
 
@@ -45,7 +46,7 @@ impl StageError for RequirementsError {
     }
 
     fn reason(&self) -> &'static str {
-        retrying_unless_terminal(self.severity())
+        reason::RETRYING
     }
 
     fn held_back_by(&self) -> &'static str {

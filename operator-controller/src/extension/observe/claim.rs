@@ -1,6 +1,7 @@
 //! The rule that at most one extension owns a package.
 
 use olm_api::ClusterExtension;
+use olm_api::conditions::reason;
 
 use crate::extension::failure::{Severity, StageError};
 
@@ -35,6 +36,10 @@ fn next_step(owner: &str, precedence: ClaimPrecedence) -> String {
 impl StageError for ClaimError {
     fn severity(&self) -> Severity {
         Severity::Waiting
+    }
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::cluster_object_set::{ClusterObjectSetSpec, CollisionProtection, LifecycleState, Phase};
+use olm_api::conditions::reason;
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
@@ -122,6 +123,10 @@ pub enum PlanError {
 impl StageError for PlanError {
     fn severity(&self) -> Severity {
         Severity::Terminal
+    }
+
+    fn reason(&self) -> &'static str {
+        reason::RETRYING
     }
 }
 

@@ -157,7 +157,7 @@ impl StageError for PreflightError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owned(_) | Self::Installer(_) => reason::BLOCKED,
+            Self::Installer(_) => reason::BLOCKED,
             _ => reason::RETRYING,
         }
     }

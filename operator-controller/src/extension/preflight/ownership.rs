@@ -5,10 +5,16 @@ use std::collections::BTreeMap;
 use olm_api::names::{CLUSTER_EXTENSION, label};
 use serde_json::Value;
 
-/// Other extensions own CRDs of the bundle (CRD: owner).
+/// Other extensions own CRDs of the bundle. The text begins as the one of the reference implementation, which collides
+/// with them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("other extensions provide kinds of this bundle: {}; only one extension may provide a kind: delete the ClusterExtension that you do not want", list(.0))]
-pub(crate) struct OwnershipError(BTreeMap<String, String>);
+#[error("revision object collisions in phase {phase}\nother extensions provide kinds of this bundle: {}; only one extension may provide a kind: delete the ClusterExtension that you do not want", list(.owners))]
+pub(crate) struct OwnershipError {
+    /// The first phase with such a CRD.
+    phase: usize,
+    /// CRD: owner.
+    owners: BTreeMap<String, String>,
+}
 
 fn list(kinds: &BTreeMap<String, String>) -> String {
     let item = |(definition, owner): (&String, &String)| {
@@ -18,11 +24,12 @@ fn list(kinds: &BTreeMap<String, String>) -> String {
 }
 
 /// Checks whether another extension owns a CRD on the cluster (by name). CRDs of an extension that no longer exists are
-/// judged when they are applied.
+/// judged when they are applied. `phase` is the index of the phase with a CRD.
 pub(crate) fn kinds(
     live: &BTreeMap<String, Value>,
     extension: &str,
     exists: impl Fn(&str) -> bool,
+    phase: impl Fn(&str) -> usize,
 ) -> Result<(), OwnershipError> {
     let taken: BTreeMap<String, String> = live
         .iter()
@@ -32,7 +39,10 @@ pub(crate) fn kinds(
     if taken.is_empty() {
         Ok(())
     } else {
-        Err(OwnershipError(taken))
+        Err(OwnershipError {
+            phase: taken.keys().map(|name| phase(name)).min().unwrap_or_default(),
+            owners: taken,
+        })
     }
 }
 
@@ -58,9 +68,11 @@ mod tests {
                 ("x.y".to_owned(), json!({"metadata": {"labels": labels}})),
                 ("a.b".to_owned(), json!({"metadata": {}})),
             ]);
-            let found = kinds(&live, "ours", |owner| owner != "gone");
-            let expected =
-                expected.map(|owner| OwnershipError(BTreeMap::from([("x.y".to_owned(), owner.to_owned())])));
+            let found = kinds(&live, "ours", |owner| owner != "gone", |_| 2);
+            let expected = expected.map(|owner| OwnershipError {
+                phase: 2,
+                owners: BTreeMap::from([("x.y".to_owned(), owner.to_owned())]),
+            });
             assert_eq!(found.err(), expected);
         };
         check(CLUSTER_EXTENSION, "theirs", Some("theirs"));
