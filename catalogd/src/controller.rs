@@ -19,6 +19,8 @@ use std::sync::Arc;
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::ClusterCatalog;
+use olm_cluster::image_policies::ImagePolicies;
+use olm_image::Rules;
 use olm_platform::events::Events;
 use olm_platform::queue::{Outcome, Queue};
 use olm_serve::{Lookup, Store};
@@ -44,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) store: Arc<Store>,
     pub(crate) contents: Contents,
+    /// OpenShift's signature policies.
+    pub(crate) image_policies: ImagePolicies,
     /// The ClusterCatalogs as the watch last saw them.
     pub(crate) catalogs: reflector::Store<ClusterCatalog>,
     pub(crate) queue: Queue<String>,
@@ -61,6 +65,16 @@ pub(crate) struct Context {
     pub(crate) events: Events,
     /// Objects from the watch that do not parse: their served content stays.
     pub(crate) unreadable: UnreadableCatalogs,
+}
+
+impl Context {
+    /// The rules for the image of a catalog, beside the signature policy of the files.
+    ///
+    /// # Errors
+    /// The message about an annotation that cannot be used.
+    fn rules(&self, catalog: &ClusterCatalog) -> Result<Rules, String> {
+        Ok(plan::rules(catalog)?.and(&self.image_policies.of_cluster()))
+    }
 }
 
 /// Reconciles one catalog, once.

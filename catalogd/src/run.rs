@@ -7,6 +7,7 @@ use kube::Client;
 use kube::runtime::reflector::{self, ObjectRef};
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::{ClusterCatalog, names};
+use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
 use olm_platform::events::Events;
@@ -125,6 +126,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     let context = Arc::new(Context {
         client: client.clone(),
         contents: contents(&args, &client, &store, &metrics)?,
+        image_policies: ImagePolicies::new(Kinds::Cluster),
         store,
         catalogs,
         queue,
@@ -145,18 +147,25 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     shutdown.spawn("garbage", collect_garbage(Arc::clone(&context), args.gc_interval));
     shutdown.spawn("verify", verify(Arc::clone(&context)));
     shutdown.spawn("signatures", check(Arc::clone(&context)));
-    shutdown.spawn("controller", async move {
-        let work = |name: String| {
-            let context = Arc::clone(&context);
-            async move { reconcile(&context, &name).await }
-        };
-        context
-            .queue
-            .run(CATALOGS_AT_ONCE, context.stop.clone(), work)
-            .await;
-    });
+    shutdown.spawn("controller", control(context));
 
     Ok(run_until_end(client, election, lead, &shutdown).await?)
+}
+
+/// Reconciles catalogs, once it is known which signatures the cluster asks for.
+async fn control(context: Arc<Context>) {
+    tokio::select! {
+        () = context.stop.cancelled() => return,
+        () = context.image_policies.ready() => {}
+    }
+    let work = |name: String| {
+        let context = Arc::clone(&context);
+        async move { reconcile(&context, &name).await }
+    };
+    context
+        .queue
+        .run(CATALOGS_AT_ONCE, context.stop.clone(), work)
+        .await;
 }
 
 async fn open_store(args: &Args) -> anyhow::Result<Arc<Store>> {

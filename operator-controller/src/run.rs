@@ -46,6 +46,7 @@ use crate::object_set::teardown_records::TeardownRecords;
 use crate::{conditions, object_set, openshift};
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::Accounts;
+use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_cluster::permissions::Reviews;
 
 /// The default metrics address.
@@ -120,6 +121,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
             PullSecrets::new(own.clone(), pull_secret, identity::service_account()),
             &queue,
         ),
+        image_policies: ImagePolicies::new(Kinds::All),
         discovery: Arc::clone(&discovery),
         accounts: Arc::clone(&accounts),
         reviews: Arc::clone(&reviews),
@@ -246,7 +248,10 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
                     queue.add(extension.name().to_owned());
                 }
             };
-            context.bundles.follow_policy(all).await;
+            tokio::join!(
+                context.bundles.follow_policy(&all),
+                context.image_policies.follow(&context.client, &all),
+            );
         }
     };
     shutdown.spawn("policy", until(stop.clone(), policy));
@@ -254,6 +259,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         let _ = context.extensions.wait_until_ready().await;
         let _ = context.cluster_catalogs.wait_until_ready().await;
         context.sets.wait_until_ready().await;
+        context.image_policies.ready().await;
     };
     tokio::select! { () = stop.cancelled() => return, () = ready => {} }
     if let Err(error) = conditions::definition::ensure(&context.client).await {

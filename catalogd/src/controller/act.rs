@@ -22,7 +22,7 @@ use super::Context;
 use super::observe::{
     BlockedGeneration, CatalogState, Observed, RefusedContent, RunningFetch, ServedContent, WrittenObject,
 };
-use super::plan::{ContentAction, Plan, ReportedContent, rules};
+use super::plan::{ContentAction, Plan, ReportedContent};
 use super::report::{self, ContentFailure, ContentOutcome};
 use crate::content::{CatalogImage, ContentError};
 use crate::hint::hint;
@@ -291,7 +291,8 @@ async fn follow(
     };
     let retry = |error| failed(error, Severity::Transient);
     let image = CatalogImage::parse(reference).map_err(|error| failed(error, Severity::Terminal))?;
-    let rules = rules(&observed.catalog)
+    let rules = context
+        .rules(&observed.catalog)
         .map_err(|message| failed(ContentError::Rules(message), Severity::Terminal))?;
     let stop = running(context, observed);
     let resolved = tokio::select! {
@@ -360,7 +361,7 @@ async fn copy(
     };
     let stop = running(context, observed);
     let name = observed.catalog.name();
-    let rules = rules(&observed.catalog).map_err(ContentError::Rules)?;
+    let rules = context.rules(&observed.catalog).map_err(ContentError::Rules)?;
     fetch(context, name, &pinned, (origin, claimed.modified), rules, &stop).await
 }
 

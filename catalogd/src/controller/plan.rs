@@ -271,7 +271,7 @@ fn missing(observed: &Observed) -> Option<ReportedContent> {
     })
 }
 
-/// The rules for the image, beside the signature policy.
+/// The rules of the catalog itself for its image.
 ///
 /// # Errors
 /// The message about an annotation that cannot be used.

@@ -11,7 +11,6 @@ use olm_platform::queue::Outcome;
 
 use super::Context;
 use super::observe::{Observed, Role, ServedContent};
-use super::plan::rules;
 use super::report::ContentOutcome;
 
 /// Images that are looked at together.
@@ -33,7 +32,7 @@ pub(super) async fn verification(
     let Some(image) = image.filter(|_| observed.role == Role::Leader) else {
         return Verification::NotAsked;
     };
-    let rules = match rules(&observed.catalog) {
+    let rules = match context.rules(&observed.catalog) {
         Ok(rules) => rules,
         Err(fault) => return Verification::Known(SignatureStatus::unreadable(&fault)),
     };
@@ -62,7 +61,7 @@ fn image(catalog: &ClusterCatalog, stored: &ServedContent) -> Option<Pinned> {
     })
 }
 
-/// Looks at the signatures of images that are served, and starts a pass of every catalog after a change of the policy.
+/// Looks at the signatures of images that are served, and starts a pass of every catalog after a change of a policy.
 pub(crate) async fn check(context: Arc<Context>) {
     let all = || {
         for catalog in context.catalogs.state() {
@@ -76,7 +75,8 @@ pub(crate) async fn check(context: Arc<Context>) {
             async move { check_one(&context, &name).await }
         });
     tokio::select! {
-        () = context.contents.follow_policy(all) => {}
+        () = context.contents.follow_policy(&all) => {}
+        () = context.image_policies.follow(&context.client, &all) => {}
         () = checks => {}
     }
 }
@@ -89,7 +89,7 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         .map(|snapshot| snapshot.record().into());
     let image = catalog
         .zip(stored)
-        .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, rules(&catalog).ok()?)));
+        .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, context.rules(&catalog).ok()?)));
     if let Some((image, rules)) = image {
         let policy = context.contents.policy_number(&rules).await;
         let known = context.states.of(name).verified;

@@ -33,7 +33,7 @@ impl Access {
     /// The required signatures of an image by the policy and by the rules, as far as its name decides them.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<RequiredSignature<'_>>, PolicyRejection> {
         let mut wanted = self.policy.admit(reference)?;
-        if let Some(rules) = self.rules.policy() {
+        for rules in self.rules.policies() {
             wanted.extend(rules.admit(reference)?);
         }
         Ok(wanted)

@@ -29,7 +29,7 @@ mod registry;
 pub use access::Access;
 pub use access::credentials::{Credential, Credentials, CredentialsError};
 pub use access::current::CurrentPolicy;
-pub use access::policy::{Approval, Policy, PolicyError, PolicyRejection, Rule, Rules};
+pub use access::policy::{Approval, ImagePolicy, Policy, PolicyError, PolicyRejection, Rule, Rules};
 pub use access::registries::{Endpoint, PlaceError, Registries, RegistriesError, Security};
 pub use access::settings::{Settings, SettingsError};
 pub use access::verification::{CachedVerification, SignatureStatus, Verification};

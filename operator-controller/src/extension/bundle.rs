@@ -19,7 +19,7 @@ use self::settled::{Inputs, Settled};
 use super::context::Context;
 use super::failure::{Severity, StageError, StageFailure};
 use super::observe::Observed;
-use super::observe::options::signatures;
+use super::observe::signatures;
 use super::resolve::{Origin, Resolved};
 use super::revisions::{is_of_classic, roles_named_after};
 use crate::conditions::records;
@@ -204,7 +204,7 @@ impl Cache {
     /// The verdict of the signature policy about the image of the installed bundle.
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
         let (extension, installed) = (observed.extension.name(), observed.revisions.installed());
-        match signatures(&observed.extension) {
+        match signatures(context, &observed.extension) {
             Ok(rules) => {
                 self.verification
                     .verify(context, extension, installed, &rules)

@@ -33,6 +33,7 @@ use crate::object_set::store::Sets;
 use crate::object_set::teardown_records::TeardownRecords;
 use olm_cluster::discover::Discovery;
 use olm_cluster::identity::{AccountName, Accounts};
+use olm_cluster::image_policies::ImagePolicies;
 use olm_cluster::permissions::Reviews;
 
 /// Feature gates.
@@ -103,6 +104,8 @@ pub(crate) struct Context {
     pub catalogs: Catalogs,
     /// Bundle images.
     pub bundles: Bundles,
+    /// OpenShift's signature policies.
+    pub image_policies: ImagePolicies,
     /// The kinds that the cluster serves.
     pub discovery: Arc<Discovery>,
     /// Clients that act as service accounts.

@@ -7,9 +7,10 @@ pub(crate) mod options;
 use std::sync::Arc;
 
 use olm_api::ClusterExtension;
+use olm_image::Rules;
 
 use self::claim::{Claim, ClaimError, ClaimPrecedence};
-use self::options::Options;
+use self::options::{Options, OptionsError};
 use super::context::claims::Stage;
 use super::context::helm::HelmError;
 use super::context::release::{Entry, Release, Successor};
@@ -61,11 +62,27 @@ fn settings(
     revisions: &Revisions,
 ) -> Result<Settings, StageFailure> {
     claim(context, extension, revisions)?;
+    let options = Options::of(extension)?;
     Ok(Settings {
-        options: Options::of(extension)?,
+        options: Options {
+            signatures: options.signatures.and(&of_namespace(context, extension)),
+            ..options
+        },
         account: account::choose(extension, context.default_account.as_ref())
             .map_err(|error| error.with_installed(revisions.installed()))?,
     })
+}
+
+/// The rules for the images of an extension, beside the signature policy of the files.
+///
+/// # Errors
+/// The annotation cannot be read.
+pub(crate) fn signatures(context: &Context, extension: &ClusterExtension) -> Result<Rules, OptionsError> {
+    Ok(options::signatures(extension)?.and(&of_namespace(context, extension)))
+}
+
+fn of_namespace(context: &Context, extension: &ClusterExtension) -> Rules {
+    context.image_policies.of_namespace(&extension.spec.namespace)
 }
 
 async fn release(

@@ -1,6 +1,7 @@
 //! Sources of bundles and whether they may be used, on real parts: private registries, signatures, deprecations, and
 //! the feature gates that are switched off.
 
+mod image_policies;
 mod verified;
 
 use std::collections::BTreeMap;

@@ -42,7 +42,7 @@ async fn becomes(
         .await
 }
 
-async fn extension_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
+pub(super) async fn extension_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
     becomes(world, "the ClusterExtension", expected, async || {
         let extension = extensions(world).get(name).await?;
         ensure!(
@@ -54,7 +54,7 @@ async fn extension_becomes(world: &World, name: &str, expected: Option<&str>) ->
     .await
 }
 
-async fn catalog_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
+pub(super) async fn catalog_becomes(world: &World, name: &str, expected: Option<&str>) -> Result<String> {
     let catalogs: Api<ClusterCatalog> = Api::all(world.client.clone());
     becomes(world, "the ClusterCatalog", expected, async || {
         let catalog = catalogs.get(name).await?;

@@ -113,7 +113,7 @@ fn together(number: u64, rules: &Rules) -> u64 {
 }
 
 fn asks(policy: &Policy, rules: &Rules, reference: &Reference) -> bool {
-    policy.asks_about(reference) || rules.policy().is_some_and(|rules| rules.asks_about(reference))
+    policy.asks_about(reference) || rules.policies().any(|rules| rules.asks_about(reference))
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 //! A policy that cannot be read, or that asks for a check that is not made here, lets nothing through. Without any
 //! policy everything is accepted; the code that sets that up says so.
 
+mod image_policy;
 mod parse;
 mod rule;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+pub use image_policy::ImagePolicy;
 use jiff::Timestamp;
 use olm_signature::{Attestation, Authority, Signature, SignatureError, Verified};
 pub use parse::PolicyError;
@@ -29,13 +32,31 @@ const DEFAULT: &str = "default";
 /// Requirements for images, by the scope of their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Its origin, for messages.
-    origin: String,
     /// The name of the default scope; `None` for the rules of one object.
     default_scope: Option<&'static str>,
-    default: Vec<Requirement>,
+    default: Vec<Entry>,
     /// By scope; the empty text is what holds for every registry.
-    registries: BTreeMap<String, Vec<Requirement>>,
+    registries: BTreeMap<String, Vec<Entry>>,
+}
+
+/// A requirement with its origin, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    origin: Arc<str>,
+    /// The place in the list that has it, from 1; none for an origin with one requirement.
+    number: Option<usize>,
+    requirement: Requirement,
+}
+
+/// The requirements of a list with this origin.
+fn numbered(origin: &str, requirements: Vec<Requirement>) -> Vec<Entry> {
+    let origin: Arc<str> = origin.into();
+    let entry = |(index, requirement)| Entry {
+        origin: Arc::clone(&origin),
+        number: Some(index + 1),
+        requirement,
+    };
+    requirements.into_iter().enumerate().map(entry).collect()
 }
 
 impl Default for Policy {
@@ -50,7 +71,9 @@ enum Requirement {
     Reject,
     /// Signatures of a kind that is not checked here.
     SignedBy,
-    Signed(Box<Signed>),
+    /// One that cannot be read, with the reason. It refuses every image.
+    Unusable(String),
+    Signed(Arc<Signed>),
 }
 
 /// A signature or an attestation that an image has to carry.
@@ -106,6 +129,14 @@ pub enum PolicyRejection {
         /// The rule.
         rule: Rule,
     },
+    /// The rule cannot be read.
+    #[error("{rule} cannot be followed: {why}")]
+    Unusable {
+        /// The rule.
+        rule: Rule,
+        /// The reason.
+        why: String,
+    },
     /// It has no signature, or no attestation.
     #[error(
         "{rule} asks for {} {what}, and there is none at tag {tag} and among the referrers",
@@ -145,9 +176,8 @@ impl Policy {
     /// The policy that asks for nothing.
     pub fn accept_anything() -> Self {
         Self {
-            origin: FILES.to_owned(),
             default_scope: Some(DEFAULT),
-            default: vec![Requirement::Accept],
+            default: numbered(FILES, vec![Requirement::Accept]),
             registries: BTreeMap::new(),
         }
     }
@@ -164,30 +194,36 @@ impl Policy {
 
     /// The required signatures of an image, as far as its name decides them.
     pub(crate) fn admit(&self, reference: &Reference) -> Result<Vec<RequiredSignature<'_>>, PolicyRejection> {
-        let (scope, requirements) = self.requirements(reference);
+        let (scope, entries) = self.entries(reference);
         let mut wanted = Vec::new();
-        for (index, requirement) in requirements.iter().enumerate() {
+        for entry in entries {
             let rule = || Rule {
-                origin: self.origin.clone(),
+                origin: entry.origin.to_string(),
                 scope: scope.clone(),
-                number: index + 1,
+                number: entry.number,
             };
-            match requirement {
+            match &entry.requirement {
                 Requirement::Accept => {}
                 Requirement::Reject => return Err(PolicyRejection::Rejected { rule: rule() }),
                 Requirement::SignedBy => return Err(PolicyRejection::SignedBy { rule: rule() }),
+                Requirement::Unusable(why) => {
+                    return Err(PolicyRejection::Unusable {
+                        rule: rule(),
+                        why: why.clone(),
+                    });
+                }
                 Requirement::Signed(signed) => wanted.push(RequiredSignature { rule: rule(), signed }),
             }
         }
         Ok(wanted)
     }
 
-    /// The entry of the most particular scope: the reference, its repository, what is above it, the host, the domains
+    /// The requirements of the most particular scope: the reference, its repository, what is above it, the host, the domains
     /// above the host, every registry, and the default.
-    fn requirements(&self, reference: &Reference) -> (Option<String>, &[Requirement]) {
+    fn entries(&self, reference: &Reference) -> (Option<String>, &[Entry]) {
         for scope in scopes(reference) {
-            if let Some(requirements) = self.registries.get(&scope) {
-                return (Some(format!("{scope:?}")), requirements);
+            if let Some(entries) = self.registries.get(&scope) {
+                return (Some(format!("{scope:?}")), entries);
             }
         }
         (self.default_scope.map(str::to_owned), &self.default)

@@ -47,7 +47,7 @@ impl PolicyRejection {
     /// The outcome in one word, for counting.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {
-            Self::Rejected { .. } | Self::SignedBy { .. } => "rejected",
+            Self::Rejected { .. } | Self::SignedBy { .. } | Self::Unusable { .. } => "rejected",
             Self::Unsigned { .. } => "unsigned",
             Self::Signature { kind, .. } => kind,
         }

@@ -120,11 +120,11 @@ impl Options {
     }
 }
 
-/// The rules for the images of the extension, beside the signature policy.
+/// The rules of the extension itself for its images.
 ///
 /// # Errors
 /// The annotation cannot be read.
-pub(crate) fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
+pub(super) fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
     let Some(text) = extension.annotation(user::SIGNATURE_POLICY) else {
         return Ok(Rules::default());
     };

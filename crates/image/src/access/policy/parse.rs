@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use olm_signature::{Attestation, Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed};
+use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, numbered};
 use crate::reference::Reference;
 
 /// The most bytes of a policy.
@@ -40,6 +41,18 @@ pub enum PolicyError {
     },
 }
 
+impl PolicyError {
+    /// The fault of rules that come without files.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::Syntax(message) | Self::Requirement { message, .. } => message,
+            Self::Key { path, .. } => {
+                format!("`{path}` would be a file of the manager; give its content in the field `…Data`")
+            }
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -53,12 +66,21 @@ type ReadKey<'read> = &'read dyn Fn(&str) -> io::Result<Vec<u8>>;
 /// The rules for whatever they are set on; files are not read.
 pub(super) fn rules(origin: &str, text: &str) -> Result<Policy, PolicyError> {
     let list: Vec<Map<String, Value>> = read(text)?;
+    let requirements = requirements(origin, &list, &no_files)?;
     Ok(Policy {
-        origin: origin.to_owned(),
         default_scope: None,
-        default: requirements(origin, &list, &|_| Err(io::ErrorKind::Unsupported.into()))?,
+        default: numbered(origin, requirements),
         registries: BTreeMap::new(),
     })
+}
+
+/// One requirement; files are not read.
+pub(super) fn one(origin: &str, fields: &Map<String, Value>) -> Result<Requirement, PolicyError> {
+    requirement(origin, fields, &no_files)
+}
+
+fn no_files(_: &str) -> io::Result<Vec<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn read<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, PolicyError> {
@@ -75,14 +97,13 @@ pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError
     // Other transports are other ways to get an image, none of which is gone here.
     let registries = document.transports.remove("docker").unwrap_or_default();
     Ok(Policy {
-        origin: FILES.to_owned(),
         default_scope: Some(DEFAULT),
-        default: requirements(DEFAULT, &document.default, key)?,
+        default: numbered(FILES, requirements(DEFAULT, &document.default, key)?),
         registries: registries
             .into_iter()
             .map(|(scope, list)| {
                 let requirements = requirements(&format!("{scope:?}"), &list, key)?;
-                Ok((scope, requirements))
+                Ok((scope, numbered(FILES, requirements)))
             })
             .collect::<Result<_, PolicyError>>()?,
     })
@@ -105,13 +126,13 @@ fn requirements(
 }
 
 /// The fields of one object, taken one by one; the rest is unknown.
-struct Fields<'fields> {
+pub(super) struct Fields<'fields> {
     scope: &'fields str,
-    left: BTreeMap<&'fields str, &'fields Value>,
+    pub(super) left: BTreeMap<&'fields str, &'fields Value>,
 }
 
 impl<'fields> Fields<'fields> {
-    fn new(scope: &'fields str, fields: &'fields Map<String, Value>) -> Self {
+    pub(super) fn new(scope: &'fields str, fields: &'fields Map<String, Value>) -> Self {
         Self {
             scope,
             left: fields
@@ -121,14 +142,14 @@ impl<'fields> Fields<'fields> {
         }
     }
 
-    fn wrong(&self, message: impl Into<String>) -> PolicyError {
+    pub(super) fn wrong(&self, message: impl Into<String>) -> PolicyError {
         PolicyError::Requirement {
             scope: self.scope.to_owned(),
             message: message.into(),
         }
     }
 
-    fn text(&mut self, name: &str) -> Result<Option<&'fields str>, PolicyError> {
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<&'fields str>, PolicyError> {
         match self.left.remove(name) {
             None => Ok(None),
             Some(value) => value
@@ -138,12 +159,12 @@ impl<'fields> Fields<'fields> {
         }
     }
 
-    fn needed(&mut self, name: &str) -> Result<&'fields str, PolicyError> {
+    pub(super) fn needed(&mut self, name: &str) -> Result<&'fields str, PolicyError> {
         self.text(name)?
             .ok_or_else(|| self.wrong(format!("`{name}` is missing")))
     }
 
-    fn texts(&mut self, name: &str) -> Result<Vec<&'fields str>, PolicyError> {
+    pub(super) fn texts(&mut self, name: &str) -> Result<Vec<&'fields str>, PolicyError> {
         let Some(value) = self.left.remove(name) else {
             return Ok(Vec::new());
         };
@@ -152,7 +173,7 @@ impl<'fields> Fields<'fields> {
             .ok_or_else(|| self.wrong(format!("`{name}` is not a list of strings")))
     }
 
-    fn object(&mut self, name: &str) -> Result<Option<Self>, PolicyError> {
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Self>, PolicyError> {
         match self.left.remove(name) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(Self::new(self.scope, map))),
@@ -218,7 +239,7 @@ impl<'fields> Fields<'fields> {
             .map_err(|_| self.wrong(format!("`{name}` is not base64")))
     }
 
-    fn end(&self) -> Result<(), PolicyError> {
+    pub(super) fn end(&self) -> Result<(), PolicyError> {
         match self.left.keys().next() {
             None => Ok(()),
             Some(name) => Err(self.wrong(format!("unknown field `{name}`"))),
@@ -237,8 +258,8 @@ fn requirement(
         "reject" => Requirement::Reject,
         // Refused when an image needs it, so that its fields do not matter.
         "signedBy" => return Ok(Requirement::SignedBy),
-        "sigstoreSigned" => Requirement::Signed(Box::new(signed(&mut fields, key)?)),
-        "sigstoreAttested" => Requirement::Signed(Box::new(attested(&mut fields, key)?)),
+        "sigstoreSigned" => Requirement::Signed(Arc::new(signed(&mut fields, key)?)),
+        "sigstoreAttested" => Requirement::Signed(Arc::new(attested(&mut fields, key)?)),
         other => return Err(fields.wrong(format!("unknown type {other:?}"))),
     };
     fields.end()?;

@@ -7,21 +7,24 @@ use olm_signature::Verified;
 /// A rule of a signature policy. Its text begins with who set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its origin: the signature policy, or an annotation of an object.
+    /// Its origin: the signature policy, an annotation of an object, or an object with a policy.
     pub origin: String,
     /// The scope in quotes, or `default`; none where the rule holds for all images of an object.
     pub scope: Option<String>,
-    /// The place in the list of requirements of the scope, from 1.
-    pub number: usize,
+    /// The place in the list of requirements of the scope, from 1; none for an origin with one requirement.
+    pub number: Option<usize>,
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} (", self.origin)?;
-        if let Some(scope) = &self.scope {
-            write!(formatter, "scope {scope}, ")?;
+        let scope = self.scope.as_ref().map(|scope| format!("scope {scope}"));
+        let number = self.number.map(|number| format!("requirement {number}"));
+        let place: Vec<String> = scope.into_iter().chain(number).collect();
+        formatter.write_str(&self.origin)?;
+        if place.is_empty() {
+            return Ok(());
         }
-        write!(formatter, "requirement {})", self.number)
+        write!(formatter, " ({})", place.join(", "))
     }
 }
 

@@ -1,14 +1,14 @@
-//! Rules for the images of one object. They hold beside the policy of the files: an image must satisfy both.
+//! Rules for the images of one object. They hold beside the policy of the files: an image must satisfy all of them.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 
-use super::{Policy, PolicyError, parse};
+use super::{ImagePolicy, Policy, PolicyError, image_policy, parse};
 
-/// Rules for the images of one object.
+/// Rules for the images of one object, from any number of origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    policy: Option<Arc<Policy>>,
+    policies: Vec<Arc<Policy>>,
     mark: u64,
 }
 
@@ -19,18 +19,45 @@ impl Rules {
     /// # Errors
     /// The fault of the text.
     pub fn parse(origin: &str, text: &str) -> Result<Self, String> {
-        let policy = parse::rules(origin, text).map_err(|error| match error {
-            PolicyError::Syntax(message) | PolicyError::Requirement { message, .. } => message,
-            PolicyError::Key { path, .. } => {
-                format!("`{path}` would be a file of the manager; give its content in the field `…Data`")
-            }
-        })?;
-        let mut hasher = DefaultHasher::new();
-        (origin, text).hash(&mut hasher);
-        Ok(Self {
-            policy: Some(Arc::new(policy)),
-            mark: hasher.finish(),
-        })
+        let policy = parse::rules(origin, text).map_err(PolicyError::into_message)?;
+        Ok(Self::of([policy], &(origin, text)))
+    }
+
+    /// The rules of objects of one kind: the most particular scope decides, and an image in no scope is accepted. An
+    /// object that cannot be read refuses the images in its scopes, and all images if these cannot be read.
+    pub fn of_image_policies<'a>(objects: impl IntoIterator<Item = ImagePolicy<'a>>) -> Self {
+        let objects: Vec<_> = objects.into_iter().collect();
+        let text: Vec<_> = objects
+            .iter()
+            .map(|object| (object.kind, object.name.as_str(), object.spec.to_string()))
+            .collect();
+        if objects.is_empty() {
+            return Self::default();
+        }
+        Self::of(image_policy::policies(&objects), &text)
+    }
+
+    /// Rules that exist and cannot be read: they refuse every image.
+    pub fn unreadable(origin: &str, why: &str) -> Self {
+        Self::of([image_policy::unusable(origin, why)], &(origin, why))
+    }
+
+    /// These rules and others.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        if others.policies.is_empty() {
+            return self;
+        }
+        self.policies.extend(others.policies.iter().cloned());
+        self.mark = hashed(&(self.mark, others.mark));
+        self
+    }
+
+    fn of(policies: impl IntoIterator<Item = Policy>, source: &impl Hash) -> Self {
+        Self {
+            policies: policies.into_iter().map(Arc::new).collect(),
+            mark: hashed(source),
+        }
     }
 
     /// A number that changes with the rules; 0 without any.
@@ -38,7 +65,14 @@ impl Rules {
         self.mark
     }
 
-    pub(crate) fn policy(&self) -> Option<&Policy> {
-        self.policy.as_deref()
+    /// The policies, each of which an image must satisfy.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().map(AsRef::as_ref)
     }
+}
+
+fn hashed(source: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.hash(&mut hasher);
+    hasher.finish()
 }
