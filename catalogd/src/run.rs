@@ -108,9 +108,15 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         disk::watch(args.cache_dir.clone(), counts.clone(), shutdown.token()),
     );
     if let Some(address) = args.common.metrics_address(METRICS_ADDRESS) {
-        admin::open_metrics(address, transport, &metrics, Gate::new(client.clone()), &shutdown)
-            .await
-            .context("cannot open the metrics port")?;
+        admin::open_metrics(
+            address,
+            transport,
+            &metrics,
+            Some(Gate::new(client.clone())),
+            &shutdown,
+        )
+        .await
+        .context("cannot open the metrics port")?;
     }
     let startup = StartupReadiness::default();
     serve_health(&args, startup.clone(), &shutdown).await?;

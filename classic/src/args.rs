@@ -49,13 +49,16 @@ pub struct ClassicArgs {
     /// Accepted for compatibility: all namespaces are watched.
     #[arg(long = "watchedNamespaces", default_value = "", hide = true)]
     pub watched_namespaces: String,
+    /// Prints the version and ends.
+    #[arg(long)]
+    pub version: bool,
     /// Logs more, like `--log-level=debug`.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub debug: bool,
     /// Accepted for compatibility; there is no profiling port.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", hide = true)]
     pub profiling: bool,
-    /// Accepted for compatibility; metrics are for those whom the API server admits.
+    /// Accepted for compatibility; over HTTPS, metrics are for those whom the API server admits.
     #[arg(long, default_value = "", hide = true)]
     pub client_ca: String,
     /// ClusterOperator that the state is reported to; empty: none.
@@ -282,6 +285,22 @@ struct ServedArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_program_takes_the_flag_for_its_version() {
+        for program in ["olm-operator", "catalog-operator", "packageserver"] {
+            for (flags, expected) in [(&["--version"][..], true), (&[][..], false)] {
+                let line = ["classic", program].iter().chain(flags);
+                let found = match Args::try_parse_from(line).unwrap().command {
+                    Command::OlmOperator(args) => args.classic.version,
+                    Command::CatalogOperator(args) => args.classic.version,
+                    Command::Packageserver(args) => args.classic.version,
+                    Command::Version => false,
+                };
+                assert_eq!(found, expected, "{program} {flags:?}");
+            }
+        }
+    }
 
     #[test]
     fn the_packageserver_takes_the_flags_of_the_go_implementation() {

@@ -10,6 +10,7 @@ pub mod health;
 pub mod metrics;
 pub mod namespace;
 pub mod plan;
+pub mod repeats;
 pub mod resolution;
 pub mod unpack;
 pub mod wake;
@@ -21,10 +22,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use olm_classic::csv::cluster_operator;
 use olm_platform::queue::{Queue, on_its_own};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use self::context::Context;
 use self::metrics::CatalogMetrics;
+use self::repeats::Repeats;
 use self::unpack::Unpacker;
 use self::unpack::images::BundleImages;
 use crate::args::CatalogArgs;
@@ -109,6 +112,8 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         metrics: CatalogMetrics::default(),
         namespaces,
         plans,
+        resumed: Mutex::default(),
+        repeats: Repeats::default(),
         sources,
         base,
     });

@@ -41,6 +41,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             return Ok(());
         }
     };
+    if classic.version {
+        print_version();
+        return Ok(());
+    }
     log::start(&classic.common.log);
     let shutdown = Shutdown::on_signals()?;
     run_until(args, shutdown).await
@@ -150,16 +154,17 @@ async fn serve(args: &ClassicArgs, base: &Base, started: Arc<AtomicBool>) -> any
     let files = common.certificate_files()?;
     let default = if files.is_some() { ":8443" } else { ":8080" };
     if let Some(address) = common.metrics_address(default) {
-        let transport = match files {
-            None => Transport::Plain,
+        let (transport, gate) = match files {
+            // Tools of OLM classic read the plain port without a token, as with the Go implementation.
+            None => (Transport::Plain, None),
             Some(files) => {
                 let certificate =
                     from_files(files, &base.metrics, &base.shutdown).context("no serving certificate")?;
                 let profile = Profile::parse(&common.profile)?;
-                Transport::Tls(Arc::new(server_config(&profile, certificate)?))
+                let transport = Transport::Tls(Arc::new(server_config(&profile, certificate)?));
+                (transport, Some(Gate::new(base.writer.own().clone())))
             }
         };
-        let gate = Gate::new(base.writer.own().clone());
         admin::open_metrics(address, transport, &base.metrics, gate, &base.shutdown)
             .await
             .context("cannot open the metrics port")?;
@@ -179,7 +184,7 @@ async fn serve(args: &ClassicArgs, base: &Base, started: Arc<AtomicBool>) -> any
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "the subcommand `version` is there to print")]
+#[expect(clippy::print_stdout, reason = "the version is there to be printed")]
 fn print_version() {
     println!("{}", olm_platform::version::line(env!("CARGO_PKG_VERSION")));
 }

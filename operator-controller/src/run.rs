@@ -364,9 +364,15 @@ async fn serve(
             .await
             .context("no serving certificate")?;
         let transport = Transport::Tls(Arc::new(server_config(profile, certificate)?));
-        admin::open_metrics(address, transport, metrics, Gate::new(own.clone()), shutdown)
-            .await
-            .context("cannot open the metrics port")?;
+        admin::open_metrics(
+            address,
+            transport,
+            metrics,
+            Some(Gate::new(own.clone())),
+            shutdown,
+        )
+        .await
+        .context("cannot open the metrics port")?;
     }
     if let Some(address) = args.common.health_address() {
         let readiness = Readiness::default();

@@ -1,15 +1,19 @@
 //! State that the controllers of Subscriptions and InstallPlans share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_cluster::identity::AccountName;
 use olm_platform::events::Notice;
 use olm_platform::queue::Queue;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::metrics::CatalogMetrics;
+use super::repeats::Repeats;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
 use crate::base::{Base, reference};
@@ -39,17 +43,34 @@ pub struct Context {
     pub namespaces: Queue<String>,
     /// InstallPlans to work on, by namespace and name.
     pub plans: Queue<(String, String)>,
+    /// Failed InstallPlans whose account may have other rights now.
+    pub resumed: Mutex<BTreeSet<(String, String)>>,
+    /// When events of namespaces were recorded.
+    pub repeats: Repeats,
 }
 
 impl Context {
     /// Records warning events of an object, as reason and message.
     pub fn warn(&self, object: &Value, warnings: impl IntoIterator<Item = (String, String)>) {
+        self.warn_of(reference(object), warnings);
+    }
+
+    /// Records warning events of a part of an object, as reason and message.
+    pub fn warn_about(&self, object: &Value, part: String, warning: (String, String)) {
+        let reference = ObjectReference {
+            field_path: Some(part),
+            ..reference(object)
+        };
+        self.warn_of(reference, [warning]);
+    }
+
+    fn warn_of(&self, about: ObjectReference, warnings: impl IntoIterator<Item = (String, String)>) {
         let notices = warnings.into_iter().map(|(reason, note)| Notice {
             is_fault: true,
             reason,
             note,
         });
-        self.base.events.publish(reference(object), notices.collect());
+        self.base.events.publish(about, notices.collect());
     }
 }
 

@@ -5,28 +5,15 @@ use olm_classic::resolve::CatalogContent;
 use olm_classic::subscription::{Entry, Health};
 use serde_json::Value;
 
-/// The verdict about a CatalogSource as it is on the wire: it is bad while its spec is invalid or its content is not
-/// known.
+/// The verdict about a CatalogSource as it is on the wire. As with the Go implementation, it is about the spec and the
+/// objects of the registry and not about the connection to it: what a resolution cannot read, `ResolutionFailed` names.
 pub fn health(source: &Value) -> Health {
-    let is_invalid = text(source, "/status/reason") == "SpecInvalidError";
-    match text(source, "/status/connectionState/lastObservedState") {
-        _ if is_invalid => Health::Bad,
-        "READY" => Health::Good,
-        // Known content is served on while the registry is looked for.
-        "IDLE" | "CONNECTING" if source.pointer("/status/registryService/createdAt").is_some() => {
-            Health::Good
-        }
+    let is_made = source.pointer("/status/registryService/createdAt").is_some();
+    match text(source, "/status/reason") {
+        "SpecInvalidError" | "ConfigMapError" => Health::Bad,
+        _ if is_made => Health::Good,
         _ => Health::Bad,
     }
-}
-
-/// Whether the content of a CatalogSource is on its way: nothing is known to be wrong.
-pub fn is_coming(source: &Value) -> bool {
-    text(source, "/status/reason").is_empty()
-        && matches!(
-            text(source, "/status/connectionState/lastObservedState"),
-            "" | "IDLE" | "CONNECTING" | "READY"
-        )
 }
 
 /// Entries of the catalogs for the installed version of a Subscription.
@@ -55,4 +42,29 @@ pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> 
         }
     });
     found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_registry_that_does_not_answer_is_healthy_while_its_objects_are_there() {
+        let made = json!({"createdAt": "2026-01-01T00:00:00Z"});
+        for (reason, service, expected) in [
+            ("", &made, Health::Good),
+            ("RegistryServerError", &made, Health::Good),
+            ("ConfigMapError", &made, Health::Bad),
+            ("SpecInvalidError", &made, Health::Bad),
+            ("", &json!({}), Health::Bad),
+        ] {
+            let source = json!({"status": {
+                "reason": reason, "registryService": service,
+                "connectionState": {"lastObservedState": "TRANSIENT_FAILURE"},
+            }});
+            assert_eq!(health(&source), expected, "{source}");
+        }
+    }
 }

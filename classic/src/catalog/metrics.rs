@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use olm_classic::cluster::text;
 use olm_classic::names;
-use olm_platform::metrics::Metrics;
+use olm_platform::metrics::{Metrics, Summary};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
 use serde_json::Value;
 
 use crate::objects::store::Store;
@@ -28,18 +27,13 @@ struct SubscriptionLabels {
     approval: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResolutionLabels {
-    outcome: &'static str,
-}
-
 /// The metrics; clones share them.
 #[derive(Clone)]
 pub struct CatalogMetrics {
     synced: Family<SubscriptionLabels, Counter>,
     /// The labels under which each Subscription is counted, by namespace and name.
     labels: Arc<Mutex<BTreeMap<(String, String), SubscriptionLabels>>>,
-    resolutions: Family<ResolutionLabels, Histogram, fn() -> Histogram>,
+    resolutions: Summary,
     warnings: Counter,
 }
 
@@ -48,31 +42,25 @@ impl Default for CatalogMetrics {
         Self {
             synced: Family::default(),
             labels: Arc::default(),
-            resolutions: Family::new_with_constructor(buckets),
+            resolutions: Summary::new(
+                "olm_resolution_duration_seconds",
+                "Time that the resolution of a namespace took",
+                "outcome",
+            ),
             warnings: Counter::default(),
         }
     }
 }
 
-fn buckets() -> Histogram {
-    Histogram::new([
-        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-    ])
-}
-
 impl CatalogMetrics {
     /// Shows the metrics, and how many objects the store has.
     pub fn register(&self, metrics: &Metrics, store: Arc<Store>) {
+        metrics.summary(self.resolutions.clone());
         metrics.register(|registry| {
             registry.register(
                 "subscription_sync",
                 "Passes over Subscriptions",
                 self.synced.clone(),
-            );
-            registry.register(
-                "olm_resolution_duration_seconds",
-                "Time that the resolution of a namespace took",
-                self.resolutions.clone(),
             );
             registry.register(
                 "installplan_warnings",
@@ -111,8 +99,7 @@ impl CatalogMetrics {
     pub fn resolved(&self, is_found: bool, took: Duration) {
         let outcome = if is_found { "succeeded" } else { "failed" };
         self.resolutions
-            .get_or_create(&ResolutionLabels { outcome })
-            .observe(took.as_secs_f64());
+            .observe(outcome, took.as_secs_f64(), Instant::now());
     }
 
     /// Counts warnings of the API server.

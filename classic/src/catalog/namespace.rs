@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::{Cluster, annotation, text};
@@ -22,14 +22,17 @@ use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::context::{Context, holding, operator_group};
-use super::health::{entries, health, is_coming};
+use super::health::{entries, health};
 use super::unpack::{BundleState, UnpackTimeouts};
 use super::write::write_status;
 use crate::objects::write::Actor;
 use crate::registry::access::Puller;
+use crate::registry::sources::VisibleCatalogs;
 
 /// Delay before a pass whose objects changed meanwhile is repeated.
 const SOON: Duration = Duration::from_millis(200);
+/// Delay before catalogs that cannot be read are read again for a failed plan.
+const AGAIN: Duration = Duration::from_mins(1);
 /// The annotation of an OperatorGroup with the time that unpacking may take.
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 /// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
@@ -75,7 +78,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
         tracing::debug!(namespace, "a Subscription of the namespace is paused");
         return Ok(None);
     }
-    let mut catalogs = Vec::new();
+    let mut catalogs = VisibleCatalogs::default();
     if cluster
         .in_namespace(names::SUBSCRIPTION_KIND, namespace)
         .next()
@@ -85,8 +88,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
     } else {
         context.resolutions.forget(namespace);
     }
-    let catalogs = Arc::new(catalogs);
-    one_by_one(context, namespace, &cluster, &catalogs, now).await?;
+    one_by_one(context, namespace, &cluster, &catalogs.contents, now).await?;
 
     let cluster = context.base.store.snapshot();
     for subscription in restarted(namespace, &cluster, now) {
@@ -125,7 +127,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
 async fn failed_plans(
     context: &Context,
     namespace: &str,
-    catalogs: &Arc<Vec<CatalogContent>>,
+    catalogs: &VisibleCatalogs,
     now: Timestamp,
 ) -> Result<Option<Duration>, PassError> {
     let cluster = context.base.store.snapshot();
@@ -147,13 +149,13 @@ async fn failed_plans(
     let Some(subscriptions) = reconsidered(namespace, &cluster, now) else {
         return Ok(None);
     };
-    let catalogs = Arc::clone(catalogs);
+    let visible = Arc::clone(&catalogs.contents);
     let resolutions = &context.resolutions;
     let (global, metrics) = (&context.global, &context.metrics);
-    let resolved = resolutions.resolve(namespace, global, &cluster, &subscriptions, catalogs, metrics);
+    let resolved = resolutions.resolve(namespace, global, &cluster, &subscriptions, visible, metrics);
     let resolved = resolved.await;
     let Ok(resolved) = resolved.as_ref() else {
-        return Ok(None);
+        return Ok(catalogs.has_fault().then_some(AGAIN));
     };
     let (resolution, unpacked, due) = unpack(context, namespace, &cluster, resolved).await;
     let is_here = |bundle: &Unpacked| matches!(bundle, Unpacked::Conditions(found) if found.is_empty());
@@ -229,10 +231,9 @@ async fn together(
     namespace: &str,
     cluster: &Cluster,
     subscriptions: &[Value],
-    catalogs: Arc<Vec<CatalogContent>>,
+    catalogs: VisibleCatalogs,
     now: Timestamp,
 ) -> Result<Option<Duration>, PassError> {
-    let visible = Arc::clone(&catalogs);
     let resolved = context
         .resolutions
         .resolve(
@@ -240,11 +241,12 @@ async fn together(
             &context.global,
             cluster,
             subscriptions,
-            catalogs,
+            Arc::clone(&catalogs.contents),
             &context.metrics,
         )
         .await;
-    if matches!(resolved.as_ref(), Err(ResolveError::Other(_))) && are_coming(cluster, &visible) {
+    let is_prevented = matches!(resolved.as_ref(), Err(ResolveError::Other(_)));
+    if is_prevented && catalogs.are_coming() {
         // Nothing is wrong yet, and the namespace is woken when they are here or fail.
         return Ok(None);
     }
@@ -266,24 +268,12 @@ async fn together(
     let error = decision.error.clone();
     write(context, namespace, cluster, decision).await?;
     match error {
+        Some(error) if is_prevented && catalogs.has_fault() => Err(PassError::Other(error)),
         // A change of a catalog, an OperatorGroup or a ClusterServiceVersion wakes the namespace.
         Some(_) if resolution.is_err() => Ok(None),
         Some(error) => Err(PassError::Other(error)),
         None => Ok(due),
     }
-}
-
-/// Whether the content of catalogs is not known yet, and no CatalogSource says why.
-fn are_coming(cluster: &Cluster, catalogs: &[CatalogContent]) -> bool {
-    let mut missing = catalogs
-        .iter()
-        .filter(|catalog| catalog.content.is_err())
-        .peekable();
-    missing.peek().is_some()
-        && missing.all(|catalog| {
-            let source = cluster.get(names::CATALOG_SOURCE_KIND, &catalog.namespace, &catalog.name);
-            source.is_some_and(is_coming)
-        })
 }
 
 /// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
@@ -427,13 +417,10 @@ async fn write(
         );
         write_status(&context.base, &subscription).await?;
     }
-    if is_changed {
+    if !decision.events.is_empty() && context.repeats.admits(namespace, is_changed, Instant::now()) {
         for warning in decision.events {
             let object = match &warning.subscription {
-                Some(name) => subscriptions
-                    .iter()
-                    .find(|found| text(found, "/metadata/name") == name)
-                    .cloned(),
+                Some(name) => cluster.get(names::SUBSCRIPTION_KIND, namespace, name).cloned(),
                 None => {
                     Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
                 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
-    InstallPlanDecision, PassInput, RetryLimit, approval, edited, interrupted, look_up_account, pass,
-    plan_digest, refused,
+    InstallPlanDecision, PassInput, RetryLimit, approval, edited, interrupted, is_empty, look_up_account,
+    pass, plan_digest, refused, resumed,
 };
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
@@ -36,17 +36,30 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
     let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, &namespace, &name) else {
         return Outcome::Done;
     };
-    if !matches!(text(plan, "/status/phase"), "RequiresApproval" | "Installing") {
+    let key = (namespace.clone(), name.clone());
+    let is_resumed = context.resumed.lock().remove(&key);
+    let phase = text(plan, "/status/phase");
+    let is_live = matches!(phase, "RequiresApproval" | "Installing") || (is_resumed && phase == "Failed");
+    if !is_live || is_empty(plan) {
         return Outcome::Done;
     }
     if is_namespace_paused(&cluster, &namespace) {
         // The change of the Subscription wakes the plan.
         return Outcome::Done;
     }
-    match pass_over(&context, plan, &cluster).await {
+    let passed = match is_resumed.then(|| resumed(plan)).flatten() {
+        Some(resumed) => write_status(&context.base, &resumed)
+            .await
+            .map(|()| Outcome::After(AT_ONCE)),
+        None => pass_over(&context, plan, &cluster).await,
+    };
+    match passed {
         Ok(outcome) => outcome,
         // The watch shows what has changed.
-        Err(failure) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
+        Err(failure) if failure.kind == FailureKind::Conflict => {
+            remember(&context, key, is_resumed);
+            Outcome::After(SOON)
+        }
         Err(failure) => {
             tracing::warn!(
                 namespace,
@@ -54,8 +67,16 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
                 error = failure.message,
                 "cannot work on an InstallPlan; it is tried again"
             );
+            remember(&context, key, is_resumed);
             Outcome::Failed
         }
+    }
+}
+
+/// Keeps it in mind that rights have changed, for a plan whose phase was not written.
+fn remember(context: &Context, key: (String, String), is_resumed: bool) {
+    if is_resumed {
+        context.resumed.lock().insert(key);
     }
 }
 
@@ -146,6 +167,8 @@ async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result
 pub(super) struct Actors {
     /// CustomResourceDefinitions.
     definitions: Actor,
+    /// ClusterServiceVersions and Subscriptions.
+    operators: Actor,
     /// The other content.
     content: Actor,
 }
@@ -153,7 +176,7 @@ pub(super) struct Actors {
 impl Actors {
     fn of(&self, kind: &str) -> &Actor {
         match kind {
-            names::CSV_KIND | names::SUBSCRIPTION_KIND => &Actor::Own,
+            names::CSV_KIND | names::SUBSCRIPTION_KIND => &self.operators,
             names::CRD_KIND => &self.definitions,
             _ => &self.content,
         }
@@ -198,8 +221,12 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
         .definitions
         .clone()
         .map_or_else(|| installer.clone(), Actor::Account);
+    // An account that the OperatorGroup names needs the right to create these.
+    let is_named = plan.pointer("/status/attenuatedServiceAccountRef").is_some();
+    let operators = if is_named { installer.clone() } else { Actor::Own };
     let actors = Actors {
         definitions,
+        operators,
         content: installer,
     };
     let gathered = match gather(context, plan, cluster, &actors).await {

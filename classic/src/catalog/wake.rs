@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::install_plan::resumed;
 use olm_classic::names;
 use olm_classic::subscription::is_paused;
 use serde_json::Value;
@@ -76,6 +77,7 @@ fn react(context: &Context, change: &Change) {
             catalog(context, namespace);
         }
         "Role" | "RoleBinding" | "ServiceAccount" => {
+            resume(context, namespace);
             plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
         }
         "ClusterRole" | "ClusterRoleBinding" => plans(context, |_| true),
@@ -139,6 +141,17 @@ fn plans(context: &Context, concerns: impl Fn(&Value) -> bool) {
         .of_kind(names::INSTALL_PLAN_KIND)
         .filter(|plan| matches!(text(plan, "/status/phase"), "Installing" | "RequiresApproval"));
     for plan in unfinished.filter(|plan| concerns(plan)) {
+        context.plans.add(key(plan));
+    }
+}
+
+/// Has the failed plans of a namespace carried out once more under the account of its OperatorGroup, whose rights may
+/// suffice now.
+fn resume(context: &Context, namespace: &str) {
+    let cluster = context.base.store.snapshot();
+    let plans = cluster.in_namespace(names::INSTALL_PLAN_KIND, namespace);
+    for plan in plans.filter(|plan| resumed(plan).is_some()) {
+        context.resumed.lock().insert(key(plan));
         context.plans.add(key(plan));
     }
 }

@@ -225,19 +225,25 @@ impl Writer {
         Ok(written)
     }
 
-    /// Creates an object, or returns the one that is there already.
+    /// Creates an object, or returns the one that is there already; with the warnings of the server.
     ///
     /// # Errors
     /// The object was not created, or it is not known whether it was.
-    pub async fn create(&self, actor: &Actor, wanted: &Value) -> Result<Value, RequestFailure> {
+    pub async fn create_hearing(
+        &self,
+        actor: &Actor,
+        wanted: &Value,
+    ) -> Result<(Value, Vec<String>), RequestFailure> {
         let owned = self.owned_target(actor, wanted).await?;
         let target = owned.target();
-        let created = match target.create(&without_status(wanted)).await {
-            Err(failure) if failure.kind == FailureKind::Conflict => target.read().await?.ok_or(failure)?,
+        let (created, warnings) = match target.create_hearing(&without_status(wanted)).await {
+            Err(failure) if failure.kind == FailureKind::Conflict => {
+                (target.read().await?.ok_or(failure)?, Vec::new())
+            }
             created => created?,
         };
         self.take(&created);
-        Ok(created)
+        Ok((created, warnings))
     }
 
     /// Replaces the status of an object of our API group, and nothing else of it. It insists on the resourceVersion of
@@ -268,7 +274,7 @@ impl Writer {
         self.apply_as(names::FIELD_MANAGER, actor, wanted).await
     }
 
-    /// The same, with the warnings of the server.
+    /// Applies content of a bundle; with the warnings of the server.
     ///
     /// # Errors
     /// As [`Self::apply`].

@@ -143,7 +143,12 @@ mod tests {
         let succeeded = "csv_succeeded{namespace=\"n\",name=\"c.v1\",version=\"1.0.0\"}";
         let pending =
             "csv_abnormal{namespace=\"n\",name=\"c.v1\",version=\"1.0.0\",phase=\"Pending\",reason=\"R\"} 1";
-        let has = |line: &str| metrics.text().unwrap().contains(line);
+        let has = |line: &str| {
+            metrics
+                .text(olm_platform::metrics::TextFormat::OpenMetrics)
+                .unwrap()
+                .contains(line)
+        };
         own.show(&csv("Pending"));
         assert!(has(&format!("{succeeded} 0")) && has(pending));
         own.show(&csv("Succeeded"));

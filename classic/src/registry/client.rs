@@ -12,6 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use olm_classic::registry::{BundleMessage, ChannelEntryMessage, PackageMessage};
+use olm_transport::Proxies;
 use prost::Message;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -122,12 +123,15 @@ impl RegistryClient {
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
             .keep_alive_while_idle(true);
+        let proxies = Proxies::for_grpc(|name| std::env::var(name).ok());
+        let proxies = proxies.map_err(|error| failed(error.to_string()))?;
         let (closed, is_used) = (CancellationToken::new(), AtomicBool::new(false));
         let (place, guard) = (address.to_owned(), closed.clone());
         // One connection and no other: the holder of the client must learn that it is lost.
         let connector = tower::service_fn(move |_: Uri| {
-            let (place, secure, guard, is_again) = (
+            let (place, proxies, secure, guard, is_again) = (
                 place.clone(),
+                proxies.clone(),
                 secure.clone(),
                 guard.clone().drop_guard(),
                 is_used.swap(true, Ordering::AcqRel),
@@ -136,7 +140,7 @@ impl RegistryClient {
                 if is_again {
                     return Err(io::Error::from(io::ErrorKind::NotConnected));
                 }
-                let stream = TcpStream::connect(&place).await?;
+                let stream = olm_transport::connect(&place, &proxies).await?;
                 stream.set_nodelay(true)?;
                 let stream = match secure {
                     None => Either::Left(stream),

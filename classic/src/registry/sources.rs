@@ -39,6 +39,34 @@ const LISTING_TIME: Duration = Duration::from_mins(2);
 /// The time between two removals of content that no source uses, and from the start to the first.
 const SWEEP_TIME: Duration = Duration::from_mins(30);
 
+/// The catalogs that a namespace sees.
+#[derive(Debug, Clone, Default)]
+pub struct VisibleCatalogs {
+    /// Their content. The bundles carry neither manifests nor `olm.csv.metadata`.
+    pub contents: Arc<Vec<CatalogContent>>,
+    /// Number of catalogs whose content is not known yet, and with which nothing is known to be wrong.
+    pub coming: usize,
+}
+
+impl VisibleCatalogs {
+    fn missing(&self) -> usize {
+        self.contents
+            .iter()
+            .filter(|catalog| catalog.content.is_err())
+            .count()
+    }
+
+    /// Whether catalogs are missing, and all of these are on their way. Their arrival or failure is announced.
+    pub fn are_coming(&self) -> bool {
+        self.coming > 0 && self.missing() == self.coming
+    }
+
+    /// Whether a catalog cannot be read. Nothing announces that it can be read again.
+    pub fn has_fault(&self) -> bool {
+        self.missing() > self.coming
+    }
+}
+
 /// The CatalogSource controller, and its catalogs.
 pub struct Sources {
     context: Arc<Context>,
@@ -98,9 +126,8 @@ impl Sources {
         }
     }
 
-    /// The catalogs that Subscriptions of the namespace see: those of the namespace and of the global namespace. The
-    /// bundles carry neither manifests nor `olm.csv.metadata`.
-    pub async fn catalogs(&self, namespace: &str, global: &str) -> Vec<CatalogContent> {
+    /// The catalogs that Subscriptions of the namespace see: those of the namespace and of the global namespace.
+    pub async fn catalogs(&self, namespace: &str, global: &str) -> VisibleCatalogs {
         let cluster = self.context.base.store.snapshot();
         let mut visible: Vec<&Value> = cluster
             .in_namespace(names::CATALOG_SOURCE_KIND, namespace)
@@ -117,7 +144,11 @@ impl Sources {
         });
         // Boxed: the compiler does not see that the joined future may move between threads.
         let reading = visible.into_iter().map(|source| self.catalog(source).boxed());
-        futures::future::join_all(reading).await
+        let read = futures::future::join_all(reading).await;
+        VisibleCatalogs {
+            coming: read.iter().filter(|(_, is_coming)| *is_coming).count(),
+            contents: Arc::new(read.into_iter().map(|(catalog, _)| catalog).collect()),
+        }
     }
 
     /// The whole bundle message, with the manifests where the catalog has them inline.
@@ -132,7 +163,8 @@ impl Sources {
         channel: &str,
         csv: &str,
     ) -> Result<BundleMessage, String> {
-        match self.context.content(&(namespace.to_owned(), source.to_owned()))? {
+        let content = self.context.content(&(namespace.to_owned(), source.to_owned()));
+        match content.map_err(|none| none.message)? {
             Content::Remote(remote) => remote.bundle(package, channel, csv).await,
             Content::Stored(content) => {
                 let [package, channel, csv] = [package, channel, csv].map(str::to_owned);
@@ -149,23 +181,28 @@ impl Sources {
         self.context.subscribe()
     }
 
-    async fn catalog(&self, source: &Value) -> CatalogContent {
+    /// A catalog, and whether its content is on its way.
+    async fn catalog(&self, source: &Value) -> (CatalogContent, bool) {
         let key = key(source);
         let priority = source.pointer("/spec/priority").and_then(Value::as_i64);
-        let content = match self.context.content(&key) {
+        let (content, is_coming) = match self.context.content(&key) {
             Ok(content) => {
-                self.context.metrics.snapshot(&key);
                 let listing = listing(content).await;
-                listing.map_err(|error| format!("failed to list bundles: {error}"))
+                if let Ok(listing) = &listing {
+                    self.context.metrics.snapshot(&key, listing);
+                }
+                let listing = listing.map_err(|error| format!("failed to list bundles: {error}"));
+                (listing, false)
             }
-            Err(error) => Err(error),
+            Err(none) => (Err(none.message), none.is_coming),
         };
-        CatalogContent {
+        let catalog = CatalogContent {
             name: key.1,
             namespace: key.0,
             priority: priority.unwrap_or_default(),
             content,
-        }
+        };
+        (catalog, is_coming)
     }
 
     /// Wakes sources when they, or the objects that lead to them, change.

@@ -16,9 +16,9 @@ mod update;
 
 pub use config_map::{ConfigMapContent, config_map_content};
 pub use default_sources::{NAMESPACE as MARKETPLACE, OperatorHubDecision, default_sources};
-pub use listen::{Listening, ServedRegistry, listen};
+pub use listen::{Listening, ServedRegistry, led_to_program, listen};
 pub use registry::{ensure, is_healthy};
-pub use template::with_image;
+pub use template::{has_template, with_image};
 
 /// A CatalogSource and the cluster around it.
 #[derive(Debug, Clone, Copy)]

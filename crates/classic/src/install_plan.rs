@@ -135,6 +135,26 @@ fn install(decision: &mut InstallPlanDecision, facts: &PassInput<'_>, now: Times
     }
 }
 
+/// Whether a plan has neither steps nor bundles to unpack: it is ignored.
+pub fn is_empty(plan: &Value) -> bool {
+    ["/status/plan", "/status/bundleLookups"]
+        .iter()
+        .all(|list| items(plan, list).next().is_none())
+}
+
+/// A failed plan that is carried out once more because the rights of its account may have changed. The time of its
+/// first attempt stays. `None` for a plan that has not failed, or without such an account.
+pub fn resumed(plan: &Value) -> Option<Value> {
+    let is_failed = text(plan, "/status/phase") == "Failed";
+    if !is_failed || plan.pointer("/status/attenuatedServiceAccountRef").is_none() || edited(plan).is_some() {
+        return None;
+    }
+    let mut plan = plan.clone();
+    put(&mut plan, &["status"], "phase", "Installing");
+    put(&mut plan, &["status"], "message", "");
+    Some(plan)
+}
+
 /// The decision after a pass over `plan` of which the write at this position failed: the steps before it are done, and
 /// the later ones are as before.
 pub fn interrupted(

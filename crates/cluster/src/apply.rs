@@ -113,7 +113,16 @@ impl Target<'_> {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
         };
-        let request = well_formed(self.request().patch(self.name, &params, &Patch::Apply(body)))?;
+        let request = self.request().patch(self.name, &params, &Patch::Apply(body));
+        self.send_hearing(request).await.map_err(misfit)
+    }
+
+    /// Sends a request; with the warnings of the server.
+    async fn send_hearing(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(Value, Vec<String>), RequestFailure> {
+        let request = well_formed(request)?;
         let asking = async {
             let answer = self.client.send(request.map(Body::from)).await?;
             let (status, warnings) = (answer.status(), warnings(answer.headers()));
@@ -128,7 +137,7 @@ impl Target<'_> {
             });
             Err(kube::Error::Api(said.boxed()))
         };
-        in_time(asking).await.map_err(misfit)
+        in_time(asking).await
     }
 
     /// Creates the object. If the body has `metadata.generateName` and no name, the server chooses the name.
@@ -139,6 +148,16 @@ impl Target<'_> {
         let body = written(body)?;
         let created = self.send(self.request().create(&PostParams::default(), body));
         created.await.map_err(misfit)
+    }
+
+    /// The same, with the warnings of the server.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub async fn create_hearing(&self, body: &Value) -> Result<(Value, Vec<String>), RequestFailure> {
+        let body = written(body)?;
+        let request = self.request().create(&PostParams::default(), body);
+        self.send_hearing(request).await.map_err(misfit)
     }
 
     /// Replaces the object by the body, which contains the required resourceVersion. The status is unchanged.

@@ -1,14 +1,17 @@
 //! The metrics of the process and their text for Prometheus.
 
 mod process;
+mod summary;
+mod text;
 pub(crate) mod work;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{self, DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
@@ -16,15 +19,15 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+pub use summary::Summary;
+pub use text::TextFormat;
 use work::{Families, QueueMetrics, Running};
-
-/// The content type of [`Metrics::text`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics of the process; clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    summaries: Arc<Mutex<Vec<Summary>>>,
     queues: Families,
     requests: Family<RequestLabels, Counter>,
     certificates: Certificates,
@@ -84,6 +87,7 @@ impl Default for Metrics {
         );
         Self {
             registry: Arc::new(Mutex::new(registry)),
+            summaries: Arc::default(),
             queues,
             requests,
             certificates,
@@ -139,15 +143,23 @@ impl Metrics {
         &self.certificates
     }
 
+    /// Shows a summary.
+    pub fn summary(&self, summary: Summary) {
+        self.summaries.lock().push(summary);
+    }
+
     /// The text that Prometheus scrapes.
     ///
     /// # Errors
     /// When a metric cannot be written, which no metric here does.
-    pub fn text(&self) -> Result<String, fmt::Error> {
+    pub fn text(&self, format: TextFormat) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        let registry = self.registry.lock();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(text)
+        encoding::text::encode_registry(&mut text, &self.registry.lock())?;
+        for summary in self.summaries.lock().iter() {
+            summary.write(&mut text, Instant::now())?;
+        }
+        encoding::text::encode_eof(&mut text)?;
+        format.render(text)
     }
 }
 
@@ -241,7 +253,7 @@ mod tests {
     fn counts_that_are_kept_elsewhere_are_shown_by_outcome() {
         let metrics = Metrics::default();
         metrics.outcomes("checks", "Checks", || vec![("good", 2), ("bad", 0)]);
-        let text = metrics.text().unwrap();
+        let text = metrics.text(TextFormat::OpenMetrics).unwrap();
         for line in [
             "# TYPE checks counter",
             "checks_total{outcome=\"good\"} 2",
@@ -257,7 +269,7 @@ mod tests {
         let (lead, leading) = watch::channel(false);
         metrics.leadership("lock", leading);
         let check = |lines: &[&str]| {
-            let text = metrics.text().unwrap();
+            let text = metrics.text(TextFormat::OpenMetrics).unwrap();
             for line in lines {
                 assert!(text.contains(line), "{line} is not in {text}");
             }

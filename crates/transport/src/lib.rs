@@ -12,6 +12,7 @@ mod cause;
 mod certificate;
 mod proxy;
 mod resolve;
+mod tunnel;
 mod verifier;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use authorities::{Authorities, AuthoritiesError, PemFile, read_directory};
 pub use cause::{Obstacle, causes, chain, is_distrust, reason};
 pub use proxy::{Proxies, ProxyError};
 pub use resolve::Unresolved;
+pub use tunnel::connect;
 pub use verifier::{Distrust, unverified, verified};
 
 /// A TLS client with the suites and groups of `provider` that offers `versions` and trusts the servers that `verifier`

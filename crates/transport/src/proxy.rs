@@ -93,8 +93,40 @@ impl Proxies {
         })
     }
 
+    /// The proxies of gRPC clients: `GRPC_PROXY` or `grpc_proxy`, and `NO_PROXY`.
+    ///
+    /// # Errors
+    /// When the proxy is not an `http` URL.
+    pub fn for_grpc(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyError> {
+        let value = |names: [&'static str; 2]| {
+            names.into_iter().find_map(|name| {
+                let value = variable(name)?.trim().to_owned();
+                (!value.is_empty()).then_some((name, value))
+            })
+        };
+        let proxy = value(["GRPC_PROXY", "grpc_proxy"]).map(|(name, value)| {
+            let proxy = parse(name, &value)?;
+            if proxy.scheme() == "http" {
+                return Ok(proxy);
+            }
+            let reason = "its scheme is `https`, and only `http` is supported".to_owned();
+            Err(ProxyError {
+                variable: name,
+                reason,
+            })
+        });
+        let exempt = value(["NO_PROXY", "no_proxy"]).map_or_else(Vec::new, |(_, value)| exempt(&value));
+        Ok(Self {
+            rules: Arc::new(Rules {
+                http: proxy.transpose()?,
+                https: None,
+                exempt,
+            }),
+        })
+    }
+
     /// The proxy for a URL, with its credentials.
-    fn find(&self, url: &Url) -> Option<&Url> {
+    pub(crate) fn find(&self, url: &Url) -> Option<&Url> {
         let proxy = match url.scheme() {
             "https" => self.rules.https.as_ref(),
             "http" => self.rules.http.as_ref(),

@@ -266,7 +266,9 @@ mod tests {
         };
         let collector = Extensions { read: Box::new(read) };
         metrics.register(|registry| registry.register_collector(Box::new(collector)));
-        metrics.text().unwrap()
+        metrics
+            .text(olm_platform::metrics::TextFormat::OpenMetrics)
+            .unwrap()
     }
 
     fn lines(text: &str) -> Vec<&str> {

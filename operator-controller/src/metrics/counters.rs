@@ -189,7 +189,9 @@ mod tests {
         let upgrades = "operator_controller_extension_upgrades_total{extension=\"a\"}";
         let repairs = "operator_controller_extension_drift_repairs_total{extension=\"a\"}";
         let shows = |lines: &[String]| {
-            let text = metrics.text().unwrap();
+            let text = metrics
+                .text(olm_platform::metrics::TextFormat::OpenMetrics)
+                .unwrap();
             for line in lines {
                 assert!(text.contains(line.as_str()), "{line} is not in {text}");
             }
@@ -207,8 +209,18 @@ mod tests {
                 .to_owned(),
             "operator_controller_rollout_duration_seconds_bucket{le=\"10.0\"} 1".to_owned(),
         ]);
-        assert!(!metrics.text().unwrap().contains("gone"));
+        assert!(
+            !metrics
+                .text(olm_platform::metrics::TextFormat::OpenMetrics)
+                .unwrap()
+                .contains("gone")
+        );
         counters.forget("a");
-        assert!(!metrics.text().unwrap().contains("extension=\"a\""));
+        assert!(
+            !metrics
+                .text(olm_platform::metrics::TextFormat::OpenMetrics)
+                .unwrap()
+                .contains("extension=\"a\"")
+        );
     }
 }

@@ -113,3 +113,55 @@ fn pods_of_the_programs_meet_the_restricted_standard_of_their_namespace() -> Res
         Ok(())
     })
 }
+
+#[test]
+fn the_optional_manifests_are_taken_and_their_alerts_use_documented_metrics() -> Result<()> {
+    SERVER.with(async |server| {
+        let objects = |folder: &str| -> Result<Vec<Value>> {
+            let folder = repository().join("manifests/classic").join(folder);
+            let text = kubectl(
+                &server.cluster,
+                &["kustomize", &folder.display().to_string()],
+                None,
+            )?;
+            let documents = olm_yaml::documents(text.as_bytes(), &olm_yaml::Limits::default());
+            documents.map(|document| Ok(document?.into_value()?)).collect()
+        };
+        let community = objects("community")?;
+        ensure!(community.len() == 1 && community[0]["metadata"]["name"] == "operatorhubio-catalog");
+        server.dry_run(&community[0]).await?;
+        let documented = std::fs::read_to_string(repository().join("docs/reference/metrics.md"))?;
+        let monitoring = objects("monitoring")?;
+        let rules = monitoring.iter().find(|found| found["kind"] == "PrometheusRule");
+        let groups = rules.context("no rules")?["spec"]["groups"]
+            .as_array()
+            .context("no groups")?;
+        let rules: Vec<&Value> = groups
+            .iter()
+            .filter_map(|group| group["rules"].as_array())
+            .flatten()
+            .collect();
+        let names: Vec<&str> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
+        ensure!(
+            names
+                == [
+                    "CsvAbnormalFailedOver2Min",
+                    "CsvAbnormalOver30Min",
+                    "InstallPlanStepAppliedWithWarnings"
+                ],
+            "{names:?}"
+        );
+        for rule in rules {
+            let query = rule["expr"].as_str().context("no query")?;
+            let mut metrics = ["csv_abnormal", "installplan_warnings_total"].into_iter();
+            let metric = metrics
+                .find(|metric| query.contains(metric))
+                .context("another metric")?;
+            ensure!(
+                documented.contains(&format!("`{metric}`")),
+                "{metric} is not documented"
+            );
+        }
+        Ok(())
+    })
+}

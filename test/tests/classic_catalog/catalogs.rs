@@ -1,9 +1,20 @@
 //! Conditions of Subscriptions about their catalogs and resolutions.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stage::{CLUSTER, V1ALPHA1, condition, named, subscription};
+use anyhow::{Result, ensure};
+use http_body_util::Empty;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use olm_test::world::eventually;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::stage::{CLUSTER, SOON, V1ALPHA1, condition, named, subscription};
 
 #[test]
 fn a_package_that_no_catalog_has_is_named_until_it_comes() -> Result<()> {
@@ -121,4 +132,87 @@ fn a_deprecated_version_is_reported() -> Result<()> {
         );
         Ok(())
     })
+}
+
+#[test]
+fn a_registry_that_does_not_list_its_bundles_is_named_and_asked_again() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let registry = BrokenRegistry::start().await?;
+        stage.group("unlisted", json!({}))?;
+        let mut source = crate::stage::catalog_source("unlisted", "");
+        source["spec"] = json!({"sourceType": "grpc", "address": registry.address});
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        stage
+            .becomes("the registry is connected", &source, |found| {
+                found["status"]["connectionState"]["lastObservedState"] == "READY"
+            })
+            .await?;
+        stage.subscribe("unlisted", &json!({}))?;
+        let why = stage
+            .says("unlisted", "ResolutionFailed", "True", "ErrorPreventedResolution")
+            .await?;
+        let expected = "error using catalogsource unlisted/catalog: failed to list bundles: rpc error: code = Unknown desc = broken";
+        ensure!(why == expected, "{why}");
+        let told = named("v1", "Event", "default", "");
+        eventually("the failure is an event of the Namespace", SOON, async || {
+            let events = stage.list(&told).await?;
+            let is_it = |event: &serde_json::Value| {
+                event["reason"] == "ResolutionFailed" && event["involvedObject"]["name"] == "unlisted"
+            };
+            Ok(events.iter().any(is_it).then_some(()))
+        })
+        .await?;
+        // Nothing but another question shows that the registry works again: it lists no bundles then.
+        registry.is_mended.store(true, Ordering::Release);
+        let why = stage
+            .says("unlisted", "ResolutionFailed", "True", "ConstraintsNotSatisfiable")
+            .await?;
+        ensure!(
+            why.contains("no operators found from catalog catalog in namespace unlisted"),
+            "{why}"
+        );
+        stage
+            .says(
+                "unlisted",
+                "CatalogSourcesUnhealthy",
+                "False",
+                "AllCatalogSourcesHealthy",
+            )
+            .await?;
+        Ok(())
+    })
+}
+
+/// A registry whose calls fail until it is mended, and that has no bundles then.
+struct BrokenRegistry {
+    address: String,
+    is_mended: Arc<AtomicBool>,
+}
+
+impl BrokenRegistry {
+    async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let is_mended = Arc::<AtomicBool>::default();
+        let mended = Arc::clone(&is_mended);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mended = Arc::clone(&mended);
+                let answer = service_fn(move |_: Request<Incoming>| {
+                    let code = if mended.load(Ordering::Acquire) { "0" } else { "2" };
+                    let answer = Response::builder()
+                        .header("content-type", "application/grpc")
+                        .header("grpc-status", code)
+                        .header("grpc-message", "broken")
+                        .body(Empty::<Bytes>::new());
+                    async move { answer }
+                });
+                tokio::spawn(async move {
+                    let server = http2::Builder::new(TokioExecutor::new());
+                    server.serve_connection(TokioIo::new(stream), answer).await
+                });
+            }
+        });
+        Ok(Self { address, is_mended })
+    }
 }

@@ -137,6 +137,9 @@ fn nothing_is_written_once_all_is_installed() -> Result<()> {
             "subscription_count ",
             "install_plan_count ",
             "installplan_warnings_total ",
+            "# TYPE subscription_sync_total counter",
+            "# TYPE olm_resolution_duration_seconds summary",
+            "olm_resolution_duration_seconds{outcome=\"succeeded\",quantile=\"0.99\"} ",
         ] {
             ensure!(!stage.metrics(name).await?.is_empty(), "there is no {name}");
         }
@@ -164,6 +167,68 @@ fn nothing_is_written_once_all_is_installed() -> Result<()> {
         stage.catalog.ready().await?;
         tokio::time::sleep(std::time::Duration::from_secs(6)).await;
         ensure!(versions(stage).await? == settled, "the restart wrote something");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_warning_of_the_api_server_names_the_step_that_it_is_about() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let policy = "admissionregistration.k8s.io/v1";
+        let namespaces = json!({"matchLabels": {"kubernetes.io/metadata.name": "warned"}});
+        stage.lab.apply(&[
+            json!({
+                "apiVersion": policy, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "warned"},
+                "spec": {
+                    "matchConstraints": {"namespaceSelector": namespaces, "resourceRules": [{
+                        "apiGroups": ["operators.coreos.com"], "apiVersions": ["*"], "operations": ["CREATE"],
+                        "resources": ["clusterserviceversions"],
+                    }]},
+                    "validations": [{"expression": "false", "message": "mind the gap"}],
+                },
+            }),
+            json!({
+                "apiVersion": policy, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "warned"},
+                "spec": {"policyName": "warned", "validationActions": ["Warn"]},
+            }),
+        ])?;
+        stage.offer("warned", &["1.0.0"]).await?;
+        // The API server takes a while to see a new policy.
+        let probe = || {
+            let mut probe = csv("warned", "0.0.1");
+            probe["spec"] = json!({"displayName": "probe", "install": {"strategy": "deployment"}});
+            probe.to_string()
+        };
+        eventually("the policy warns", SOON, async || {
+            let (url, client) = (
+                "/apis/operators.coreos.com/v1alpha1/namespaces/warned/clusterserviceversions?dryRun=All",
+                &stage.lab.client,
+            );
+            let request = http::Request::post(url).header(http::header::CONTENT_TYPE, "application/json");
+            let answer = client.send(request.body(probe().into_bytes().into())?).await?;
+            Ok(answer.headers().contains_key(http::header::WARNING).then_some(()))
+        })
+        .await?;
+        stage.subscribe("warned", &json!({}))?;
+        stage.installs("warned", "1.0.0").await?;
+        let plan = stage.phase("warned", "Complete").await?;
+        let position = plan["status"]["plan"]
+            .as_array()
+            .and_then(|steps| steps.iter().position(|step| step["resource"]["kind"] == "ClusterServiceVersion"))
+            .context("no step")?;
+        let events = named("v1", "Event", "warned", "");
+        let event = eventually("the warning is recorded", SOON, async || {
+            let events = stage.list(&events).await?;
+            Ok(events.into_iter().find(|event| event["reason"] == "AppliedWithWarnings"))
+        })
+        .await?;
+        let about = &event["involvedObject"];
+        ensure!(about["name"] == plan["metadata"]["name"], "{event}");
+        ensure!(about["fieldPath"] == format!("status.plan[{position}]"), "{event}");
+        let note = event["message"].as_str().unwrap_or_default();
+        let expected = "1 warning(s) generated during installation of operator \"warned.v1.0.0\" (ClusterServiceVersion \
+                        \"warned.v1.0.0\"): ";
+        ensure!(note.starts_with(expected) && note.ends_with("mind the gap"), "{note}");
         Ok(())
     })
 }

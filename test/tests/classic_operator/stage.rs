@@ -125,12 +125,8 @@ impl Stage {
 
     /// The lines of the metrics port.
     pub(crate) async fn metrics(&self) -> Result<Vec<String>> {
-        let token = self
-            .lab
-            .kubectl(&["create", "token", "classic-installer", "-n", "olm"])?;
         let url = format!("http://{}/metrics", self.operator.metrics);
-        let request = reqwest::Client::new().get(&url).bearer_auth(token.trim());
-        let answer = request.send().await?.error_for_status()?.text().await?;
+        let answer = reqwest::get(&url).await?.error_for_status()?.text().await?;
         Ok(answer.lines().map(str::to_owned).collect())
     }
 }

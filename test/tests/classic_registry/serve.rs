@@ -215,3 +215,36 @@ fn a_pod_serves_where_the_source_asks_for_one() -> Result<()> {
         .await
     })
 }
+
+#[test]
+fn the_plain_metrics_port_is_open_and_healthy() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let metrics = stage.metrics().await?;
+        assert!(metrics.contains("# TYPE catalog_source_count gauge"), "{metrics}");
+        let answer = reqwest::get(format!("http://{}/healthz", stage.program.metrics)).await?;
+        assert_eq!(answer.error_for_status()?.text().await?, "ok\n");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_source_that_asks_for_a_pod_leads_to_the_program_no_more() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("podded")?;
+        let image = stage.lab.push_catalog("podded:v1", &blobs(&["p"])).await?;
+        let spec = json!({"sourceType": "grpc", "image": image});
+        let mut source = stage.source("podded", "catalog", spec)?;
+        stage.connected(&source, "READY").await?;
+        let before = stage.get(&slice("podded", "catalog")).await?;
+        assert!(before.is_some(), "there is no EndpointSlice");
+        source["metadata"]["annotations"] = json!({"olm.operatorframework.io/registry-pod": "true"});
+        stage.lab.apply(std::slice::from_ref(&source))?;
+        let service = named("v1", "Service", "podded", "catalog");
+        stage
+            .becomes("the Service selects the Pod", &service, |found| {
+                found["spec"]["selector"]["olm.catalogSource"] == "catalog"
+            })
+            .await?;
+        stage.goes(&slice("podded", "catalog")).await
+    })
+}

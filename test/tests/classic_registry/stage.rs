@@ -151,10 +151,7 @@ pub(crate) fn blobs(packages: &[&str]) -> String {
 impl Stage {
     /// Metrics of the program.
     pub(crate) async fn metrics(&self) -> Result<String> {
-        let token = ["create", "token", "classic-installer", "-n", "olm"];
-        let request = reqwest::Client::new().get(format!("http://{}/metrics", self.program.metrics));
-        let request = request.bearer_auth(self.lab.kubectl(&token)?.trim());
-        let answer = request.send().await?;
+        let answer = reqwest::get(format!("http://{}/metrics", self.program.metrics)).await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status.is_success(), "{status}: {text}");

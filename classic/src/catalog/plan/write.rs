@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::Actors;
 use crate::catalog::context::Context;
-use crate::objects::write::Actor;
 
 /// Writes the objects in their order.
 ///
@@ -26,14 +25,12 @@ pub(super) async fn write(
     for (position, write) in decision.written.iter().enumerate() {
         let mut object = write.object.clone();
         fill_owners(&mut object, &uids);
-        let actor = actors.of(text(&object, "/kind"));
-        let writer = &context.base.writer;
-        let written = match actor {
-            Actor::Own => writer
-                .create(actor, &object)
-                .await
-                .map(|created| (created, Vec::new())),
-            Actor::Account(_) => writer.apply_hearing(actor, &object).await,
+        let kind = text(&object, "/kind");
+        let (actor, writer) = (actors.of(kind), &context.base.writer);
+        let written = match kind {
+            // What exists stays as it is.
+            names::CSV_KIND | names::SUBSCRIPTION_KIND => writer.create_hearing(actor, &object).await,
+            _ => writer.apply_hearing(actor, &object).await,
         };
         let (written, warnings) = written.map_err(|failure| (position, failure))?;
         warn(context, plan, write.step, &warnings);
@@ -52,12 +49,12 @@ pub(super) async fn write(
 }
 
 /// Tells of the warnings of the API server about the object of a step.
-fn warn(context: &Context, plan: &Value, step: usize, warnings: &[String]) {
+fn warn(context: &Context, plan: &Value, position: usize, warnings: &[String]) {
     if warnings.is_empty() {
         return;
     }
     context.metrics.warned(warnings.len());
-    let step = items(plan, "/status/plan").nth(step).unwrap_or(&Value::Null);
+    let step = items(plan, "/status/plan").nth(position).unwrap_or(&Value::Null);
     let of = |pointer: &str| text(step, pointer);
     let during = match of("/resolving") {
         "" => "during operator installation".to_owned(),
@@ -70,7 +67,8 @@ fn warn(context: &Context, plan: &Value, step: usize, warnings: &[String]) {
         of("/resource/name"),
         warnings.join(", ")
     );
-    context.warn(plan, [("AppliedWithWarnings".to_owned(), note)]);
+    let part = format!("status.plan[{position}]");
+    context.warn_about(plan, part, ("AppliedWithWarnings".to_owned(), note));
 }
 
 /// Fills in the UIDs of ClusterServiceVersions that this pass has created.

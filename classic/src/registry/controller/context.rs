@@ -4,15 +4,14 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use olm_classic::catalog_source::with_image;
-use olm_classic::names;
+use olm_classic::catalog_source::{has_template, with_image};
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::metrics::SourceMetrics;
-use super::state::{Content, SourceStates};
+use super::state::{Content, NoContent, SourceStates, TrackedSource};
 use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::write::Writer;
@@ -93,10 +92,7 @@ impl Context {
 
     /// The source with the image that its template gives.
     pub(in crate::registry) async fn with_template(&self, found: &Value) -> Value {
-        let annotations = found.pointer("/metadata/annotations");
-        let has_template =
-            annotations.is_some_and(|found| found.get(names::IMAGE_TEMPLATE_ANNOTATION).is_some());
-        let version = if has_template {
+        let version = if has_template(found) {
             let asked = self.base.writer.own().apiserver_version().await;
             asked.map(|version| version.git_version).unwrap_or_default()
         } else {
@@ -106,17 +102,22 @@ impl Context {
     }
 
     /// The content of a source, or why there is none.
-    pub(in crate::registry) fn content(&self, key: &Key) -> Result<Content, String> {
-        let known = self
-            .sources
-            .read(key, |source| source.content().ok_or_else(|| source.fault.clone()));
+    pub(in crate::registry) fn content(&self, key: &Key) -> Result<Content, NoContent> {
+        let known = self.sources.read(key, TrackedSource::readable);
+        let fault = match known {
+            Some(Ok(content)) => return Ok(content),
+            Some(Err(fault)) => fault,
+            None => None,
+        };
         let (namespace, name) = key;
         let none = format!("no registry client established for catalogsource {namespace}/{name}");
-        match known {
-            Some(Ok(content)) => Ok(content),
-            Some(Err(Some(fault))) => Err(format!("{none}: {fault}")),
-            Some(Err(None)) | None => Err(none),
-        }
+        Err(NoContent {
+            is_coming: fault.is_none(),
+            message: match fault {
+                Some(fault) => format!("{none}: {fault}"),
+                None => none,
+            },
+        })
     }
 }
 

@@ -1,6 +1,11 @@
 //! Metrics of CatalogSources.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use olm_classic::resolve::EntryIndex;
 use olm_platform::metrics::Metrics;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,6 +35,8 @@ pub(in crate::registry) struct SourceMetrics {
     count: Gauge,
     ready: Family<Labels, Gauge>,
     snapshots: Family<Labels, Counter>,
+    /// The listings that were counted last. A weak reference keeps another one from the same place in memory.
+    counted: Arc<Mutex<BTreeMap<Key, Weak<EntryIndex>>>>,
 }
 
 impl SourceMetrics {
@@ -59,12 +66,37 @@ impl SourceMetrics {
         self.ready.get_or_create(&key.into()).set(is_ready.into());
     }
 
-    pub(in crate::registry) fn snapshot(&self, key: &Key) {
-        self.snapshots.get_or_create(&key.into()).inc();
+    /// Counts the listing of a source, once.
+    pub(in crate::registry) fn snapshot(&self, key: &Key, listing: &Arc<EntryIndex>) {
+        let listing = Arc::downgrade(listing);
+        let before = self.counted.lock().insert(key.clone(), Weak::clone(&listing));
+        if before.is_none_or(|before| !before.ptr_eq(&listing)) {
+            self.snapshots.get_or_create(&key.into()).inc();
+        }
     }
 
     pub(in crate::registry) fn forget(&self, key: &Key) {
         self.ready.remove(&key.into());
         self.snapshots.remove(&key.into());
+        self.counted.lock().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_is_used_again_counts_once() {
+        let (metrics, key) = (SourceMetrics::default(), ("n".to_owned(), "c".to_owned()));
+        let listing = || Arc::new(EntryIndex::new(Vec::new(), &BTreeMap::new()));
+        let count = || metrics.snapshots.get_or_create(&(&key).into()).get();
+        let first = listing();
+        metrics.snapshot(&key, &first);
+        metrics.snapshot(&key, &first);
+        assert_eq!(count(), 1);
+        drop(first);
+        metrics.snapshot(&key, &listing());
+        assert_eq!(count(), 2);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use olm_classic::catalog_source::{Source, SourceKind, config_map_content};
+use olm_classic::catalog_source::{Source, SourceKind, config_map_content, has_template};
 use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_platform::log::chain;
@@ -24,6 +24,8 @@ use crate::registry::access::Puller;
 
 /// The pause until the newer version of an object is here.
 const STALE: Duration = Duration::from_millis(200);
+/// The longest time until the version of Kubernetes is read again for the template of an image.
+const TEMPLATE_TIME: Duration = Duration::from_mins(15);
 /// The most faults of a ConfigMap in a message.
 const MAX_FAULTS: usize = 5;
 
@@ -68,7 +70,7 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
     };
     if kind == Ok(SourceKind::Image) && source.wants_pod() {
         let passed = pod(context, key, &source, found).await;
-        return passed.unwrap_or_else(|failure| failed(key, &failure));
+        return with_template_read(&object, passed.unwrap_or_else(|failure| failed(key, &failure)));
     }
     let outcome = match kind {
         Ok(SourceKind::Image) => image(context, key, &source).await,
@@ -103,8 +105,20 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
         cluster: &around,
     };
     match report(context, key, &source, newest).await {
-        Ok(()) => outcome,
+        Ok(()) => with_template_read(&object, outcome),
         Err(failure) => failed(key, &failure),
+    }
+}
+
+/// The outcome of a pass over a source. Nothing announces a new version of Kubernetes, on which a template may depend.
+fn with_template_read(source: &Value, outcome: Outcome) -> Outcome {
+    if !has_template(source) {
+        return outcome;
+    }
+    match outcome {
+        Outcome::Done => Outcome::After(TEMPLATE_TIME),
+        Outcome::After(pause) => Outcome::After(pause.min(TEMPLATE_TIME)),
+        other => other,
     }
 }
 
@@ -218,4 +232,27 @@ fn stored_name(blobs: &[Value]) -> String {
         hash.update(blob.to_string());
     }
     format!("configmap-{}", hex::encode(hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_source_with_a_template_is_worked_on_at_least_every_quarter_of_an_hour() {
+        let templated =
+            json!({"metadata": {"annotations": {"olm.catalogImageTemplate": "i:{kube_minor_version}"}}});
+        let pause = |minutes| Outcome::After(Duration::from_mins(minutes));
+        for (outcome, expected) in [
+            (Outcome::Done, pause(15)),
+            (pause(60), pause(15)),
+            (pause(2), pause(2)),
+            (Outcome::Failed, Outcome::Failed),
+        ] {
+            assert_eq!(with_template_read(&templated, outcome), expected);
+            assert_eq!(with_template_read(&json!({}), outcome), outcome);
+        }
+    }
 }

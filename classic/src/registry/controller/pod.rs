@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::DeleteParams;
-use olm_classic::catalog_source::{CatalogSourceDecision, Images, Source, pass};
+use olm_classic::catalog_source::{CatalogSourceDecision, Images, Source, led_to_program, pass};
 use olm_classic::cluster::{Cluster, text};
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -21,7 +21,7 @@ use crate::registry::{Key, endpoint};
 
 /// The user of registry Pods in restricted namespaces.
 const USER: i64 = 1001;
-/// The pause where a Pod that looks for a newer catalog is not ready, at most: its changes wake the source, too.
+/// The pause until the next pass where its time cannot be represented.
 const PENDING: Duration = Duration::from_secs(30);
 
 /// One pass over a source whose registry is a Pod; `live` is the source as it is stored.
@@ -40,9 +40,14 @@ pub(super) async fn pod(
         cluster: &cluster,
         ..*source
     };
-    if let Some(own) = own_registry(&source) {
-        // The objects that led to this program go first: the Service gets a selector.
+    // The objects that led to this program go first: the Service gets a selector, and clients must not be led to a
+    // port that is closed.
+    let mut is_led_here = false;
+    for own in led_to_program(&source) {
         context.writer().delete(&Actor::Own, own).await?;
+        is_led_here = true;
+    }
+    if is_led_here {
         return Ok(Outcome::After(Duration::from_secs(1)));
     }
     let (connection, fault) = dial(context, key, &source);
@@ -63,10 +68,9 @@ pub(super) async fn pod(
         status.entry("message").or_insert_with(|| fault.into());
     }
     replace_status(context, key, source.object, live, status, connection).await?;
-    Ok(match source.poll_interval() {
+    Ok(match decision.next {
         _ if decision.error.is_some() => Outcome::Failed,
-        _ if decision.is_pending => Outcome::After(PENDING),
-        Some(interval) => Outcome::After(Duration::try_from(interval).unwrap_or(PENDING).max(PENDING)),
+        Some(next) => Outcome::After(Duration::try_from(next).unwrap_or(PENDING)),
         None => Outcome::Done,
     })
 }
@@ -99,14 +103,6 @@ async fn gather(context: &Context, source: &Source<'_>, cluster: &mut Cluster) -
         }
     }
     Ok(())
-}
-
-/// The Service without a selector that led to this program.
-fn own_registry<'a>(source: &'a Source<'_>) -> Option<&'a Value> {
-    let namespace = text(source.object, "/metadata/namespace");
-    let service = source.cluster.get("Service", namespace, &source.service_name())?;
-    let selector = service.pointer("/spec/selector").and_then(Value::as_object);
-    selector.is_none_or(serde_json::Map::is_empty).then_some(service)
 }
 
 /// Keeps a connection to the Pod; its state, and why there is none.

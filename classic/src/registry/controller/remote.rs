@@ -48,8 +48,17 @@ pub(in crate::registry) struct Remote {
     /// The address that is dialled.
     pub(in crate::registry) target: String,
     state: Arc<Mutex<State>>,
-    listing: tokio::sync::Mutex<Option<CachedListing>>,
+    listing: tokio::sync::Mutex<Listings>,
     _stop: DropGuard,
+}
+
+/// Listings of a registry.
+#[derive(Default)]
+struct Listings {
+    /// The last one.
+    current: Option<CachedListing>,
+    /// The time and the reason of the last failure.
+    failed: Option<(Instant, String)>,
 }
 
 /// Listing of a registry.
@@ -78,7 +87,7 @@ impl Remote {
         Self {
             target,
             state,
-            listing: tokio::sync::Mutex::new(None),
+            listing: tokio::sync::Mutex::default(),
             _stop: stop.drop_guard(),
         }
     }
@@ -103,21 +112,30 @@ impl Remote {
     /// The registry does not answer.
     pub(in crate::registry) async fn listing(&self) -> Result<Arc<EntryIndex>, String> {
         let client = self.client()?;
+        let asked = Instant::now();
         let mut known = self.listing.lock().await;
         let now = Instant::now();
-        if let Some(read) = known.as_mut()
+        // Those that wait for the same answer do not ask one after the other.
+        if let Some((at, error)) = &known.failed
+            && *at > asked
+        {
+            return Err(error.clone());
+        }
+        if let Some(read) = known.current.as_mut()
             && !read.client.is_closed()
             && now.duration_since(read.at) < LISTING_TIME
         {
             read.used = now;
             return Ok(Arc::clone(&read.listing));
         }
-        *known = None;
+        known.current = None;
         let reading = tokio::time::timeout(LIST_TIME, list(&client)).await;
-        let listing = reading
-            .map_err(|_| format!("not listed within {} s", LIST_TIME.as_secs()))?
-            .map_err(|error| error.to_string())?;
-        *known = Some(CachedListing {
+        let listing = match reading {
+            Ok(Ok(listing)) => listing,
+            Ok(Err(error)) => return Err(known.fail(error.to_string())),
+            Err(_) => return Err(known.fail(format!("not listed within {} s", LIST_TIME.as_secs()))),
+        };
+        known.current = Some(CachedListing {
             listing: Arc::clone(&listing),
             client,
             at: now,
@@ -129,7 +147,9 @@ impl Remote {
     /// Forgets the listing if no resolution has asked for it lately.
     pub(in crate::registry) fn forget_listing(&self, now: Instant) {
         if let Ok(mut known) = self.listing.try_lock() {
-            known.take_if(|read| now.duration_since(read.used) > KEPT_TIME);
+            known
+                .current
+                .take_if(|read| now.duration_since(read.used) > KEPT_TIME);
         }
     }
 
@@ -145,6 +165,14 @@ impl Remote {
     ) -> Result<BundleMessage, String> {
         let asked = self.client()?.get_bundle(package, channel, csv).await;
         asked.map_err(|error| error.to_string())
+    }
+}
+
+impl Listings {
+    /// Notes a failure.
+    fn fail(&mut self, error: String) -> String {
+        self.failed = Some((Instant::now(), error.clone()));
+        error
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::config_map::WatchedMap;
-use super::remote::Remote;
+use super::remote::{Remote, State};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
@@ -71,6 +71,15 @@ impl TrackedSource {
         let remote = self.remote.as_ref().map(Arc::clone);
         remote.map(Content::Remote).or(stored.map(Content::Stored))
     }
+
+    /// Content that can be read now, or why there is none where that is known.
+    pub(super) fn readable(&self) -> Result<Content, Option<String>> {
+        match self.content() {
+            Some(Content::Remote(remote)) if matches!(remote.state(), State::Connecting) => Err(None),
+            Some(content) => Ok(content),
+            None => Err(self.fault.clone()),
+        }
+    }
 }
 
 /// Source of the content of a CatalogSource.
@@ -80,6 +89,15 @@ pub(in crate::registry) enum Content {
     Stored(Arc<StoredCatalog>),
     /// From a registry elsewhere.
     Remote(Arc<Remote>),
+}
+
+/// The reason why the content of a CatalogSource is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::registry) struct NoContent {
+    /// The reason.
+    pub(in crate::registry) message: String,
+    /// Whether the content is on its way: nothing is known to be wrong.
+    pub(in crate::registry) is_coming: bool,
 }
 
 /// State of a source that outlives the process: the content that its credentials were accepted for.

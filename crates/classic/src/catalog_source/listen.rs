@@ -167,6 +167,19 @@ impl Listening {
     }
 }
 
+/// The objects that led to the registry that the program served, of a source whose registry is a Pod from now on: the
+/// Service without a selector, and the EndpointSlice.
+pub fn led_to_program<'a>(source: &'a Source<'_>) -> impl Iterator<Item = &'a Value> {
+    let get = |kind: &str| {
+        source
+            .cluster
+            .get(kind, source.namespace(), &source.service_name())
+    };
+    let service = get("Service").filter(|service| !service.pointer("/spec/selector").is_some_and(is_given));
+    let slice = get("EndpointSlice").filter(|slice| is_owned(source, slice));
+    service.into_iter().chain(slice)
+}
+
 fn is_given(selector: &Value) -> bool {
     selector.as_object().is_some_and(|selector| !selector.is_empty())
 }
@@ -233,4 +246,43 @@ fn slice(source: &Source<'_>, endpoint: SocketAddr, is_ready: bool) -> Option<Va
         is_owned(source, live) && same.iter().all(|part| live.pointer(part) == wanted.pointer(part))
     };
     (!live.is_some_and(is_same)).then_some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+
+    #[test]
+    fn a_source_that_asks_for_a_pod_gives_up_what_led_to_the_program() {
+        let found = |service: Value, owner: &str| {
+            let slice = json!({
+                "kind": "EndpointSlice",
+                "metadata": {"namespace": "n", "name": "my-cat", "ownerReferences": [{"uid": owner}]},
+            });
+            let mut service = service;
+            put(&mut service, &[], "kind", "Service");
+            put(
+                &mut service,
+                &[],
+                "metadata",
+                json!({"namespace": "n", "name": "my-cat"}),
+            );
+            let cluster: Cluster = [service, slice].into_iter().collect();
+            let object = json!({
+                "metadata": {"namespace": "n", "name": "my.cat", "uid": "u"},
+                "spec": {"sourceType": "grpc", "image": "i"},
+            });
+            let source = Source {
+                object: &object,
+                cluster: &cluster,
+            };
+            let kinds = led_to_program(&source).map(|found| text(found, "/kind").to_owned());
+            kinds.collect::<Vec<_>>()
+        };
+        let selecting = json!({"spec": {"selector": {"olm.catalogSource": "my.cat"}}});
+        assert_eq!(found(json!({"spec": {}}), "u"), ["Service", "EndpointSlice"]);
+        assert_eq!(found(selecting.clone(), "u"), ["EndpointSlice"]);
+        assert_eq!(found(selecting, "other"), Vec::<String>::new());
+    }
 }

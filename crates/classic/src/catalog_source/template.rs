@@ -15,9 +15,7 @@ const FAILED: &str = "cannot construct catalog image reference";
 /// without these conditions. `server_version` is like `v1.36.0`; empty where it is not known.
 pub fn with_image(source: &Value, server_version: &str, now: Timestamp) -> Value {
     let mut object = source.clone();
-    let annotations = source.pointer("/metadata/annotations");
-    let template = annotations.and_then(|found| found.get(names::IMAGE_TEMPLATE_ANNOTATION));
-    let template = template.and_then(Value::as_str).unwrap_or_default();
+    let template = template(source).and_then(Value::as_str).unwrap_or_default();
     let mut conditions: Vec<Value> = items(source, "/status/conditions").cloned().collect();
     if template.is_empty() {
         conditions.retain(|condition| condition["type"] != RESOLVED && condition["type"] != IMAGE);
@@ -43,6 +41,16 @@ pub fn with_image(source: &Value, server_version: &str, now: Timestamp) -> Value
         status.insert("conditions".to_owned(), json!(conditions));
     }
     object
+}
+
+fn template(source: &Value) -> Option<&Value> {
+    let annotations = source.pointer("/metadata/annotations")?;
+    annotations.get(names::IMAGE_TEMPLATE_ANNOTATION)
+}
+
+/// Whether a CatalogSource has a template for its image.
+pub fn has_template(source: &Value) -> bool {
+    template(source).is_some()
 }
 
 /// Sets a condition. Its time is kept while its status is.

@@ -220,6 +220,37 @@ mod tests {
     }
 
     #[test]
+    fn the_next_look_is_due_when_what_is_left_of_the_interval_is_over() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let object = json!({
+            "metadata": {"name": "cat", "namespace": "n"},
+            "spec": {"sourceType": "grpc", "image": "i", "updateStrategy": {"registryPoll": {"interval": "30m"}}},
+        });
+        let cluster = Cluster::default();
+        let source = Source {
+            object: &object,
+            cluster: &cluster,
+        };
+        let mut decision = CatalogSourceDecision {
+            status: json!({"latestImageRegistryPoll": "2026-01-01T00:00:00Z"}),
+            ..CatalogSourceDecision::default()
+        };
+        for (passed, expected) in [(1, 15 * 60), (20, 10 * 60), (40, 10)] {
+            let next = next(&source, &decision, start + SignedDuration::from_mins(passed));
+            assert_eq!(
+                next,
+                Some(SignedDuration::from_secs(expected)),
+                "after {passed} min"
+            );
+        }
+        decision.is_pending = true;
+        assert_eq!(
+            next(&source, &decision, start),
+            Some(SignedDuration::from_secs(30))
+        );
+    }
+
+    #[test]
     fn an_interval_that_cannot_be_read_is_said_and_replaced() {
         for (interval, expected) in [("30m", 30), ("soon", 15), ("", 15)] {
             let object = json!({"spec": {"updateStrategy": {"registryPoll": {"interval": interval}}}});

@@ -75,3 +75,31 @@ fn a_plan_that_waits_for_an_api_is_not_complete() {
     assert_eq!(text(&decision.plan, "/status/plan/0/status"), "WaitingForApi");
     assert_eq!(decision.written.len(), 1);
 }
+
+#[test]
+fn a_plan_without_steps_and_bundles_is_empty() {
+    assert!(is_empty(&plan("Installing", &json!([]))));
+    assert!(is_empty(&json!({"status": {"phase": "Installing"}})));
+    assert!(!is_empty(&plan("Installing", &unreadable())));
+    let unpacked = json!({"status": {"phase": "Installing", "bundleLookups": [{"path": "i"}]}});
+    assert!(!is_empty(&unpacked));
+}
+
+#[test]
+fn a_failed_plan_of_a_scoped_account_is_resumed_with_its_start_time() {
+    let mut failed = plan("Failed", &unreadable());
+    assert_eq!(resumed(&failed), None);
+    put(
+        &mut failed,
+        &["status"],
+        "attenuatedServiceAccountRef",
+        json!({"name": "a"}),
+    );
+    let resumed = resumed(&failed).unwrap();
+    assert_eq!(text(&resumed, "/status/phase"), "Installing");
+    assert_eq!(text(&resumed, "/status/startTime"), "2026-01-01T00:00:00Z");
+    // Its time is over: one attempt is left.
+    assert_eq!(text(&run(&resumed, 3600).plan, "/status/phase"), "Failed");
+    put(&mut failed, &["status"], "phase", "Complete");
+    assert_eq!(super::resumed(&failed), None);
+}

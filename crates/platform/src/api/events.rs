@@ -81,6 +81,7 @@ impl Recent {
             &object.namespace,
             &object.name,
             &object.uid,
+            &object.field_path,
         );
         self.hasher.hash_one((object, notice))
     }

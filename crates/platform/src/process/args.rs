@@ -10,7 +10,8 @@ use crate::tls::profile::ProfileArgs;
 /// Flags that every manager has.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
-    /// Address of the metrics port (HTTPS, with a bearer token); empty: the program's default; `0`: off.
+    /// Address of the metrics port; empty: the program's default; `0`: off. Over HTTPS clients need a bearer token;
+    /// programs of OLM classic without a certificate serve plain HTTP to every client.
     #[arg(long, env = "OLM_METRICS_BIND_ADDRESS", default_value = "")]
     pub metrics_bind_address: String,
     /// Address of the health port (plain HTTP, `/healthz` and `/readyz`); `0`: off.

@@ -1,4 +1,4 @@
-//! Health over plain HTTP for the kubelet, metrics over HTTPS for authorised clients.
+//! Health over plain HTTP for the kubelet, metrics for authorised clients or for all.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::gate::{Gate, ProtectedResource};
 use crate::listener::{self, Limits, Transport};
-use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::metrics::{Metrics, TextFormat};
 use crate::shutdown::Shutdown;
 
 /// Conditions for the readiness of the process, each with a name for the answer.
@@ -70,7 +70,8 @@ pub async fn open_health(address: &str, readiness: Readiness, shutdown: &Shutdow
     Ok(())
 }
 
-/// Opens the metrics port until the process ends. `gate` decides on access to `/metrics`.
+/// Opens the metrics port until the process ends, with `/healthz`. `gate` decides on access to `/metrics`; without
+/// one, every client may read them.
 ///
 /// # Errors
 /// When the address is malformed or taken.
@@ -78,7 +79,7 @@ pub async fn open_metrics(
     address: &str,
     transport: Transport,
     metrics: &Metrics,
-    gate: Gate,
+    gate: Option<Gate>,
     shutdown: &Shutdown,
 ) -> std::io::Result<()> {
     let listener = bind(address).await?;
@@ -141,19 +142,25 @@ fn health_routes(readiness: Readiness, stopping: CancellationToken) -> Router {
         .route("/readyz", get(ready))
 }
 
-fn metrics_routes(metrics: Metrics, gate: Gate) -> Router {
+fn metrics_routes(metrics: Metrics, gate: Option<Gate>) -> Router {
     Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
         .route("/metrics", get(scrape))
         .with_state((metrics, gate))
 }
 
-async fn scrape(State((metrics, gate)): State<(Metrics, Gate)>, headers: HeaderMap) -> Response {
-    match gate.admit(&headers, ProtectedResource::Path("/metrics")).await {
-        Ok(()) => match metrics.text() {
-            Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        },
-        Err(refused) => (refused.status(), format!("{refused}\n")).into_response(),
+async fn scrape(State((metrics, gate)): State<(Metrics, Option<Gate>)>, headers: HeaderMap) -> Response {
+    if let Some(gate) = gate
+        && let Err(refused) = gate.admit(&headers, ProtectedResource::Path("/metrics")).await
+    {
+        return (refused.status(), format!("{refused}\n")).into_response();
+    }
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let accepted: Vec<&str> = accepted.filter_map(|value| value.to_str().ok()).collect();
+    let format = TextFormat::accepted(&accepted.join(","));
+    match metrics.text(format) {
+        Ok(text) => ([(header::CONTENT_TYPE, format.content_type())], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
@@ -193,6 +200,39 @@ mod tests {
         readiness.require("store", || Err("catalog a is not here yet".to_owned()));
         readiness.require("listener", || Ok(()));
         assert_eq!(readiness.missing(), ["store: catalog a is not here yet"]);
+    }
+
+    #[tokio::test]
+    async fn metrics_without_a_gate_are_for_every_client_and_in_the_format_that_it_accepts() {
+        let ask = async |gate: Option<Gate>, path: &str, accept: &str| {
+            let request = http::Request::get(path).header(header::ACCEPT, accept);
+            let request = request.body(axum::body::Body::empty()).unwrap();
+            let answer = metrics_routes(Metrics::default(), gate)
+                .oneshot(request)
+                .await
+                .unwrap();
+            let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
+            (
+                answer.status().as_u16(),
+                kind.unwrap().to_str().unwrap().to_owned(),
+            )
+        };
+        let gate = || {
+            let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nothing is asked"))
+            });
+            Some(Gate::new(kube::Client::new(service, "default")))
+        };
+        let older = "text/plain; version=0.0.4; charset=utf-8".to_owned();
+        let newer = "application/openmetrics-text; version=1.0.0; charset=utf-8".to_owned();
+        let text = "text/plain; charset=utf-8".to_owned();
+        assert_eq!(ask(None, "/metrics", "*/*").await, (200, older));
+        assert_eq!(
+            ask(None, "/metrics", "application/openmetrics-text").await,
+            (200, newer)
+        );
+        assert_eq!(ask(gate(), "/metrics", "*/*").await, (401, text.clone()));
+        assert_eq!(ask(gate(), "/healthz", "*/*").await, (200, text));
     }
 
     #[tokio::test]

@@ -376,7 +376,7 @@ mod tests {
                     }
                     let runs = {
                         let mut seen = seen.lock();
-                        seen.push(metrics.text().unwrap());
+                        seen.push(metrics.text(crate::metrics::TextFormat::OpenMetrics).unwrap());
                         seen.len()
                     };
                     match (key, runs) {
@@ -406,7 +406,7 @@ mod tests {
             ],
         );
         reports(
-            &metrics.text().unwrap(),
+            &metrics.text(crate::metrics::TextFormat::OpenMetrics).unwrap(),
             &[
                 ("workqueue_depth", "0"),
                 ("workqueue_retries_total", "2"),
