@@ -4,7 +4,7 @@
 //! - [`csv`] makes passes over a ClusterServiceVersion and does what they want done;
 //! - [`group`] does the same for OperatorGroups, and labels namespaces;
 //! - [`copies`] keeps copies in the namespaces that operators watch, as [`config`] says; [`copy_index`] follows
-//!   their metadata;
+//!   their metadata, [`copy_events`] says which operators have none;
 //! - [`condition`] and [`component`] are about OperatorConditions and Operators;
 //! - [`certificates`] issues what operators serve with;
 //! - [`metrics`] counts.
@@ -15,6 +15,7 @@ pub mod condition;
 pub mod config;
 pub mod context;
 pub mod copies;
+pub mod copy_events;
 pub mod copy_index;
 pub mod csv;
 pub mod group;
@@ -64,9 +65,22 @@ const KINDS: &[Kind] = &[
     kinds::VALIDATING_WEBHOOK,
 ];
 
+/// The proxy of an OpenShift cluster.
+const PROXY: &[Kind] = &[kinds::PROXY];
+/// Its CustomResourceDefinition.
+const PROXY_DEFINITION: &str = "proxies.config.openshift.io";
+
 /// Runs the controllers until the process ends.
 pub async fn run(base: Arc<Base>, args: OperatorArgs) {
     base.follow(KINDS).await;
+    let changes_of_definitions = base.store.subscribe();
+    if is_proxy_served(&base) {
+        // Without its variables every Deployment would be another one.
+        base.follow(PROXY).await;
+    } else {
+        base.shutdown
+            .spawn("proxy", follow_proxy(Arc::clone(&base), changes_of_definitions));
+    }
     report(&base, &args);
     let stop = base.shutdown.token();
     let concurrency = base.concurrency;
@@ -84,6 +98,25 @@ pub async fn run(base: Arc<Base>, args: OperatorArgs) {
         })
         .await;
     waking.abort();
+}
+
+fn is_proxy_served(base: &Base) -> bool {
+    let cluster = base.store.snapshot();
+    cluster.get(names::CRD_KIND, "", PROXY_DEFINITION).is_some()
+}
+
+/// Follows the proxy from the time at which it is served.
+async fn follow_proxy(base: Arc<Base>, mut changes: UnboundedReceiver<Change>) {
+    let stop = base.shutdown.token();
+    while !is_proxy_served(&base) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            change = changes.recv() => if change.is_none() { return },
+        }
+    }
+    drop(changes);
+    base.follow(PROXY).await;
+    stop.cancelled().await;
 }
 
 /// Reports to the ClusterOperators that flags name.

@@ -222,6 +222,14 @@ pub const API_SERVICE: Kind = kind(
     "apiservices",
     Scope::Cluster,
 );
+/// The proxy of an OpenShift cluster. Other clusters do not serve it.
+pub const PROXY: Kind = kind(
+    "config.openshift.io",
+    "v1",
+    names::PROXY_KIND,
+    "proxies",
+    Scope::Cluster,
+);
 /// Mutating webhooks that OLM manages.
 pub const MUTATING_WEBHOOK: Kind = kind(
     "admissionregistration.k8s.io",
@@ -266,6 +274,7 @@ pub const ALL: &[Kind] = &[
     CLUSTER_ROLE_BINDING,
     CRD,
     API_SERVICE,
+    PROXY,
     MUTATING_WEBHOOK,
     VALIDATING_WEBHOOK,
 ];

@@ -31,7 +31,7 @@ pub async fn reconcile(context: &Context, name: &str) -> Outcome {
     }
 }
 
-/// Labels a Subscription, its ClusterServiceVersion and its InstallPlan.
+/// Labels a Subscription, its ClusterServiceVersion and its InstallPlan; former InstallPlans lose the label.
 pub async fn label_subscription(context: &Context, name: &Name) -> Outcome {
     let cluster = context.snapshot();
     let Some(subscription) = cluster.get(names::SUBSCRIPTION_KIND, &name.namespace, &name.name) else {
@@ -43,6 +43,17 @@ pub async fn label_subscription(context: &Context, name: &Name) -> Outcome {
     for unlabelled in component::of_subscription(subscription, &cluster) {
         if let Err(failure) = label(context, &Actor::Own, &unlabelled).await {
             return after(names::SUBSCRIPTION_KIND, &name.to_string(), &failure);
+        }
+    }
+    for former in component::former_plans(subscription, &cluster) {
+        let patch = json!({"metadata": {
+            "uid": text(former.plan, "/metadata/uid"), "labels": {former.key.as_str(): null},
+        }});
+        match context.writer().merge(&Actor::Own, former.plan, &patch).await {
+            Ok(_) => {}
+            // It was collected meanwhile.
+            Err(failure) if failure.kind == FailureKind::MissingNamespace => {}
+            Err(failure) => return after(names::SUBSCRIPTION_KIND, &name.to_string(), &failure),
         }
     }
     Outcome::Done

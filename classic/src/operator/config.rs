@@ -5,7 +5,6 @@ use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::csv::ClusterServiceVersion;
 use olm_classic::names;
 use olm_classic::operator_group::copies::is_uncopiable;
-use olm_platform::events::Notice;
 use olm_platform::queue::Outcome;
 use serde_json::{Value, json};
 
@@ -36,21 +35,9 @@ fn is_global(csv: &ClusterServiceVersion) -> bool {
         && csv.metadata.deletion_timestamp.is_none()
 }
 
-/// Publishes once that an operator is not copied.
-pub fn report_uncopied(context: &Context, original: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) {
-    let name = Name::of(original);
-    let is_off = is_switched_off(cluster) && is_global(csv);
-    let mut reported = context.reported.lock();
-    if !is_off {
-        reported.remove(&name);
-    } else if reported.insert(name.clone()) {
-        let notice = Notice {
-            is_fault: true,
-            reason: CONDITION.to_owned(),
-            note: format!("CSV copying disabled for {name}"),
-        };
-        context.publish(original, vec![notice]);
-    }
+/// Whether an operator for all namespaces has no copies because they are switched off.
+pub fn is_uncopied(csv: &ClusterServiceVersion, cluster: &Cluster) -> bool {
+    is_switched_off(cluster) && is_global(csv)
 }
 
 /// Writes the condition of an OLMConfig.

@@ -1,6 +1,6 @@
 //! State that the controllers share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ pub struct Context {
     pub protected: BTreeSet<String>,
     /// The copies of ClusterServiceVersions.
     pub copies: Arc<CopyIndex>,
-    /// Operators of which an event says that they are not copied.
-    pub reported: Mutex<BTreeSet<Name>>,
+    /// Operators of which an event says that they are not copied; nothing until the events are listed.
+    pub reported: tokio::sync::Mutex<Option<BTreeSet<Name>>>,
     version: Mutex<Option<(Instant, String)>>,
 }
 
@@ -54,7 +54,7 @@ impl Context {
             queue,
             protected: protected.filter(|name| !name.is_empty()).collect(),
             copies: Arc::default(),
-            reported: Mutex::default(),
+            reported: tokio::sync::Mutex::default(),
             version: Mutex::default(),
             base,
         }
@@ -104,39 +104,43 @@ impl Context {
             .iter()
             .chain(&services.required)
             .chain(&csv.spec.native_apis);
-        let mut served: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut discovery = Discovery::default();
         for api in apis {
-            let found = self
-                .base
-                .discovery
-                .find(&api.group, &api.version, &api.kind)
-                .await;
-            // A server behind the API server that is down serves nothing.
-            let found = match found {
-                Err(kube::Error::Api(status)) if status.code == 503 => None,
-                found => found.map_err(|error| classify(&error))?,
-            };
-            if let Some(found) = found {
-                let kinds = served.entry(found.api.api_version.clone()).or_default();
-                kinds.insert(api.kind.clone());
+            let (group, version, kind) = (api.group.as_str(), api.version.as_str(), api.kind.as_str());
+            match self.base.discovery.find(group, version, kind).await {
+                Ok(Some(_)) => discovery.note(group, version, Some(kind)),
+                Ok(None) if self.base.discovery.has_version(group, version) => {
+                    discovery.note(group, version, None);
+                }
+                Ok(None) => {}
+                Err(kube::Error::Api(status)) if status.code == 503 => {
+                    discovery.note_unavailable(group, version);
+                }
+                Err(error) => return Err(classify(&error)),
             }
         }
-        Ok(served.into_iter().collect())
+        Ok(discovery)
     }
 
-    /// The version of the API server, where a ClusterServiceVersion asks for one; nothing where the server does not
-    /// say.
-    pub async fn server_version(&self, csv: &ClusterServiceVersion) -> Option<String> {
+    /// The version of the API server, where a ClusterServiceVersion asks for one.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn server_version(
+        &self,
+        csv: &ClusterServiceVersion,
+    ) -> Result<Option<String>, RequestFailure> {
         if csv.spec.min_kube_version.is_empty() {
-            return None;
+            return Ok(None);
         }
         let known = self.version.lock().clone();
         if let Some((_, version)) = known.filter(|(read, _)| read.elapsed() < VERSION_AGE) {
-            return Some(version);
+            return Ok(Some(version));
         }
-        let read = self.writer().own().apiserver_version().await.ok()?;
-        *self.version.lock() = Some((Instant::now(), read.git_version.clone()));
-        Some(read.git_version)
+        let read = self.writer().own().apiserver_version().await;
+        let version = read.map_err(|error| classify(&error))?.git_version;
+        *self.version.lock() = Some((Instant::now(), version.clone()));
+        Ok(Some(version))
     }
 }
 

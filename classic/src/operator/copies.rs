@@ -19,8 +19,9 @@ use olm_rollout::failure::{FailureKind, RequestFailure};
 use olm_rollout::ownership::Guard;
 use serde_json::{Value, json};
 
-use super::config::is_switched_off;
+use super::config::{is_switched_off, is_uncopied};
 use super::context::Context;
+use super::copy_events;
 use super::copy_index::CopyRecord;
 use super::group::after;
 use super::work::{Name, Work};
@@ -61,14 +62,18 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     }
     let results: Vec<Result<(), RequestFailure>> =
         stream::iter(changes).buffer_unordered(AT_ONCE).collect().await;
-    if let Some((original, csv)) = &copied {
-        super::config::report_uncopied(context, original, csv, &cluster);
-    }
+    let reported = match &copied {
+        Some((original, csv)) => copy_events::report(context, original, is_uncopied(csv, &cluster)).await,
+        None => {
+            copy_events::forget(context, name).await;
+            Ok(())
+        }
+    };
     for config in cluster.of_kind("OLMConfig") {
         let config = text(config, "/metadata/name").to_owned();
         context.queue.add_patiently(Work::Config(config));
     }
-    match results.into_iter().find_map(Result::err) {
+    match results.into_iter().chain([reported]).find_map(Result::err) {
         None => Outcome::Done,
         Some(failure) => after("copies of ClusterServiceVersion", &name.to_string(), &failure),
     }

@@ -8,7 +8,7 @@ mod clean;
 mod rights;
 mod settle;
 
-pub use clean::remove;
+pub use clean::{remove, remove_orphans};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,9 @@ use olm_classic::csv::phases::pass;
 use olm_classic::csv::requirements::ClusterFacts;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
 use olm_classic::names;
+use olm_classic::operator_group::apis::{DefinitionNameError, provided_by};
 use olm_classic::subscription::is_version_paused;
+use olm_platform::events::Notice;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
@@ -38,8 +40,8 @@ const MAX_PASSES: usize = 24;
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// The pause until the newer version of an object is here.
 const STALE: Duration = Duration::from_millis(200);
-/// Interval of requests for APIs of Kubernetes: none of their changes is followed.
-const NATIVE: Duration = Duration::from_mins(1);
+/// Interval of requests for APIs of Kubernetes and of servers behind the API server: what they serve is not followed.
+const UNFOLLOWED: Duration = Duration::from_mins(1);
 
 /// Reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,8 @@ enum RunEnd {
 pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     let snapshot = context.snapshot();
     let Some(object) = snapshot.get(names::CSV_KIND, &name.namespace, &name.name) else {
-        return Outcome::Done;
+        let removed = remove_orphans(context, &snapshot, name).await;
+        return removed.unwrap_or_else(|failure| after(name, &failure));
     };
     let (csv, fault) = match ClusterServiceVersion::read(object) {
         Ok(csv) => (csv, None),
@@ -68,6 +71,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     if csv.is_copy() {
         return Outcome::Done;
     }
+    let fault = fault.map_or_else(|| unreadable_name(&csv), |error| Some(unreadable_spec(&error)));
     let result = match fault {
         _ if csv.metadata.deletion_timestamp.is_some() => remove(context, object, &csv).await,
         _ if is_version_paused(&snapshot, object) => {
@@ -75,7 +79,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
             return Outcome::Done;
         }
         None => run(context, object.clone()).await,
-        Some(error) => refuse(context, object, &error).await,
+        Some(fault) => refuse(context, object, &fault).await,
     };
     match result {
         Ok(outcome) => outcome,
@@ -96,16 +100,25 @@ fn after(name: &Name, failure: &RequestFailure) -> Outcome {
     }
 }
 
-/// Says in the status that the spec cannot be read. A change of the spec wakes it.
-async fn refuse(
-    context: &Context,
-    object: &Value,
-    error: &serde_json::Error,
-) -> Result<Outcome, RequestFailure> {
-    let message = format!("install strategy invalid: cannot read the spec: {error}. Correct it");
+/// The fault of a spec that cannot be read.
+fn unreadable_spec(error: &serde_json::Error) -> String {
+    format!("install strategy invalid: cannot read the spec: {error}. Correct it")
+}
+
+/// The fault of a spec with a CustomResourceDefinition whose name has no group, if there is one.
+fn unreadable_name(csv: &ClusterServiceVersion) -> Option<String> {
+    let DefinitionNameError(name) = provided_by(csv).err()?;
+    Some(format!(
+        "install strategy invalid: cannot look for CustomResourceDefinition {name:?}: its name has no group. Name it \
+         PLURAL.GROUP in spec.customresourcedefinitions"
+    ))
+}
+
+/// Says in the status what is wrong with the spec. A change of the spec wakes it.
+async fn refuse(context: &Context, object: &Value, message: &str) -> Result<Outcome, RequestFailure> {
     let mut current = object.clone();
     let now = written_time(Timestamp::now());
-    set_phase(&mut current, "Failed", "InvalidInstallStrategy", &message, &now);
+    set_phase(&mut current, "Failed", "InvalidInstallStrategy", message, &now);
     settle::settle(context, object, &current).await?;
     Ok(Outcome::Done)
 }
@@ -135,7 +148,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
         let _ = cluster.insert(Arc::new(current.clone()));
         let csv = ClusterServiceVersion::read(&current).map_err(unreadable)?;
         let discovery = context.discovery(&csv).await?;
-        let version = context.server_version(&csv).await;
+        let version = context.server_version(&csv).await?;
         let facts = ClusterFacts {
             cluster: &cluster,
             discovery: &discovery,
@@ -143,10 +156,15 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
         };
         let decision = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
         error.clone_from(&decision.error);
+        let is_unanswered = decision.is_unanswered;
         let acted = act::act(context, &cluster, &csv, &stored, &current, decision).await?;
         (stored, current) = (acted.stored, acted.current);
         if acted.is_gone {
             end = RunEnd::Gone;
+            break;
+        }
+        if is_unanswered {
+            end = RunEnd::Failed;
             break;
         }
         let after = settle::phase_status(&current);
@@ -164,10 +182,29 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
         return Ok(Outcome::Done);
     }
     let written = settle::settle(context, &stored, &current).await?;
+    if let Some(error) = &error
+        && text(&written, "/status/phase") == "Replacing"
+    {
+        report_stranded(context, &written, error);
+    }
     if rights::grant(context, &written, &context.snapshot()).await? == rights::GrantResult::Incomplete {
         return Ok(Outcome::Failed);
     }
     Ok(next(&written, end, error.is_some(), now))
+}
+
+/// Says by an event that a ClusterServiceVersion cannot be replaced: its phase has no other words for it.
+fn report_stranded(context: &Context, csv: &Value, error: &str) {
+    let notice = Notice {
+        is_fault: true,
+        reason: "ReplacementMissing".to_owned(),
+        note: format!(
+            "cannot replace ClusterServiceVersion {}: {error}. Create or correct the one that replaces it, or \
+             delete it",
+            text(csv, "/metadata/name")
+        ),
+    };
+    context.publish(csv, vec![notice]);
 }
 
 /// Time of the next run if nothing changes meanwhile.
@@ -183,9 +220,16 @@ fn next(csv: &Value, end: RunEnd, is_unfinished: bool, now: Timestamp) -> Outcom
         "Installing" => until(time("/status/lastTransitionTime").unwrap_or(now) + PATIENCE),
         "Succeeded" if is_unfinished => Outcome::Failed,
         "Succeeded" => time("/status/certsRotateAt").map_or(Outcome::Done, until),
-        "Pending" if items(csv, "/spec/nativeAPIs").next().is_some() => Outcome::After(NATIVE),
+        "Pending" if needs_unfollowed(csv) => Outcome::After(UNFOLLOWED),
         _ => Outcome::Done,
     }
+}
+
+/// Whether a ClusterServiceVersion needs APIs that other servers or Kubernetes bring.
+fn needs_unfollowed(csv: &Value) -> bool {
+    ["/spec/nativeAPIs", "/spec/apiservicedefinitions/required"]
+        .iter()
+        .any(|apis| items(csv, apis).next().is_some())
 }
 
 /// The object with the finalizer of OLM.
@@ -232,5 +276,42 @@ mod tests {
         check(json!({"phase": "Succeeded"}), RunEnd::Settled, Outcome::Done);
         check(json!({"phase": "Pending"}), RunEnd::Settled, Outcome::Done);
         check(json!({"phase": "Failed"}), RunEnd::Failed, Outcome::Failed);
+        check(json!({"phase": "Installing"}), RunEnd::Failed, Outcome::Failed);
+    }
+
+    #[test]
+    fn apis_that_are_not_followed_are_asked_for_while_they_are_missing() {
+        let check = |spec: Value, expected: Outcome| {
+            let csv = json!({"spec": spec, "status": {"phase": "Pending"}});
+            assert_eq!(
+                next(&csv, RunEnd::Settled, false, Timestamp::UNIX_EPOCH),
+                expected
+            );
+        };
+        let apis = || json!([{"group": "g", "version": "v1", "kind": "K"}]);
+        check(json!({"nativeAPIs": apis()}), Outcome::After(UNFOLLOWED));
+        check(
+            json!({"apiservicedefinitions": {"required": apis()}}),
+            Outcome::After(UNFOLLOWED),
+        );
+        check(json!({"apiservicedefinitions": {"owned": apis()}}), Outcome::Done);
+    }
+
+    #[test]
+    fn a_definition_without_a_group_is_named() {
+        let csv = |name: &str| {
+            let owned = json!([{"name": name, "version": "v1", "kind": "K"}]);
+            let csv =
+                json!({"metadata": {"name": "c"}, "spec": {"customresourcedefinitions": {"owned": owned}}});
+            ClusterServiceVersion::read(&csv).unwrap()
+        };
+        assert_eq!(unreadable_name(&csv("ks.g")), None);
+        assert_eq!(
+            unreadable_name(&csv("ks")).as_deref(),
+            Some(
+                "install strategy invalid: cannot look for CustomResourceDefinition \"ks\": its name has no group. \
+                 Name it PLURAL.GROUP in spec.customresourcedefinitions"
+            )
+        );
     }
 }

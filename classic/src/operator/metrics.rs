@@ -1,11 +1,14 @@
 //! Metrics of ClusterServiceVersions, under the names that alerts and dashboards know.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use olm_classic::cluster::{Cluster, text};
+use olm_classic::csv::complete_version;
 use olm_classic::names;
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
@@ -34,9 +37,22 @@ pub struct Metrics {
     count: Gauge,
     succeeded: Family<Identity, Gauge>,
     abnormal: Family<AbnormalLabels, Gauge>,
-    /// A gauge, since the name of a counter would end in `_total`, which alerts do not know.
-    upgrades: Gauge,
+    upgrades: BareCounter,
     shown: Mutex<BTreeMap<Name, (Identity, Option<AbnormalLabels>)>>,
+}
+
+/// A counter whose name does not end in `_total`: alerts and dashboards know it without.
+#[derive(Debug, Clone, Default)]
+struct BareCounter(Gauge);
+
+impl EncodeMetric for BareCounter {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Counter
+    }
 }
 
 impl Metrics {
@@ -71,7 +87,7 @@ impl Metrics {
         let identity = Identity {
             namespace: text(csv, "/metadata/namespace").to_owned(),
             name: text(csv, "/metadata/name").to_owned(),
-            version: version(csv),
+            version: complete_version(text(csv, "/spec/version")),
         };
         let phase = text(csv, "/status/phase");
         let is_succeeded = phase == "Succeeded";
@@ -105,7 +121,7 @@ impl Metrics {
     pub fn wrote(&self, before: &Value, now: &Value) {
         let is_replacing = |csv: &Value| text(csv, "/status/phase") == "Replacing";
         if is_replacing(now) && !is_replacing(before) {
-            self.upgrades.inc();
+            self.upgrades.0.inc();
         }
     }
 
@@ -114,13 +130,6 @@ impl Metrics {
             self.succeeded.remove(&identity);
             abnormal.map(|abnormal| self.abnormal.remove(&abnormal));
         }
-    }
-}
-
-fn version(csv: &Value) -> String {
-    match text(csv, "/spec/version") {
-        "" => "0.0.0".to_owned(),
-        version => version.to_owned(),
     }
 }
 
@@ -155,7 +164,7 @@ mod tests {
         assert!(has(&format!("{succeeded} 1")) && !has(pending));
         own.wrote(&csv("Succeeded"), &csv("Replacing"));
         own.wrote(&csv("Replacing"), &csv("Replacing"));
-        assert!(has("csv_upgrade_count 1"));
+        assert!(has("# TYPE csv_upgrade_count counter") && has("\ncsv_upgrade_count 1"));
         own.forget(&Name::new("n", "c.v1"));
         assert!(!has("c.v1"));
     }

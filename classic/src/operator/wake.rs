@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use olm_classic::cluster::{Cluster, items, label, text};
-use olm_classic::csv::component::{KIND, named_by};
+use olm_classic::csv::component::{KIND, named_by, operator_name};
 use olm_classic::names;
 use serde_json::Value;
 
@@ -70,7 +70,13 @@ pub fn all(cluster: &Cluster) -> Tasks {
     for config in cluster.of_kind("OLMConfig") {
         add(Work::Config(text(config, "/metadata/name").to_owned()));
     }
-    // Roles of OperatorGroups that were deleted while the program did not run.
+    // APIServices of ClusterServiceVersions that were deleted while the program did not run.
+    for service in cluster.of_kind(names::API_SERVICE_KIND) {
+        if label(service, names::OWNER_KIND_LABEL) == names::CSV_KIND {
+            add(Work::Csv(labelled_owner(service)));
+        }
+    }
+    // Roles of OperatorGroups, likewise.
     for role in cluster.of_kind("ClusterRole") {
         if label(role, names::OWNER_KIND_LABEL) == names::OPERATOR_GROUP_KIND {
             add(Work::Group(labelled_owner(role)));
@@ -201,13 +207,14 @@ impl Wake<'_> {
                     .extend(works.into_iter().map(|work| (work, Urgency::Now)));
             }
             names::API_SERVICE_KIND => self.csvs(None, |csv| {
-                has_api(csv, "apiservicedefinitions", |api| {
-                    format!("{}.{}", text(api, "/version"), text(api, "/group")) == name
-                })
+                has_api(csv, "apiservicedefinitions", |api| is_served_by(api, name))
             }),
             "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
                 self.of_rights(change.kind, object);
+                self.of_api_role(object);
             }
+            names::INSTALL_PLAN_KIND => self.of_plan(object),
+            names::PROXY_KIND => self.csvs(None, |_| true),
             _ => {}
         }
     }
@@ -215,8 +222,13 @@ impl Wake<'_> {
     fn of_csv(&mut self, change: &Change, csv: &Value) {
         let namespace = text(csv, "/metadata/namespace");
         let own = Name::of(csv);
-        // A status of its own is no news to it.
-        self.tasks.insert((Work::Csv(own.clone()), Urgency::Patient));
+        // A status of its own is no news to it. What others change is: a deletion does not wait for the next attempt.
+        let urgency = if asked(change.before.as_deref()) == asked(change.now.as_deref()) {
+            Urgency::Patient
+        } else {
+            Urgency::Now
+        };
+        self.tasks.insert((Work::Csv(own.clone()), urgency));
         self.add(Work::Copies(own.clone()));
         self.add(Work::Condition(own.clone()));
         self.add(Work::Owned(own.clone()));
@@ -274,6 +286,23 @@ impl Wake<'_> {
         }
     }
 
+    /// The Subscriptions whose InstallPlan it is, or whose label it carries.
+    fn of_plan(&mut self, plan: &Value) {
+        let (namespace, name) = (text(plan, "/metadata/namespace"), text(plan, "/metadata/name"));
+        let operators = named_by(plan);
+        let is_meant = |subscription: &&Value| {
+            text(subscription, "/status/installPlanRef/name") == name
+                || operators.contains(&operator_name(text(subscription, "/spec/name"), namespace))
+        };
+        let cluster = self.cluster;
+        for subscription in cluster
+            .in_namespace(names::SUBSCRIPTION_KIND, namespace)
+            .filter(is_meant)
+        {
+            self.add(Work::Subscription(Name::of(subscription)));
+        }
+    }
+
     fn of_namespace(&mut self, name: &str) {
         self.add(Work::Namespace(name.to_owned()));
         self.groups(|group| {
@@ -309,11 +338,27 @@ fn labelled_owner(object: &Value) -> Name {
     )
 }
 
+/// The parts of a ClusterServiceVersion that people and other programs change: all but its status.
+fn asked(csv: Option<&Value>) -> Option<[Option<&Value>; 4]> {
+    let parts = [
+        "/metadata/generation",
+        "/metadata/deletionTimestamp",
+        "/metadata/annotations",
+        "/metadata/labels",
+    ];
+    csv.map(|csv| parts.map(|part| csv.pointer(part)))
+}
+
 /// Whether a ClusterServiceVersion brings or needs such an API.
 fn has_api(csv: &Value, definitions: &str, is_meant: impl Fn(&Value) -> bool) -> bool {
     ["owned", "required"]
         .iter()
         .any(|key| items(csv, &format!("/spec/{definitions}/{key}")).any(&is_meant))
+}
+
+/// Whether the APIService of this name serves an aggregated API.
+fn is_served_by(api: &Value, service: &str) -> bool {
+    format!("{}.{}", text(api, "/version"), text(api, "/group")) == service
 }
 
 /// Whether a ClusterServiceVersion gives rights to this account.

@@ -113,19 +113,39 @@ impl FromIterator<Value> for Cluster {
 
 /// The kinds that the API server serves, by `group/version`; the core group is `version` alone.
 #[derive(Debug, Clone, Default)]
-pub struct Discovery(BTreeMap<String, BTreeSet<String>>);
+pub struct Discovery {
+    served: BTreeMap<String, BTreeSet<String>>,
+    /// Versions of groups whose server, behind the API server, is unavailable.
+    unavailable: BTreeSet<String>,
+}
 
 impl Discovery {
+    /// Notes a version of a group that is served, and a kind of it.
+    pub fn note(&mut self, group: &str, version: &str, kind: Option<&str>) {
+        let kinds = self.served.entry(group_version(group, version)).or_default();
+        kinds.extend(kind.map(str::to_owned));
+    }
+
+    /// Notes a version of a group whose server, behind the API server, is unavailable.
+    pub fn note_unavailable(&mut self, group: &str, version: &str) {
+        self.unavailable.insert(group_version(group, version));
+    }
+
+    /// Whether the server of the version of the group, behind the API server, is unavailable.
+    pub fn is_unavailable(&self, group: &str, version: &str) -> bool {
+        self.unavailable.contains(&group_version(group, version))
+    }
+
     /// Whether the kind is served. The core group is empty.
     pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
-        self.0
+        self.served
             .get(&group_version(group, version))
             .is_some_and(|kinds| kinds.contains(kind))
     }
 
     /// Whether the version of the group is served.
     pub fn has(&self, group: &str, version: &str) -> bool {
-        self.0.contains_key(&group_version(group, version))
+        self.served.contains_key(&group_version(group, version))
     }
 }
 
@@ -140,7 +160,10 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 
 impl FromIterator<(String, BTreeSet<String>)> for Discovery {
     fn from_iter<T: IntoIterator<Item = (String, BTreeSet<String>)>>(served: T) -> Self {
-        Self(served.into_iter().collect())
+        Self {
+            served: served.into_iter().collect(),
+            unavailable: BTreeSet::new(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use model::null_is_default;
 pub use model::{
     ApiDefinitions, ApiDescription, COPIED, ClusterServiceVersion, CsvSpec, CsvStatus, InstallStrategy,
     Metadata, OwnerReference, PolicyRule, ServiceAccountPermissions, StrategyDeployment, StrategyDetails,
+    complete_version,
 };
 pub use olm_bundle::csv::InstallModeEntry;
 pub use status::set_phase;

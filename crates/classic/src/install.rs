@@ -18,6 +18,7 @@ pub mod serving;
 mod callers;
 mod deployment;
 mod overrides;
+mod proxy;
 
 pub use callers::webhook_hash;
 
@@ -91,12 +92,12 @@ fn strategy_deployments(
     cluster: &Cluster,
     authorities: &callers::Authorities<'_>,
 ) -> Vec<Value> {
-    let config = overrides::config(csv, cluster);
+    let overrides = overrides::Overrides::of(csv, cluster);
     let strategy = csv.spec.install.spec.deployments.iter();
     strategy
         .map(|entry| {
             let authority = authorities.get(entry.name.as_str()).map(Vec::as_slice);
-            deployment::deployment(object, csv, entry, config, authority)
+            deployment::deployment(object, csv, entry, &overrides, authority)
         })
         .collect()
 }

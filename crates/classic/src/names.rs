@@ -87,6 +87,8 @@ pub const INSTALL_PLAN_KIND: &str = "InstallPlan";
 pub const OPERATOR_KIND: &str = "Operator";
 /// The kind of the configuration of OLM.
 pub const OLM_CONFIG_KIND: &str = "OLMConfig";
+/// The kind of the proxy of an OpenShift cluster.
+pub const PROXY_KIND: &str = "Proxy";
 /// The kind of OperatorConditions.
 pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
 /// The kind of Secrets.

@@ -158,6 +158,14 @@ impl Discovery {
         self.ask(GroupVersion::new(group, version), kind, asked).await
     }
 
+    /// Whether the cluster served the version of the group when its kinds were last read.
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.table
+            .read()
+            .served
+            .contains_key(&GroupVersion::new(group, version))
+    }
+
     /// Makes the next lookup of this kind ask the server.
     pub fn doubt(&self, api: &ApiResource) {
         let key = GroupVersion {

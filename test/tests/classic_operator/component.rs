@@ -1,7 +1,9 @@
 //! Operators: the objects of a package in a namespace.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, csv, definition, named};
 
@@ -52,6 +54,86 @@ fn an_operator_refers_to_its_objects_and_goes_with_them() -> Result<()> {
             .await?
             .unwrap_or_default();
         ensure!(kept["metadata"]["labels"]["operators.coreos.com/parts.parts"] == "");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_operator_that_somebody_makes_stays_and_refers_to_nothing() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let operator = named("operators.coreos.com/v1", "Operator", "", "made.by-hand");
+        stage.lab.apply(std::slice::from_ref(&operator))?;
+        let found = stage
+            .becomes("it says how objects become its own", &operator, |found| {
+                found["status"]["components"]["labelSelector"]["matchExpressions"][0]["key"]
+                    == "operators.coreos.com/made.by-hand"
+            })
+            .await?;
+        ensure!(
+            found["status"]["components"]["refs"].is_null(),
+            "{}",
+            found["status"]
+        );
+        let mut claimed = named("v1", "Namespace", "", "by-hand");
+        claimed["metadata"]["labels"] = json!({"operators.coreos.com/made.by-hand": ""});
+        stage.lab.apply(std::slice::from_ref(&claimed))?;
+        stage
+            .becomes("it refers to the namespace", &operator, |found| {
+                found["status"]["components"]["refs"][0]["name"] == "by-hand"
+            })
+            .await?;
+        stage
+            .patch(
+                &claimed,
+                &json!({"metadata": {"labels": {"operators.coreos.com/made.by-hand": null}}}),
+            )
+            .await?;
+        stage
+            .becomes("it refers to nothing", &operator, |found| {
+                found["status"]["components"]["refs"].is_null()
+            })
+            .await?;
+        // It stays deleted, too.
+        stage.delete(&operator).await?;
+        stage.goes(&operator).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        ensure!(stage.get(&operator).await?.is_none(), "it came back");
+        Ok(())
+    })
+}
+
+#[test]
+fn only_the_present_plan_of_a_subscription_carries_its_label() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("planned")?;
+        let mut subscription = named("operators.coreos.com/v1alpha1", "Subscription", "planned", "planned");
+        subscription["spec"] =
+            json!({"name": "planned", "channel": "a", "source": "s", "sourceNamespace": "n"});
+        let plan = |name: &str| {
+            let mut plan = named("operators.coreos.com/v1alpha1", "InstallPlan", "planned", name);
+            plan["spec"] = json!({"approval": "Manual", "approved": false, "clusterServiceVersionNames": ["c.v1"]});
+            plan
+        };
+        let refers = |name: &str| {
+            json!({"status": {
+                "installPlanRef": {"name": name, "namespace": "planned"}, "lastUpdated": "2026-01-01T00:00:00Z",
+            }})
+        };
+        let has_label = |found: &Value| found["metadata"]["labels"]["operators.coreos.com/planned.planned"] == "";
+        stage.lab.apply(&[subscription.clone(), plan("first")])?;
+        stage.patch_status(&subscription, &refers("first")).await?;
+        stage
+            .becomes("the plan carries the label", &plan("first"), has_label)
+            .await?;
+        // The Subscription refers to its next plan before that is seen.
+        stage.patch_status(&subscription, &refers("second")).await?;
+        stage.lab.apply(&[plan("second")])?;
+        stage
+            .becomes("the next plan carries the label", &plan("second"), has_label)
+            .await?;
+        stage
+            .becomes("the former one does not", &plan("first"), |found| !has_label(found))
+            .await?;
         Ok(())
     })
 }

@@ -80,6 +80,15 @@ fn targets_get_copies_that_follow_the_original() -> Result<()> {
     })
 }
 
+/// The number of events that say that the operator is not copied.
+fn events(stage: &Stage) -> Result<usize> {
+    let selected = "--field-selector=reason=DisabledCopiedCSVs";
+    let found = stage
+        .lab
+        .kubectl(&["get", "events", "-n", "everywhere", selected, "-o", "name"])?;
+    Ok(found.lines().count())
+}
+
 #[test]
 fn copies_of_operators_for_all_namespaces_are_switched_off_and_on() -> Result<()> {
     CLUSTER.alone(async |stage| {
@@ -114,9 +123,19 @@ fn copies_of_operators_for_all_namespaces_are_switched_off_and_on() -> Result<()
                 .then_some(()))
         })
         .await?;
+        // A program that starts knows the event.
+        stage.operator.stop().await?;
+        stage.operator.start(&stage.lab.cluster)?;
+        stage.operator.ready().await?;
+        crate::rest::quiet(stage).await?;
+        ensure!(events(stage)? == 1, "{} events", events(stage)?);
         config["spec"] = json!({"features": {"disableCopiedCSVs": false}});
         stage.lab.apply(std::slice::from_ref(&config))?;
         copied(stage, "bystander", "everywhere.v1").await?;
+        eventually("the event is gone", SOON, async || {
+            Ok((events(stage)? == 0).then_some(()))
+        })
+        .await?;
         stage
             .becomes("the condition says so", &config, |found| {
                 found["status"]["conditions"][0]["message"]

@@ -1,9 +1,9 @@
 //! Installation: from a new ClusterServiceVersion to Succeeded.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, SOON, csv, definition, deployment, named};
+use crate::stage::{CLUSTER, SOON, Stage, csv, definition, deployment, named};
 use olm_test::world::eventually;
 
 #[test]
@@ -153,4 +153,66 @@ fn the_configuration_of_a_subscription_is_laid_over_the_deployment() -> Result<(
             .await?;
         Ok(())
     })
+}
+
+#[test]
+fn operators_get_the_proxy_of_an_openshift_cluster() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let mut served = definition("config", "proxies", "Proxy");
+        served["metadata"]["name"] = json!("proxies.config.openshift.io");
+        served["spec"]["group"] = json!("config.openshift.io");
+        served["spec"]["scope"] = json!("Cluster");
+        stage.lab.apply(std::slice::from_ref(&served))?;
+        let outcome = proxied(stage).await;
+        stage.delete(&served).await?;
+        stage.goes(&served).await?;
+        outcome
+    })
+}
+
+async fn proxied(stage: &mut Stage) -> Result<()> {
+    let mut proxy = named("config.openshift.io/v1", "Proxy", "", "cluster");
+    proxy["status"] = json!({"httpsProxy": "http://proxy.example:3128", "noProxy": ".svc"});
+    eventually("the API server takes a proxy", SOON, async || {
+        Ok(stage
+            .lab
+            .apply(std::slice::from_ref(&proxy))
+            .is_ok()
+            .then_some(()))
+    })
+    .await?;
+    stage.group("proxied", json!({}))?;
+    stage.lab.apply(&[csv("proxied", "proxied.v1", &json!({}))])?;
+    let live = named("apps/v1", "Deployment", "proxied", "proxied-operator");
+    let has = |variables: Value| {
+        move |found: &Value| found["spec"]["template"]["spec"]["containers"][0]["env"] == variables
+    };
+    let condition = json!({"name": "OPERATOR_CONDITION_NAME", "value": "proxied.v1"});
+    let expected = json!([
+        {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"},
+        {"name": "NO_PROXY", "value": ".svc"},
+        condition,
+    ]);
+    stage
+        .becomes("the container has the proxy", &live, has(expected.clone()))
+        .await?;
+    stage
+        .phase("proxied", "proxied.v1", "Succeeded", "InstallSucceeded")
+        .await?;
+    // A program that starts does not roll out without the proxy.
+    let before = stage.get(&live).await?.unwrap_or_default();
+    stage.operator.stop().await?;
+    stage.operator.start(&stage.lab.cluster)?;
+    stage.operator.ready().await?;
+    crate::rest::quiet(stage).await?;
+    let after = stage.get(&live).await?.unwrap_or_default();
+    ensure!(after["metadata"]["generation"] == before["metadata"]["generation"]);
+    stage.delete(&proxy).await?;
+    stage
+        .becomes("the container has no proxy", &live, has(json!([condition])))
+        .await?;
+    stage
+        .phase("proxied", "proxied.v1", "Succeeded", "InstallSucceeded")
+        .await?;
+    Ok(())
 }

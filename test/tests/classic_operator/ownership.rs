@@ -52,6 +52,79 @@ fn a_deployment_of_another_controller_is_left_alone_and_named() -> Result<()> {
     })
 }
 
+#[test]
+fn of_two_operators_that_name_one_deployment_the_first_keeps_it() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("contested", json!({}))?;
+        let version = |name: &str| {
+            let deployments = json!([deployment("contested-operator")]);
+            let install = json!({"strategy": "deployment", "spec": {"deployments": deployments}});
+            csv("contested", name, &json!({"install": install}))
+        };
+        let (first, second) = (version("first.v1"), version("second.v1"));
+        stage.lab.apply(std::slice::from_ref(&first))?;
+        stage
+            .phase("contested", "first.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let live = named("apps/v1", "Deployment", "contested", "contested-operator");
+        let before = stage.get(&live).await?.context("no Deployment")?;
+        stage.lab.apply(std::slice::from_ref(&second))?;
+        let failed = stage
+            .phase("contested", "second.v1", "Failed", "InstallComponentFailed")
+            .await?;
+        let message = failed["status"]["message"].as_str().unwrap_or_default();
+        ensure!(
+            message
+                == "install strategy failed: cannot take over Deployment contested-operator: ClusterServiceVersion \
+                    first.v1 has installed it. Delete that ClusterServiceVersion, or give the Deployment of one of the \
+                    two another name",
+            "{message}"
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let after = stage.get(&live).await?.context("no Deployment")?;
+        ensure!(
+            after["metadata"]["generation"] == before["metadata"]["generation"]
+                && after["metadata"]["labels"] == before["metadata"]["labels"],
+            "{}",
+            after["metadata"]
+        );
+        let kept = stage.csv("contested", "first.v1").await?.unwrap_or_default();
+        let history = kept["status"]["conditions"].as_array().context("no history")?;
+        ensure!(history.iter().all(|entry| entry["phase"] != "Failed"), "{history:?}");
+        stage.delete(&first).await?;
+        stage
+            .phase("contested", "second.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_definition_whose_name_has_no_group_is_reported() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("ungrouped", json!({}))?;
+        let owned = json!({"customresourcedefinitions": {"owned": [
+            {"name": "greetings", "version": "v1", "kind": "Greeting"},
+        ]}});
+        stage.lab.apply(&[csv("ungrouped", "ungrouped.v1", &owned)])?;
+        let failed = stage
+            .phase("ungrouped", "ungrouped.v1", "Failed", "InvalidInstallStrategy")
+            .await?;
+        let message = failed["status"]["message"].as_str().unwrap_or_default();
+        ensure!(
+            message.contains("CustomResourceDefinition \"greetings\": its name has no group"),
+            "{message}"
+        );
+        stage
+            .patch(&failed, &json!({"spec": {"customresourcedefinitions": null}}))
+            .await?;
+        stage
+            .phase("ungrouped", "ungrouped.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        Ok(())
+    })
+}
+
 /// Definitions of ClusterServiceVersions that take any spec, as those of old clusters did.
 async fn without_schema(stage: &Stage) -> Result<(Value, Value)> {
     let name = "clusterserviceversions.operators.coreos.com";

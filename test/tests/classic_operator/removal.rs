@@ -47,6 +47,16 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
                 .becomes("users get rights on the API", &role, |_| true)
                 .await?;
         }
+        let edit = named(RBAC, "ClusterRole", "", "greetings.leaving.example-v1-edit");
+        let view = named(RBAC, "ClusterRole", "", "greetings.leaving.example-v1-view");
+        stage.patch(&edit, &json!({"rules": []})).await?;
+        stage.delete(&view).await?;
+        stage
+            .becomes("the role has its rules again", &edit, |found| {
+                found["rules"][0]["resources"] == json!(["greetings"])
+            })
+            .await?;
+        stage.becomes("the role is back", &view, |_| true).await?;
         let group = group("leaving", "group", json!({}));
         stage
             .becomes("the group provides the API", &group, |found| {
@@ -96,6 +106,59 @@ fn a_deleted_version_takes_everything_with_it_but_definitions() -> Result<()> {
             stage.goes(&named(RBAC, "ClusterRole", "", name)).await?;
         }
         Ok(())
+    })
+}
+
+#[test]
+fn a_version_that_fails_again_and_again_is_deleted_at_once() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("looping", json!({}))?;
+        let webhook = json!({
+            "type": "ValidatingAdmissionWebhook", "generateName": "v.looping.example",
+            "deploymentName": "looping-operator", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        });
+        let twice = json!({"webhookdefinitions": [webhook, webhook]});
+        let version = csv("looping", "looping.v1", &twice);
+        stage.lab.apply(std::slice::from_ref(&version))?;
+        stage
+            .phase("looping", "looping.v1", "Failed", "InvalidWebhookDescription")
+            .await?;
+        // It was tried after 1 s, 3 s, 7 s and 15 s, and is not tried again for some 14 s.
+        tokio::time::sleep(Duration::from_secs(18)).await;
+        stage.delete(&version).await?;
+        classic::goes(&stage.lab.client, Duration::from_secs(8), &version).await
+    })
+}
+
+#[test]
+fn an_api_service_of_a_version_that_is_gone_is_deleted() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let service = |group: &str, owner: &str| {
+            let name = format!("v1.{group}");
+            let mut service = named("apiregistration.k8s.io/v1", "APIService", "", &name);
+            service["metadata"]["labels"] = json!({
+                "olm.owner": owner, "olm.owner.namespace": "left", "olm.owner.kind": "ClusterServiceVersion",
+            });
+            service["spec"] = json!({
+                "group": group, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 15,
+            });
+            service
+        };
+        stage.group("left", json!({}))?;
+        stage.lab.apply(&[csv("left", "left.v1", &json!({}))])?;
+        stage
+            .phase("left", "left.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let kept = service("kept.example", "left.v1");
+        let orphan = service("orphan.example", "gone.v1");
+        stage.lab.apply(&[kept.clone(), orphan.clone()])?;
+        stage.goes(&orphan).await?;
+        ensure!(
+            stage.get(&kept).await?.is_some(),
+            "that of another version is gone"
+        );
+        stage.delete(&csv("left", "left.v1", &json!({}))).await?;
+        stage.goes(&kept).await
     })
 }
 

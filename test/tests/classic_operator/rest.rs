@@ -101,9 +101,10 @@ fn the_metrics_of_versions_have_the_names_that_alerts_know() -> Result<()> {
             let good = "csv_succeeded{namespace=\"counted\",name=\"good.v1\",version=\"1.0.0\"} 1";
             let bad = "csv_abnormal{namespace=\"counted\",name=\"bad.v1\",version=\"1.0.0\",phase=\"Pending\",\
                        reason=\"RequirementsNotMet\"} 1";
+            let upgrades = "# TYPE csv_upgrade_count counter";
             let lines = stage.metrics().await?;
             let has = |line: &str| lines.iter().any(|found| found == line);
-            Ok((has(good) && has(bad) && lines.iter().any(|line| line.starts_with("csv_count "))).then_some(()))
+            Ok((has(good) && has(bad) && has(upgrades) && lines.iter().any(|line| line.starts_with("csv_count "))).then_some(()))
         })
         .await
     })

@@ -1,9 +1,10 @@
 //! Upgrades: one version replaces another.
 
 use anyhow::{Result, ensure};
+use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, csv, named};
+use crate::stage::{CLUSTER, SOON, csv, named};
 
 fn condition(namespace: &str, name: &str) -> Value {
     named("operators.coreos.com/v2", "OperatorCondition", namespace, name)
@@ -78,6 +79,7 @@ fn an_operator_that_is_not_upgradeable_holds_the_upgrade() -> Result<()> {
             })
             .await?;
         ensure!(made["metadata"]["ownerReferences"][0]["controller"] == true);
+        ensure!(made["metadata"]["labels"]["olm.managed"] == "true");
         let role = named("rbac.authorization.k8s.io/v1", "Role", "held", "held.v1");
         stage
             .becomes("the operator may write it", &role, |found| {
@@ -111,6 +113,44 @@ fn an_operator_that_is_not_upgradeable_holds_the_upgrade() -> Result<()> {
         stage.patch(&own, &said("True")).await?;
         stage
             .phase("held", "held.v2", "Succeeded", "InstallSucceeded")
+            .await?;
+        stage.goes(&old).await
+    })
+}
+
+#[test]
+fn a_version_whose_replacement_is_gone_says_so_and_goes_with_the_next_one() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("stranded", json!({}))?;
+        let old = csv("stranded", "stranded.v1", &json!({}));
+        stage.lab.apply(std::slice::from_ref(&old))?;
+        stage
+            .phase("stranded", "stranded.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let required = json!({"replaces": "stranded.v1", "customresourcedefinitions": {"required": [
+            {"name": "no.stranded.example", "version": "v1", "kind": "No"},
+        ]}});
+        let stuck = csv("stranded", "stranded.v2", &required);
+        stage.lab.apply(std::slice::from_ref(&stuck))?;
+        stage
+            .phase("stranded", "stranded.v1", "Replacing", "BeingReplaced")
+            .await?;
+        stage.delete(&stuck).await?;
+        stage.goes(&stuck).await?;
+        eventually("an event says so", SOON, async || {
+            let events = stage
+                .lab
+                .kubectl(&["get", "events", "-n", "stranded", "-o", "json"])?;
+            let note = "marked as replacement, but no replacement CSV found in cluster. Create or correct the one that \
+                        replaces it, or delete it";
+            Ok((events.contains("ReplacementMissing") && events.contains(note)).then_some(()))
+        })
+        .await?;
+        stage
+            .lab
+            .apply(&[csv("stranded", "stranded.v3", &json!({"replaces": "stranded.v1"}))])?;
+        stage
+            .phase("stranded", "stranded.v3", "Succeeded", "InstallSucceeded")
             .await?;
         stage.goes(&old).await
     })

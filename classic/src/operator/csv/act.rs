@@ -148,7 +148,7 @@ async fn write_content(
         .collect();
     for object in &written {
         if let Some(found) = live(context, cluster, &actor, object).await?
-            && let Some(refusal) = ownership::refusal(&found, object)
+            && let Some(refusal) = ownership::refusal(&found, object, csv, cluster)
         {
             return Err(ContentWriteError::Other(refusal));
         }

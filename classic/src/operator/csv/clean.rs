@@ -15,6 +15,7 @@ use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
 use super::super::context::Context;
+use super::super::work::Name;
 use super::act::conversion;
 use crate::objects::write::Actor;
 
@@ -80,6 +81,52 @@ pub async fn remove(
     }
     context.writer().write(&Actor::Own, &wanted).await?;
     Ok(Outcome::Done)
+}
+
+/// Deletes the APIServices of a ClusterServiceVersion that does not exist. They have no owner that the garbage
+/// collector knows, and the next operator that brings the API could not adopt them.
+///
+/// # Errors
+/// Something passing keeps it from being done.
+pub async fn remove_orphans(
+    context: &Context,
+    cluster: &Cluster,
+    name: &Name,
+) -> Result<Outcome, RequestFailure> {
+    let orphans: Vec<&Value> = orphans(cluster, name).collect();
+    if orphans.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    let mut left = Vec::new();
+    match actors(context, cluster, &name.namespace) {
+        Ok(actors) => {
+            for orphan in orphans {
+                left.extend(by_first(context, &actors, Step::Delete(orphan)).await?);
+            }
+        }
+        Err(error) => left.push(error),
+    }
+    if left.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    let left = left.join("; ");
+    tracing::warn!(%name, "cannot delete APIServices of a ClusterServiceVersion that does not exist: {left}");
+    Ok(Outcome::Refused)
+}
+
+/// The APIServices that name this ClusterServiceVersion as their owner.
+fn orphans<'a>(cluster: &'a Cluster, name: &'a Name) -> impl Iterator<Item = &'a Value> {
+    let owner = [
+        (names::OWNER_KIND_LABEL, names::CSV_KIND),
+        (names::OWNER_LABEL, name.name.as_str()),
+        (names::OWNER_NAMESPACE_LABEL, name.namespace.as_str()),
+    ];
+    cluster.of_kind(names::API_SERVICE_KIND).filter(move |found| {
+        let is_owned = owner
+            .iter()
+            .all(|(key, value)| !value.is_empty() && label(found, key) == *value);
+        is_owned && text(found, "/metadata/deletionTimestamp").is_empty()
+    })
 }
 
 /// Whether the content stays. The annotation counts only on a paused ClusterServiceVersion: the author of a bundle can
@@ -298,6 +345,29 @@ mod tests {
         ] {
             assert!(!is_orphaning(&object), "{object}");
         }
+    }
+
+    #[test]
+    fn orphans_are_the_api_services_that_name_a_version_as_their_owner() {
+        let service = |name: &str, owner: &str, kind: &str| {
+            json!({"kind": names::API_SERVICE_KIND, "metadata": {"name": name, "labels": {
+                "olm.owner": owner, "olm.owner.namespace": "n", "olm.owner.kind": kind,
+            }}})
+        };
+        let cluster: Cluster = [
+            service("v1.own", "c", names::CSV_KIND),
+            service("v1.other", "d", names::CSV_KIND),
+            service("v1.group", "c", names::OPERATOR_GROUP_KIND),
+            json!({"kind": names::API_SERVICE_KIND, "metadata": {"name": "v1.local"}}),
+        ]
+        .into_iter()
+        .collect();
+        let found = |name: Name| -> Vec<String> {
+            let found = orphans(&cluster, &name).map(|found| text(found, "/metadata/name").to_owned());
+            found.collect()
+        };
+        assert_eq!(found(Name::new("n", "c")), ["v1.own"]);
+        assert!(found(Name::new("n", "")).is_empty());
     }
 
     #[test]

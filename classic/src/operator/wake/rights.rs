@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use olm_classic::cluster::{items, text};
+use olm_classic::names;
 use serde_json::Value;
 
-use super::{Wake, has_gone_without_rights, names_account};
+use super::super::work::{Name, Work};
+use super::{Urgency, Wake, has_gone_without_rights, is_served_by, names_account};
 
 impl Wake<'_> {
     /// ClusterServiceVersions whose accounts get rights by a role or binding, and those that lack rights to be
@@ -25,6 +27,36 @@ impl Wake<'_> {
             self.csvs(None, has_gone_without_rights);
         } else {
             self.csvs(place, has_gone_without_rights);
+        }
+    }
+
+    /// ClusterServiceVersions that own the API of a role by which users get at it.
+    pub(super) fn of_api_role(&mut self, role: &Value) {
+        let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
+        let is_of_api = labels.is_some_and(|labels| {
+            labels
+                .keys()
+                .any(|key| key.starts_with(names::GROUP_AGGREGATION_PREFIX))
+        });
+        if !is_of_api {
+            return;
+        }
+        let cluster = self.cluster;
+        for owner in items(role, "/metadata/ownerReferences") {
+            let name = text(owner, "/name");
+            let kind = text(owner, "/kind");
+            let owns = |csv: &&Value| {
+                // The Go implementation writes the kind in lower case.
+                if kind.eq_ignore_ascii_case(names::CRD_KIND) {
+                    items(csv, "/spec/customresourcedefinitions/owned").any(|api| text(api, "/name") == name)
+                } else {
+                    kind.eq_ignore_ascii_case(names::API_SERVICE_KIND)
+                        && items(csv, "/spec/apiservicedefinitions/owned").any(|api| is_served_by(api, name))
+                }
+            };
+            let owning = cluster.of_kind(names::CSV_KIND).filter(owns).map(Name::of);
+            self.tasks
+                .extend(owning.map(|name| (Work::Csv(name), Urgency::Patient)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operators: the objects of one package in one namespace, found by a label that all of them carry.
 //!
 //! The label begins on a Subscription. Its ClusterServiceVersion and InstallPlan get it, and everything that this
-//! ClusterServiceVersion owns.
+//! ClusterServiceVersion owns. An InstallPlan that another one follows loses it.
 
 use std::collections::BTreeSet;
 
@@ -94,22 +94,64 @@ pub fn of_subscription<'a>(subscription: &'a Value, cluster: &'a Cluster) -> Vec
     if package.is_empty() {
         return Vec::new();
     }
-    let key = format!(
-        "{}{}",
-        names::COMPONENT_LABEL_PREFIX,
-        operator_name(package, place)
-    );
+    let key = key_of(package, place);
     let installed = cluster.get(names::CSV_KIND, place, text(subscription, "/status/installedCSV"));
-    let plan = cluster.get(
-        "InstallPlan",
-        place,
-        text(subscription, "/status/installPlanRef/name"),
-    );
+    let plan = cluster.get(names::INSTALL_PLAN_KIND, place, plan_name(subscription));
     [Some(subscription), installed, plan]
         .into_iter()
         .flatten()
         .filter_map(|object| lacking(object, &BTreeSet::from([key.clone()])))
         .collect()
+}
+
+/// A former InstallPlan of a Subscription, and the key of the label that it must lose.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormerPlan<'a> {
+    /// The InstallPlan.
+    pub plan: &'a Value,
+    /// The key.
+    pub key: String,
+}
+
+/// InstallPlans that carry the label of a Subscription and are not its present one, nor that of another Subscription to
+/// the same package. None while it has no present one.
+pub fn former_plans<'a>(subscription: &Value, cluster: &'a Cluster) -> Vec<FormerPlan<'a>> {
+    let place = text(subscription, "/metadata/namespace");
+    let package = text(subscription, "/spec/name");
+    if package.is_empty() || plan_name(subscription).is_empty() {
+        return Vec::new();
+    }
+    let key = key_of(package, place);
+    let subscriptions: Vec<&Value> = cluster.of_kind(names::SUBSCRIPTION_KIND).collect();
+    let is_present = |plan: &Value| {
+        subscriptions.iter().any(|other| {
+            text(other, "/metadata/namespace") == place
+                && operator_name(text(other, "/spec/name"), place) == operator_name(package, place)
+                && plan_name(other) == text(plan, "/metadata/name")
+        })
+    };
+    let plans = cluster.of_kind(names::INSTALL_PLAN_KIND);
+    plans
+        .filter(|plan| text(plan, "/metadata/namespace") == place)
+        .filter(|plan| component_labels(plan).any(|label| *label == key) && !is_present(plan))
+        .map(|plan| FormerPlan {
+            plan,
+            key: key.clone(),
+        })
+        .collect()
+}
+
+fn plan_name(subscription: &Value) -> &str {
+    text(subscription, "/status/installPlanRef/name")
+}
+
+/// The key of the label of a package in a namespace.
+fn key_of(package: &str, namespace: &str) -> String {
+    format!(
+        "{}{}",
+        names::COMPONENT_LABEL_PREFIX,
+        operator_name(package, namespace)
+    )
 }
 
 /// Objects that lack the labels of a ClusterServiceVersion on the wire: those that it owns, and the
@@ -154,8 +196,9 @@ pub enum OperatorDecision {
     Delete,
 }
 
-/// Action for the Operator of this name. One without other objects than CustomResourceDefinitions is deleted: these
-/// outlive their operator.
+/// Action for the Operator of this name. It is made with its first object. One whose objects are all
+/// CustomResourceDefinitions is deleted: these outlive their operator. One without objects stays: somebody has made it,
+/// or will delete it.
 pub fn decide(name: &str, cluster: &Cluster) -> OperatorDecision {
     let key = format!("{}{name}", names::COMPONENT_LABEL_PREFIX);
     let carries = |object: &&Value| {
@@ -170,22 +213,24 @@ pub fn decide(name: &str, cluster: &Cluster) -> OperatorDecision {
         .filter(carries)
         .collect();
     let found = cluster.get(KIND, "", name);
-    let is_alive = components
-        .iter()
-        .any(|object| text(object, "/kind") != names::CRD_KIND);
+    let outlives = |object: &&Value| text(object, "/kind") == names::CRD_KIND;
     match found {
-        None if !is_alive => return OperatorDecision::Keep,
-        Some(_) if !is_alive => return OperatorDecision::Delete,
+        None if components.iter().all(outlives) => return OperatorDecision::Keep,
+        Some(_) if !components.is_empty() && components.iter().all(outlives) => {
+            return OperatorDecision::Delete;
+        }
         _ => {}
     }
     let mut references: Vec<Value> = components.into_iter().map(reference).collect();
     references.sort_by_key(|reference| {
         ["/kind", "/apiVersion", "/namespace", "/name"].map(|key| text(reference, key).to_owned())
     });
-    let components = json!({
-        "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]},
-        "refs": references,
-    });
+    let selector = json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+    let components = if references.is_empty() {
+        json!({"labelSelector": selector})
+    } else {
+        json!({"labelSelector": selector, "refs": references})
+    };
     if found.is_some_and(|found| found.pointer("/status/components") == Some(&components)) {
         return OperatorDecision::Keep;
     }
@@ -294,6 +339,40 @@ mod tests {
     }
 
     #[test]
+    fn former_plans_lose_the_label_and_those_of_another_subscription_keep_it() {
+        let labels = json!({"operators.coreos.com/p.n": ""});
+        let subscription = |name: &str, plan: &str| {
+            let mut subscription = object(names::SUBSCRIPTION_KIND, name, &json!({}));
+            subscription["spec"] = json!({"name": "p"});
+            subscription["status"] = json!({"installPlanRef": {"name": plan}});
+            subscription
+        };
+        let plan = |name: &str, labels: &Value| object(names::INSTALL_PLAN_KIND, name, labels);
+        let mut elsewhere = plan("old", &labels);
+        elsewhere["metadata"]["namespace"] = json!("m");
+        let cluster: Cluster = [
+            subscription("s", "new"),
+            subscription("t", "other"),
+            plan("new", &labels),
+            plan("old", &labels),
+            plan("other", &labels),
+            plan("foreign", &json!({})),
+            elsewhere,
+        ]
+        .into_iter()
+        .collect();
+        let former = |subscription: &Value| -> Vec<(String, String)> {
+            let found = former_plans(subscription, &cluster).into_iter();
+            found
+                .map(|former| (text(former.plan, "/metadata/name").to_owned(), former.key))
+                .collect()
+        };
+        let expected = ("old".to_owned(), "operators.coreos.com/p.n".to_owned());
+        assert_eq!(former(&subscription("s", "new")), [expected]);
+        assert!(former(&subscription("s", "")).is_empty());
+    }
+
+    #[test]
     fn what_a_version_owns_carries_its_labels() {
         let mut csv = object(names::CSV_KIND, "c.v1", &json!({"operators.coreos.com/p.n": ""}));
         csv["metadata"]["uid"] = json!("u");
@@ -331,8 +410,18 @@ mod tests {
         assert_eq!(refs[1]["kind"], "CustomResourceDefinition");
         let settled: Cluster = [csv, definition.clone(), operator.clone()].into_iter().collect();
         assert_eq!(decide("p.n", &settled), OperatorDecision::Keep);
-        let left: Cluster = [definition.clone(), operator].into_iter().collect();
+        let left: Cluster = [definition.clone(), operator.clone()].into_iter().collect();
         assert_eq!(decide("p.n", &left), OperatorDecision::Delete);
+        let OperatorDecision::Write(empty) = decide("p.n", &[operator].into_iter().collect()) else {
+            panic!("it stays and refers to nothing");
+        };
+        let selector =
+            json!({"matchExpressions": [{"key": "operators.coreos.com/p.n", "operator": "Exists"}]});
+        assert_eq!(empty["status"]["components"], json!({"labelSelector": selector}));
+        assert_eq!(
+            decide("p.n", &[empty].into_iter().collect()),
+            OperatorDecision::Keep
+        );
         let left: Cluster = [definition].into_iter().collect();
         assert_eq!(decide("p.n", &left), OperatorDecision::Keep);
     }

@@ -41,6 +41,12 @@ pub fn pass(object: &Value, csv: &ClusterServiceVersion, cluster: &Cluster) -> O
         "ownerReferences",
         json!([owner(object)]),
     );
+    put(
+        &mut condition,
+        &["metadata", "labels"],
+        names::MANAGED_LABEL,
+        "true",
+    );
     let mut decision = OperatorConditionDecision::default();
     let Some(found) = found else {
         decision.written.push(condition);
@@ -212,10 +218,27 @@ mod tests {
             json!({"serviceAccounts": ["a", "b"], "deployments": ["d"]})
         );
         assert_eq!(objects[0]["metadata"]["ownerReferences"][0]["controller"], true);
+        for object in &objects {
+            assert_eq!(object["metadata"]["labels"], json!({"olm.managed": "true"}));
+        }
         assert_eq!(objects[1]["rules"][0]["resourceNames"], json!(["c.v1"]));
         assert_eq!(
             objects[2]["subjects"][1],
             json!({"kind": "ServiceAccount", "name": "b"})
+        );
+    }
+
+    #[test]
+    fn a_condition_gets_the_label_of_olm_back() {
+        let mut objects = settled(Vec::new());
+        objects[0]["metadata"]["labels"] = json!({"mine": "x"});
+        let objects = settled(objects);
+        let condition = objects
+            .iter()
+            .find(|object| object["kind"] == "OperatorCondition");
+        assert_eq!(
+            condition.unwrap()["metadata"]["labels"],
+            json!({"mine": "x", "olm.managed": "true"})
         );
     }
 

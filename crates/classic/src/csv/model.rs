@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use olm_bundle::csv::InstallModeEntry;
+use olm_version::blang::parse_tolerant;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -99,6 +100,15 @@ impl CsvSpec {
             .map(|api| (format!("{}.{}", api.version, api.group), api))
             .collect()
     }
+}
+
+/// The version of a ClusterServiceVersion as the Go implementation shows it: complete, without a leading `v`. A text
+/// that is no version stays as it is.
+pub fn complete_version(version: &str) -> String {
+    if version.is_empty() {
+        return "0.0.0".to_owned();
+    }
+    parse_tolerant(version).map_or_else(|_| version.to_owned(), |version| version.to_string())
 }
 
 /// Install strategy of a ClusterServiceVersion.
@@ -268,4 +278,22 @@ pub(crate) fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserializ
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_shown_complete() {
+        for (given, shown) in [
+            ("", "0.0.0"),
+            ("1.2.3", "1.2.3"),
+            ("v1.2", "1.2.0"),
+            ("1.02.3-rc.1+b", "1.2.3-rc.1+b"),
+            ("new", "new"),
+        ] {
+            assert_eq!(complete_version(given), shown);
+        }
+    }
 }

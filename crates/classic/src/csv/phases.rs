@@ -43,6 +43,9 @@ pub struct CsvDecision {
     pub csvs: BTreeSet<String>,
     /// Error that makes the pass be retried.
     pub error: Option<String>,
+    /// Whether the error is that a server behind the API server does not answer for the moment. The health of the
+    /// operator is not known then, and its phase stays.
+    pub is_unanswered: bool,
 }
 
 /// A pass under way.

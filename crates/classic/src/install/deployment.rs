@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{overrides, owner_labels, owner_reference, serving};
+use super::overrides::Overrides;
+use super::{owner_labels, owner_reference, serving};
 use crate::cluster::object_at;
 use crate::csv::{ClusterServiceVersion, StrategyDeployment};
 use crate::names;
 
-/// The Deployment as it is written. `config` is that of the Subscription, `authority` that of its certificate where it
-/// serves.
+/// The Deployment as it is written. `authority` is that of its certificate where it serves.
 pub(super) fn deployment(
     object: &Value,
     csv: &ClusterServiceVersion,
     entry: &StrategyDeployment,
-    config: Option<&Value>,
+    overrides: &Overrides<'_>,
     authority: Option<&[u8]>,
 ) -> Value {
     let mut spec = if entry.spec.is_object() {
@@ -34,7 +34,7 @@ pub(super) fn deployment(
     ) {
         template.extend(annotations.clone());
     }
-    overrides::apply(&mut spec, config, &csv.metadata.name);
+    overrides.apply(&mut spec, &csv.metadata.name);
     let mut labels: Map<String, Value> = entry
         .label
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn deployment(
         "labels": labels,
         "ownerReferences": [owner_reference(object)],
     });
-    let config_annotations = config.and_then(|config| config.get("annotations"));
+    let config_annotations = overrides.config.and_then(|config| config.get("annotations"));
     if let (Some(annotations), Some(metadata)) = (
         config_annotations.filter(|annotations| annotations.is_object()),
         metadata.as_object_mut(),

@@ -1,7 +1,8 @@
-//! Settings of the Subscription for the Deployments of an operator.
+//! Settings of the Subscription and of the cluster for the Deployments of an operator.
 
 use serde_json::{Map, Value, json};
 
+use super::proxy;
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
@@ -19,38 +20,59 @@ pub(super) fn config<'a>(csv: &'a ClusterServiceVersion, cluster: &'a Cluster) -
         .filter(|config| config.is_object())
 }
 
-/// Lays the configuration over a DeploymentSpec, and names the OperatorCondition to each regular container.
-pub(super) fn apply(spec: &mut Value, config: Option<&Value>, condition: &str) {
-    let none = json!({});
-    let config = config.unwrap_or(&none);
-    let listed = |key: &str| items(config, &format!("/{key}")).cloned().collect::<Vec<_>>();
-    if let Some(annotations) = config.get("annotations").and_then(Value::as_object)
-        && let Some(template) = object_at(spec, &["template", "metadata", "annotations"])
-    {
-        for (key, value) in annotations {
-            template.entry(key).or_insert_with(|| value.clone());
+/// Settings that are laid over the Deployments of an operator.
+#[derive(Debug, Default)]
+pub(super) struct Overrides<'a> {
+    /// `spec.config` of its Subscription.
+    pub(super) config: Option<&'a Value>,
+    /// The variables of the cluster's proxy.
+    pub(super) proxy: Vec<Value>,
+}
+
+impl<'a> Overrides<'a> {
+    /// The settings for a ClusterServiceVersion.
+    pub(super) fn of(csv: &'a ClusterServiceVersion, cluster: &'a Cluster) -> Self {
+        let config = config(csv, cluster);
+        Self {
+            config,
+            proxy: proxy::variables(cluster, config),
         }
     }
-    let Some(pod) = object_at(spec, &["template", "spec"]) else {
-        return;
-    };
-    replace_or_append(pod, "volumes", &listed("volumes"));
-    append_new(pod, "tolerations", &listed("tolerations"));
-    if let Some(selector) = config.get("nodeSelector").filter(|selector| selector.is_object()) {
-        pod.insert("nodeSelector".to_owned(), selector.clone());
-    }
-    if let Some(affinity) = config.get("affinity").and_then(Value::as_object) {
-        lay_affinity(pod, affinity);
-    }
-    let mut variables = listed("env");
-    variables.push(json!({"name": CONDITION_VARIABLE, "value": condition}));
-    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-        replace_or_append(container, "env", &variables);
-        append_new(container, "envFrom", &listed("envFrom"));
-        replace_or_append(container, "volumeMounts", &listed("volumeMounts"));
-        if let Some(resources) = config.get("resources").filter(|resources| !resources.is_null()) {
-            container.insert("resources".to_owned(), resources.clone());
+
+    /// Lays them over a DeploymentSpec, and names the OperatorCondition to each regular container.
+    pub(super) fn apply(&self, spec: &mut Value, condition: &str) {
+        let none = json!({});
+        let config = self.config.unwrap_or(&none);
+        let listed = |key: &str| items(config, &format!("/{key}")).cloned().collect::<Vec<_>>();
+        if let Some(annotations) = config.get("annotations").and_then(Value::as_object)
+            && let Some(template) = object_at(spec, &["template", "metadata", "annotations"])
+        {
+            for (key, value) in annotations {
+                template.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+        let Some(pod) = object_at(spec, &["template", "spec"]) else {
+            return;
+        };
+        replace_or_append(pod, "volumes", &listed("volumes"));
+        append_new(pod, "tolerations", &listed("tolerations"));
+        if let Some(selector) = config.get("nodeSelector").filter(|selector| selector.is_object()) {
+            pod.insert("nodeSelector".to_owned(), selector.clone());
+        }
+        if let Some(affinity) = config.get("affinity").and_then(Value::as_object) {
+            lay_affinity(pod, affinity);
+        }
+        let mut variables = listed("env");
+        variables.extend(self.proxy.iter().cloned());
+        variables.push(json!({"name": CONDITION_VARIABLE, "value": condition}));
+        let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            replace_or_append(container, "env", &variables);
+            append_new(container, "envFrom", &listed("envFrom"));
+            replace_or_append(container, "volumeMounts", &listed("volumeMounts"));
+            if let Some(resources) = config.get("resources").filter(|resources| !resources.is_null()) {
+                container.insert("resources".to_owned(), resources.clone());
+            }
         }
     }
 }
@@ -133,6 +155,14 @@ fn lay_affinity(pod: &mut Map<String, Value>, affinity: &Map<String, Value>) {
 mod tests {
     use super::*;
 
+    fn apply(spec: &mut Value, config: &Value, condition: &str) {
+        let overrides = Overrides {
+            config: Some(config),
+            proxy: vec![json!({"name": "NO_PROXY", "value": "n"})],
+        };
+        overrides.apply(spec, condition);
+    }
+
     #[test]
     fn names_are_replaced_and_others_appended() {
         let mut spec = json!({"template": {"spec": {"containers": [
@@ -142,7 +172,7 @@ mod tests {
             "env": [{"name": "X", "value": "2"}, {"name": "Y", "value": "3"}], "resources": {},
             "tolerations": [{"key": "k"}, {"key": "l"}], "nodeSelector": {},
         });
-        apply(&mut spec, Some(&config), "c.v1");
+        apply(&mut spec, &config, "c.v1");
         assert_eq!(
             spec["template"]["spec"],
             json!({
@@ -150,6 +180,7 @@ mod tests {
                     "name": "a", "resources": {},
                     "env": [
                         {"name": "X", "value": "2"}, {"name": "Y", "value": "3"},
+                        {"name": "NO_PROXY", "value": "n"},
                         {"name": CONDITION_VARIABLE, "value": "c.v1"},
                     ],
                 }],
@@ -171,7 +202,7 @@ mod tests {
             ),
         ] {
             let mut spec = json!({"template": {"spec": {"affinity": own}}});
-            apply(&mut spec, Some(&json!({"affinity": given})), "c");
+            apply(&mut spec, &json!({"affinity": given}), "c");
             assert_eq!(spec["template"]["spec"]["affinity"], expected, "{given}");
         }
     }

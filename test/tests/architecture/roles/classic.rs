@@ -95,8 +95,8 @@ const WRITES: &[Write] = &[
         "olm-operator",
         "events.k8s.io",
         "events",
-        "create,patch",
-        "what happened",
+        "create,delete,patch",
+        "what happened; an event that no longer holds is deleted",
     ),
     (
         "olm-operator",

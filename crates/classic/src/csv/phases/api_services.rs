@@ -37,11 +37,22 @@ pub fn is_adoptable(found: &Value, csv: &ClusterServiceVersion, cluster: &Cluste
         || cluster.get(names::CSV_KIND, place, owner).is_some_and(is_going)
 }
 
-/// Whether every owned APIService exists, is served and answers.
-///
-/// # Errors
-/// When discovery does not know the group and version of one that answers.
-pub(super) fn are_available(pass: &Pass<'_>) -> Result<bool, String> {
+/// State of the owned APIServices together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ApiServiceState {
+    /// Every one exists, is served and answers.
+    Available,
+    /// One does not exist, is not available, or lacks its kind.
+    Missing,
+    /// The server behind an available one does not answer for the moment; the reason.
+    Unanswered(String),
+    /// Discovery does not know the group and version of one that is available; the reason.
+    Unknown(String),
+}
+
+/// The state of the owned APIServices: that of the first one that is not available.
+pub(super) fn state(pass: &Pass<'_>) -> ApiServiceState {
+    let discovery = pass.facts.discovery;
     for api in &pass.csv.spec.api_service_definitions.owned {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
         let is_available = found.is_some_and(|found| {
@@ -49,21 +60,27 @@ pub(super) fn are_available(pass: &Pass<'_>) -> Result<bool, String> {
                 text(condition, "/type") == "Available" && text(condition, "/status") == "True"
             })
         });
+        let (group, version) = (api.group.as_str(), api.version.as_str());
         if !is_available {
-            return Ok(false);
+            return ApiServiceState::Missing;
         }
-        if !pass.facts.discovery.serves(&api.group, &api.version, &api.kind) {
-            return if pass.facts.discovery.has(&api.group, &api.version) {
-                Ok(false)
-            } else {
-                let version = group_version(&api.group, &api.version);
-                Err(format!(
-                    "the server could not find the requested resource, GroupVersion \"{version}\" not found"
-                ))
-            };
+        if discovery.serves(group, version, &api.kind) {
+            continue;
         }
+        let named = group_version(group, version);
+        return if discovery.is_unavailable(group, version) {
+            ApiServiceState::Unanswered(format!(
+                "the server is currently unable to handle the request, GroupVersion \"{named}\""
+            ))
+        } else if discovery.has(group, version) {
+            ApiServiceState::Missing
+        } else {
+            ApiServiceState::Unknown(format!(
+                "the server could not find the requested resource, GroupVersion \"{named}\" not found"
+            ))
+        };
     }
-    Ok(true)
+    ApiServiceState::Available
 }
 
 /// The fault of the resources of the owned APIServices, and whether an installation mends it.

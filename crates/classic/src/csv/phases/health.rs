@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::api_services::ApiServiceState;
 use super::deployments::{DeploymentProblem, trouble};
 use super::{Pass, api_services, webhooks};
 
@@ -14,6 +15,12 @@ pub(super) struct WaitingStatus {
 /// Sets the phase that the health of the Deployments, APIServices and webhooks calls for; whether all are healthy.
 pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStatus) -> bool {
     let WaitingStatus { phase, reason } = waiting;
+    let services = api_services::state(pass);
+    if let ApiServiceState::Unanswered(error) = &services {
+        pass.decision.is_unanswered = true;
+        pass.retry(error.as_str());
+        return false;
+    }
     let found = trouble(pass, wanted);
     let webhooks = webhooks::webhook_state(pass);
     let superfluous = webhooks.superfluous.into_iter();
@@ -28,14 +35,14 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStat
         );
         return false;
     }
-    match api_services::are_available(pass) {
-        Ok(true) => {}
-        Ok(false) => {
+    match services {
+        ApiServiceState::Available => {}
+        ApiServiceState::Missing => {
             pass.set_changed(phase, reason, "apiServices not installed");
             requeue(pass);
             return false;
         }
-        Err(error) => {
+        ApiServiceState::Unknown(error) | ApiServiceState::Unanswered(error) => {
             let message = format!("APIService install failed: {error}");
             pass.set_changed("Failed", "APIServiceInstallFailed", &message);
             return false;

@@ -195,3 +195,69 @@ fn a_deployment_that_was_changed_by_hand_is_installed_again() {
     world.pass("v1");
     assert_eq!(world.phase("v1").0, "Succeeded");
 }
+
+/// A ClusterServiceVersion that has installed an aggregated API, whose APIService counts as available.
+fn aggregated(discovery: &Discovery, phase: &str) -> CsvDecision {
+    let mut object = csv("v1", "");
+    object["spec"]["apiservicedefinitions"] = json!({"owned": [
+        {"name": "ks", "group": "g", "version": "v1", "kind": "K", "deploymentName": "d"},
+    ]});
+    object["status"] = json!({"phase": phase, "reason": "R", "message": "m"});
+    let service = json!({
+        "kind": "APIService", "metadata": {"name": "v1.g", "labels": {
+            "olm.owner": "v1", "olm.owner.namespace": "n", "olm.owner.kind": "ClusterServiceVersion",
+        }},
+        "status": {"conditions": [{"type": "Available", "status": "True"}]},
+    });
+    let cluster: Cluster = World::with(vec![object.clone(), service]).0.into_iter().collect();
+    let facts = ClusterFacts {
+        cluster: &cluster,
+        discovery,
+        server_version: None,
+    };
+    let mut pass = Pass {
+        facts: &facts,
+        issuer: &Authority,
+        csv: ClusterServiceVersion::read(&object).unwrap(),
+        now: NOW.parse().unwrap(),
+        decision: CsvDecision {
+            csv: object,
+            ..CsvDecision::default()
+        },
+    };
+    let waiting = health::WaitingStatus {
+        phase: "Installing",
+        reason: "InstallWaiting",
+    };
+    assert!(!health::check(&mut pass, &[], &waiting));
+    pass.decision
+}
+
+#[test]
+fn a_server_that_does_not_answer_for_the_moment_changes_no_phase() {
+    let mut discovery = Discovery::default();
+    discovery.note_unavailable("g", "v1");
+    for phase in ["Installing", "Succeeded", "Failed"] {
+        let decision = aggregated(&discovery, phase);
+        assert!(decision.is_unanswered && decision.error.is_some());
+        assert_eq!(
+            decision.csv["status"],
+            json!({"phase": phase, "reason": "R", "message": "m"})
+        );
+    }
+}
+
+#[test]
+fn a_kind_that_its_server_lacks_is_waited_for() {
+    let mut discovery = Discovery::default();
+    discovery.note("g", "v1", None);
+    let decision = aggregated(&discovery, "Succeeded");
+    assert!(!decision.is_unanswered);
+    assert_eq!(
+        decision.csv["status"]["message"], "apiServices not installed",
+        "{}",
+        decision.csv["status"]
+    );
+    let unknown = aggregated(&Discovery::default(), "Succeeded");
+    assert_eq!(unknown.csv["status"]["reason"], "APIServiceInstallFailed");
+}
