@@ -8,6 +8,7 @@
 pub mod context;
 pub mod health;
 pub mod metrics;
+pub mod migration;
 pub mod namespace;
 pub mod plan;
 pub mod resolution;
@@ -25,6 +26,7 @@ use serde_json::Value;
 
 use self::context::Context;
 use self::metrics::CatalogMetrics;
+use self::migration::Mover;
 use self::unpack::Unpacker;
 use self::unpack::images::BundleImages;
 use crate::args::CatalogArgs;
@@ -117,6 +119,8 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
+    let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
+    spawn(&context, "migration", mover.run());
     let serving = Arc::clone(&context.sources).run();
     spawn(&context, "catalogs", serving);
     wake::everything(&context);
