@@ -108,7 +108,9 @@ fn written(stage: &Stage, operator: Operator) -> Result<Vec<String>> {
     let lists = [near, wide].map(|list| list["items"].as_array().cloned().unwrap_or_default());
     let all = lists.concat();
     let named = all.iter().map(|object| &object["metadata"]);
-    let of_operator = named.filter(|metadata| {
+    // Copies come and go with the ClusterServiceVersions of other operators.
+    let own = named.filter(|metadata| metadata["labels"]["olm.copiedFrom"].is_null());
+    let of_operator = own.filter(|metadata| {
         metadata["namespace"] == operator.namespace
             || metadata["name"]
                 .as_str()

@@ -37,7 +37,7 @@ impl Mover {
                 match self.prepared(&facts, key, &keys).await {
                     Ok(None) => held.push(key.clone()),
                     Ok(Some(found)) if found.findings.is_empty() => {
-                        free.push((key.clone(), *extension, found))
+                        free.push((key.clone(), *extension, found));
                     }
                     Ok(Some(found)) => {
                         held.push(key.clone());

@@ -228,8 +228,9 @@ impl Mover {
             "apiVersion": olm_classic::names::CSV_API_VERSION, "kind": olm_classic::names::SUBSCRIPTION_KIND,
             "metadata": {"namespace": namespace, "name": name},
         });
+        let key = key.to_owned();
         move |step: &str| {
-            tracing::info!(subscription = %about["metadata"], step, "a step of a move");
+            tracing::info!(key, step, "a step of a move");
             self.tell(&about, false, "MigrationStep", step);
         }
     }
