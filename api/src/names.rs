@@ -305,6 +305,13 @@ pub mod migration {
     pub const RECORD_DIGEST: &str = "olm.operatorframework.io/migration-record-digest";
     /// `NAMESPACE/NAME` of the CatalogSource from which a catalog was created. On ClusterCatalogs.
     pub const CATALOG_SOURCE: &str = "olm.operatorframework.io/migrated-from-catalogsource";
+    /// On Subscriptions: `true` moves the operator to a ClusterExtension. catalog-operator sets it on the
+    /// ClusterExtension, too, until the move is at its end.
+    pub const MIGRATE: &str = "olm.operatorframework.io/migrate";
+    /// On ClusterExtensions that were created from a Subscription: `true` returns the operator to OLM classic.
+    pub const MIGRATE_BACK: &str = "olm.operatorframework.io/migrate-back";
+    /// On ClusterExtensions: what blocks the return that [`MIGRATE_BACK`] requests. catalog-operator sets it.
+    pub const MIGRATE_BACK_STATUS: &str = "olm.operatorframework.io/migrate-back-status";
     /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
     /// `true`. On Subscriptions, and on the ClusterExtensions created from them.
     pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";

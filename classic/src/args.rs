@@ -100,6 +100,9 @@ pub struct CatalogArgs {
     /// Options for unpacking bundles and executing InstallPlans.
     #[command(flatten)]
     pub install: InstallArgs,
+    /// Namespace of catalogd and operator-controller, for Subscriptions that an annotation moves to OLM v1.
+    #[arg(long, env = "OLM_MANAGERS_NAMESPACE", default_value = olm_api::names::SYSTEM_NAMESPACE)]
+    pub managers_namespace: String,
     /// Flags of all three programs.
     #[command(flatten)]
     pub classic: ClassicArgs,

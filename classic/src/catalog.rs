@@ -8,6 +8,7 @@
 pub mod context;
 pub mod health;
 pub mod metrics;
+pub mod migration;
 pub mod namespace;
 pub mod plan;
 pub mod repeats;
@@ -27,6 +28,7 @@ use serde_json::Value;
 
 use self::context::Context;
 use self::metrics::CatalogMetrics;
+use self::migration::Mover;
 use self::repeats::Repeats;
 use self::unpack::Unpacker;
 use self::unpack::images::BundleImages;
@@ -122,6 +124,8 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
+    let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
+    spawn(&context, "migration", mover.run());
     let serving = Arc::clone(&context.sources).run();
     spawn(&context, "catalogs", serving);
     wake::everything(&context);

@@ -1,19 +1,10 @@
 //! Hints: remedies for an error, printed after it.
 
-use std::{fmt, io};
+use std::io;
 
 use olm_image::{Missing, RegistryError, Unreachable};
+pub(crate) use olm_migrate::hint::Hint;
 use olm_transport::Obstacle;
-
-/// A hint that travels with an error as its context.
-#[derive(Debug)]
-pub(crate) struct Hint(pub(crate) String);
-
-impl fmt::Display for Hint {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
 
 /// The remedy for an error, if one is known.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {

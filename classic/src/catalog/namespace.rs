@@ -14,7 +14,7 @@ use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
 use olm_classic::subscription::{
-    NamespaceDecision, Resolution, ResolveError, Unpacked, conclude, is_namespace_paused, pass,
+    NamespaceDecision, Resolution, ResolveError, Unpacked, conclude, is_held, is_namespace_paused, pass,
     point_to_created, prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
 };
 use olm_platform::queue::Outcome;
@@ -37,6 +37,20 @@ const AGAIN: Duration = Duration::from_mins(1);
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 /// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
 const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
+
+/// The cluster without the Subscriptions of the namespace for which nothing is resolved.
+fn snapshot(context: &Context, namespace: &str) -> Cluster {
+    let mut cluster = context.base.store.snapshot();
+    let held = cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
+    let held: Vec<String> = held
+        .filter(|subscription| is_held(subscription))
+        .map(|subscription| text(subscription, "/metadata/name").to_owned())
+        .collect();
+    for name in held {
+        cluster.remove(names::SUBSCRIPTION_KIND, namespace, &name);
+    }
+    cluster
+}
 
 /// Works on a namespace.
 pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
@@ -72,7 +86,7 @@ impl From<RequestFailure> for PassError {
 /// A pass over a namespace; with the time after which another one is due.
 async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration>, PassError> {
     let now = Timestamp::now();
-    let cluster = context.base.store.snapshot();
+    let cluster = snapshot(context, namespace);
     if is_namespace_paused(&cluster, namespace) {
         // Its change wakes the namespace.
         tracing::debug!(namespace, "a Subscription of the namespace is paused");
@@ -90,7 +104,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
     }
     one_by_one(context, namespace, &cluster, &catalogs.contents, now).await?;
 
-    let cluster = context.base.store.snapshot();
+    let cluster = snapshot(context, namespace);
     for subscription in restarted(namespace, &cluster, now) {
         let name = text(&subscription, "/metadata/name");
         tracing::info!(
@@ -101,7 +115,7 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
         write_status(&context.base, &subscription).await?;
     }
     let due = failed_plans(context, namespace, &catalogs, now).await?;
-    let cluster = context.base.store.snapshot();
+    let cluster = snapshot(context, namespace);
     let prepared = prepare(namespace, &cluster, now);
     for name in &prepared.deleted {
         if let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, namespace, name) {
@@ -130,7 +144,7 @@ async fn failed_plans(
     catalogs: &VisibleCatalogs,
     now: Timestamp,
 ) -> Result<Option<Duration>, PassError> {
-    let cluster = context.base.store.snapshot();
+    let cluster = snapshot(context, namespace);
     let retried = retried(namespace, &cluster, now);
     for plan in &retried.plans {
         tracing::info!(
@@ -145,7 +159,7 @@ async fn failed_plans(
         context.base.writer.merge(&Actor::Own, plan, &patch).await?;
     }
     forget_plan(context, namespace, &retried.subscriptions).await?;
-    let cluster = context.base.store.snapshot();
+    let cluster = snapshot(context, namespace);
     let Some(subscriptions) = reconsidered(namespace, &cluster, now) else {
         return Ok(None);
     };

@@ -249,6 +249,23 @@ pub const VALIDATING_WEBHOOK: Kind = kind(
 )
 .selected(MANAGED);
 
+/// ClusterExtensions of OLM v1.
+pub const CLUSTER_EXTENSION: Kind = kind(
+    olm_api::names::GROUP,
+    olm_api::names::VERSION,
+    olm_api::names::CLUSTER_EXTENSION,
+    "clusterextensions",
+    Scope::Cluster,
+);
+/// ClusterCatalogs of OLM v1.
+pub const CLUSTER_CATALOG: Kind = kind(
+    olm_api::names::GROUP,
+    olm_api::names::VERSION,
+    olm_api::names::CLUSTER_CATALOG,
+    "clustercatalogs",
+    Scope::Cluster,
+);
+
 /// All kinds above.
 pub const ALL: &[Kind] = &[
     CSV,
@@ -277,6 +294,8 @@ pub const ALL: &[Kind] = &[
     PROXY,
     MUTATING_WEBHOOK,
     VALIDATING_WEBHOOK,
+    CLUSTER_EXTENSION,
+    CLUSTER_CATALOG,
 ];
 
 /// The followed kind of an object, by its kind.

@@ -4,6 +4,7 @@ pub use olm_api::names::CLASSIC_AUTHORITY as AUTHORITY_KEY;
 pub use olm_api::names::field_manager::{
     CLASSIC as FIELD_MANAGER, CLASSIC_CONVERSIONS as CONVERSION_MANAGER,
 };
+pub use olm_api::names::migration::MIGRATE as MIGRATE_ANNOTATION;
 pub use olm_api::names::user::{PAUSED as PAUSED_ANNOTATION, UNINSTALL as UNINSTALL_ANNOTATION};
 pub use olm_api::names::{
     APPROVED_PLAN_ANNOTATION, BUNDLE_IMAGES_ANNOTATION, PLAN_DIGEST_ANNOTATION, PLANNED_FOR_ANNOTATION,

@@ -11,8 +11,12 @@ pub(crate) const NO_OLM: &str = "the cluster does not serve ClusterExtensions: i
 
 /// The error if objects of ours cannot be listed; `what` describes them.
 pub(crate) fn unlisted(error: Error, what: &str) -> anyhow::Error {
-    let is_unknown = matches!(&error, Error::Api(status) if status.code == 404);
-    let error = anyhow!(error).context(format!("cannot list {what}"));
+    unserved(anyhow!(error).context(format!("cannot list {what}")))
+}
+
+/// An error with a hint if the cluster does not serve our kinds.
+pub(crate) fn unserved(error: anyhow::Error) -> anyhow::Error {
+    let is_unknown = matches!(error.downcast_ref(), Some(Error::Api(status)) if status.code == 404);
     if is_unknown {
         return error.context(Hint(NO_OLM.to_owned()));
     }

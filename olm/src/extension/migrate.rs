@@ -1,19 +1,5 @@
 //! `olm migrate`: from a Subscription of OLM classic to a ClusterExtension, and back until the first upgrade.
 
-mod assess;
-mod back;
-mod backup;
-mod certificates;
-mod check;
-mod content;
-mod course;
-mod facts;
-mod inventory;
-mod mapping;
-mod needs;
-mod read;
-mod record;
-mod reduce;
 mod text;
 
 use std::collections::BTreeSet;
@@ -23,16 +9,18 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::names::{SYSTEM_NAMESPACE, annotation, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_migrate::assess::{self, Assessment, assess};
+use olm_migrate::check::{Choices, Request};
+use olm_migrate::facts::{self, Case, ClassicObjects, find, restore, successor};
+use olm_migrate::hands::Hands;
+use olm_migrate::needs::{groups, in_order};
+use olm_migrate::{back, course, read};
 use serde_json::Value;
 
-use self::assess::{Assessment, assess};
-use self::check::Choices;
-use self::facts::{Case, ClassicObjects, find, successor};
-use self::needs::groups;
-use crate::extension::access::ClusterArguments;
-use crate::extension::change::RESOURCE;
+use crate::extension::access::{ClusterArguments, unserved};
 use crate::extension::change::ask::agreed;
 use crate::extension::change::wait::{Goal, WaitArguments, wait};
+use crate::extension::change::{MANAGER, RESOURCE};
 use crate::extension::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{
@@ -97,6 +85,7 @@ impl Arguments {
             account: self.service_account.clone(),
             acknowledged: self.acknowledge.iter().cloned().collect::<BTreeSet<_>>(),
             together: selected.iter().cloned().collect(),
+            request: Request::Command,
         }
     }
 }
@@ -106,7 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         bail!("--extension names the ClusterExtension of one Subscription, not of several");
     }
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let mut facts = cluster.runtime.block_on(read::facts(&cluster.client))?;
+    let facts = cluster.runtime.block_on(read::facts(&cluster.client));
+    let mut facts = facts.map_err(unserved)?;
     restore(&mut facts);
     let selected = selected(arguments, &facts);
     if arguments.back {
@@ -192,6 +182,17 @@ fn selected(arguments: &Arguments, facts: &ClassicObjects) -> Vec<String> {
     all.into_iter().filter(within).collect()
 }
 
+/// The user's rights for everything, and notes about every step.
+fn hands<'a>(arguments: &'a Arguments, cluster: &Cluster) -> Hands<'a> {
+    Hands {
+        own: cluster.client.clone(),
+        content: cluster.client.clone(),
+        manager: MANAGER,
+        system_namespace: &arguments.system_namespace,
+        tell: &note,
+    }
+}
+
 /// Moves Subscriptions without blockers, and ends moves that have begun. Operators that need each other are all
 /// recorded and paused before the first one is handed over.
 fn move_all(
@@ -202,17 +203,10 @@ fn move_all(
     begun: Vec<(String, Begun)>,
 ) -> CommandResult {
     let mut begun = begun;
-    let mut groups = groups(facts);
-    // A ClusterServiceVersion that is gone already is in no group.
-    let grouped: BTreeSet<&String> = groups.iter().flatten().collect();
-    let keys = begun.iter().map(|(key, _)| key);
-    let alone: Vec<Vec<String>> = keys
-        .filter(|key| !grouped.contains(key))
-        .map(|key| vec![key.clone()])
-        .collect();
-    groups.splice(0..0, alone);
+    let keys = begun.iter().map(|(key, _)| key.clone());
+    let keys: Vec<String> = keys.chain(movable.iter().map(|one| one.key())).collect();
     let mut status = Status::Success;
-    for group in groups {
+    for group in in_order(facts, &keys) {
         for one in movable.iter().filter(|one| group.contains(&one.key())) {
             begun.push((one.key(), begin(arguments, cluster, facts, one)?));
         }
@@ -240,12 +234,9 @@ fn begin(
         bail!("Subscription {} is gone", one.key());
     };
     let case = Case { facts, subscription };
-    cluster.runtime.block_on(course::begin(
-        &cluster.client,
-        case,
-        &one.extension,
-        &arguments.system_namespace,
-    ))
+    cluster
+        .runtime
+        .block_on(course::begin(&hands(arguments, cluster), case, &one.extension))
 }
 
 /// Hands the objects of a recorded Subscription over, and waits if asked to.
@@ -255,8 +246,8 @@ fn finish(
     extension: &ClusterExtension,
     set: &ClusterObjectSet,
 ) -> CommandResult {
-    let finished = course::finish(&cluster.client, extension, set, &arguments.system_namespace);
-    cluster.runtime.block_on(finished)?;
+    let hands = hands(arguments, cluster);
+    cluster.runtime.block_on(course::finish(&hands, extension, set))?;
     waited(arguments, cluster, extension)
 }
 
@@ -267,9 +258,10 @@ fn give_back(
     facts: &ClassicObjects,
     selected: &[String],
 ) -> CommandResult {
+    let hands = hands(arguments, cluster);
     let mut prepared = Vec::new();
     for key in selected {
-        let found = back::prepare(&cluster.client, facts, key, selected);
+        let found = back::prepare(&hands, facts, key, selected);
         match cluster.runtime.block_on(found)? {
             Some(found) => prepared.push((key, found)),
             None => note(&format!("Subscription {key} is with OLM classic: nothing to do")),
@@ -293,7 +285,7 @@ fn give_back(
         return Ok(Status::Failure);
     }
     let returns = prepared.into_iter().map(|(_, one)| one).collect();
-    cluster.runtime.block_on(back::go(&cluster.client, returns))?;
+    cluster.runtime.block_on(back::go(&hands, returns))?;
     Ok(Status::Success)
 }
 
@@ -354,23 +346,6 @@ fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension
         extension,
         Goal::Ready(extension.generation()),
     )
-}
-
-/// Restores the earlier spec of Subscriptions whose migration has begun.
-fn restore(facts: &mut ClassicObjects) {
-    let extensions = std::mem::take(&mut facts.extensions);
-    for subscription in &mut facts.subscriptions {
-        let key = format!("{}/{}", facts::namespace(subscription), facts::name(subscription));
-        let made =
-            |extension: &&ClusterExtension| extension.annotation(migration::SUBSCRIPTION) == Some(&key);
-        let spec = extensions.iter().find(made);
-        let spec = spec.and_then(|extension| extension.annotation(migration::SUBSCRIPTION_BACKUP));
-        let spec: Option<Value> = spec.and_then(|spec| serde_json::from_str(spec).ok());
-        if let (Some(spec), Some(subscription)) = (spec, subscription.as_object_mut()) {
-            subscription.insert("spec".to_owned(), spec);
-        }
-    }
-    facts.extensions = extensions;
 }
 
 /// The ClusterExtension of a move that has begun, and its revision.

@@ -10,16 +10,15 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Config};
+use olm_api::ClusterExtension;
 use olm_api::command::word;
 use olm_api::names;
-use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_migrate::objects::content::objects;
 use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
-use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use self::account::RequestIdentity;
@@ -246,36 +245,6 @@ fn definitions(client: &Client) -> Api<DynamicObject> {
         client.clone(),
         &ApiResource::erase::<CustomResourceDefinition>(&()),
     )
-}
-
-/// The objects of a revision.
-pub(crate) async fn objects(
-    client: &Client,
-    set: &ClusterObjectSet,
-    system_namespace: &str,
-) -> anyhow::Result<Vec<Value>> {
-    let mut secrets = BTreeMap::new();
-    for name in secrets_of(&set.spec, system_namespace).into_keys() {
-        let api: Api<Secret> = Api::namespaced(client.clone(), &name.namespace);
-        let found = api.get_opt(&name.name).await;
-        let found = found
-            .with_context(|| format!("cannot read Secret {name}, which holds objects of {}", set.name()))?;
-        if let Some(secret) = found {
-            let data = secret.data.unwrap_or_default();
-            let secret = SecretContent {
-                immutable: secret.immutable == Some(true),
-                data: data.into_iter().map(|(key, value)| (key, value.0)).collect(),
-            };
-            secrets.insert(name, secret);
-        }
-    }
-    let content = content::resolve(&set.spec, &secrets, system_namespace)
-        .with_context(|| format!("cannot read the objects of {}", set.name()))?;
-    let phases = content.phases.into_iter();
-    Ok(phases
-        .flat_map(|phase| phase.objects)
-        .map(|object| object.object)
-        .collect())
 }
 
 /// The checks that would block the rollback. Existing objects may contain values that a schema refuses.

@@ -11,6 +11,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use olm_api::ClusterExtension;
 use olm_api::names::{self, label};
 use olm_cluster::list::{Budget, Collection, Detail, End};
+use olm_migrate::objects::content::objects;
 use olm_plan::change::ObjectName;
 use olm_plan::uninstall::{CustomResources, Dependent, StoredObjects, UninstallPlan, uninstall};
 use olm_preflight::crd_upgrade::{definition_name, resource};
@@ -24,7 +25,6 @@ use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::cluster::{Cluster, active};
 use super::lookup::revisions;
-use super::rollback::objects;
 use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 use crate::resolve;
 

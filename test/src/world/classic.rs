@@ -41,6 +41,18 @@ pub fn prepare(lab: &Lab) -> Result<()> {
     lab.apply(&objects)
 }
 
+/// Applies the rights with which catalog-operator moves Subscriptions to OLM v1.
+///
+/// # Errors
+/// When the API server refuses an object.
+pub fn prepare_migration(lab: &Lab) -> Result<()> {
+    let folder = repository()
+        .join("manifests/classic/migration")
+        .display()
+        .to_string();
+    lab.kubectl(&["apply", "--server-side", "-k", &folder]).map(drop)
+}
+
 /// An address of this machine that is no loopback: the API server refuses endpoints with such.
 ///
 /// # Errors

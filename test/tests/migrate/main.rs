@@ -1,6 +1,7 @@
 //! `olm migrate` on a cluster with the objects that OLM classic leaves.
 
 mod aggregated;
+mod annotated;
 mod back;
 mod called;
 mod classic;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use olm_test::classic::{ACCOUNT, prepare};
+use olm_test::classic::{ACCOUNT, prepare, prepare_migration};
 use olm_test::docs::page;
 use olm_test::extensions::{administrator, await_version, catalog};
 use olm_test::shared::Shared;
@@ -54,8 +54,13 @@ pub(crate) struct Stage {
 
 impl Stage {
     async fn start() -> Result<Self> {
-        let world = World::start(Options::default()).await?;
+        Self::behind(World::start(Options::default()).await?, None).await
+    }
+
+    /// The programs on this cluster; catalog-operator reaches the API server at that address.
+    pub(crate) async fn behind(world: World, server: Option<&str>) -> Result<Self> {
         prepare(&world)?;
+        prepare_migration(&world)?;
         let account = format!("--classic-account={ACCOUNT}");
         let cache = format!("--cache-dir={}", world.folder().join("catalogs").display());
         let arguments = vec![account.clone(), cache, "-v=4".to_owned()];
@@ -69,11 +74,22 @@ impl Stage {
             )
             .await?,
         ];
+        if let (Some(server), Some(catalogs)) = (server, programs.first_mut()) {
+            catalogs.go_through(server)?;
+        }
         for program in &mut programs {
             program.start(&world.cluster)?;
             program.ready().await?;
         }
         Ok(Self { world, programs })
+    }
+
+    /// Ends catalog-operator and starts it again; in between, `recover` is called.
+    pub(crate) fn restart_catalogs(&mut self, recover: impl FnOnce()) -> Result<()> {
+        let program = self.programs.first_mut().context("it was started")?;
+        program.kill();
+        recover();
+        program.start(&self.world.cluster)
     }
 
     /// Waits until kubectl prints this about an object of the operator's namespace.
@@ -93,10 +109,13 @@ impl Stage {
             Ok((last == expected).then_some(()))
         })
         .await;
-        shown.with_context(|| {
-            let logs: Vec<String> = self.programs.iter().map(Manager::log_end).collect();
-            format!("it shows {last:?}\n{}", logs.join("\n---\n"))
-        })
+        shown.with_context(|| format!("it shows {last:?}\n{}", self.logs()))
+    }
+
+    /// The ends of the programs' logs.
+    pub(crate) fn logs(&self) -> String {
+        let logs: Vec<String> = self.programs.iter().map(Manager::log_end).collect();
+        logs.join("\n---\n")
     }
 
     pub(crate) fn json(&self, arguments: &[&str]) -> Result<Value> {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::assess::Assessment;
-use super::backup::Record;
-use super::check::Severity;
-use super::facts::{name, namespace, text as text_of};
+use olm_migrate::assess::Assessment;
+use olm_migrate::check::Severity;
+use olm_migrate::facts::{name, namespace, text as text_of};
+use olm_migrate::objects::backup::Record;
+
 use crate::output::table::table;
 
 /// A table of the Subscriptions, and below it the findings and changes of each.

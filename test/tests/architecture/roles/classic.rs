@@ -225,6 +225,64 @@ fn the_programs_of_olm_classic_write_nothing_but_their_own_kinds() {
     check("classic", &objects, ACCOUNTS, Secrets::Read, WRITES.iter());
 }
 
+/// Every write that catalog-operator may make beside these where it moves Subscriptions to OLM v1.
+const MIGRATION: &[Write] = &[
+    (
+        "catalog-operator-migration",
+        "olm.operatorframework.io",
+        "clusterextensions",
+        "create,delete,patch",
+        "those made from Subscriptions; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator-migration",
+        "olm.operatorframework.io",
+        "clusterobjectsets",
+        "create",
+        "first revisions; an admission policy refuses others",
+    ),
+    (
+        "catalog-operator-migration",
+        "olm.operatorframework.io",
+        "clusterextensions/finalizers,clusterobjectsets/finalizers",
+        "update",
+        "owners that hold back their deletion",
+    ),
+    (
+        "catalog-operator-migration",
+        "identity.olm.operatorframework.io",
+        "controllers",
+        "act",
+        "no API: the admission policies of the managers know by it who gives ClusterExtensions their revisions",
+    ),
+    (
+        "catalog-operator-migration",
+        "operators.coreos.com",
+        "clusterserviceversions/status",
+        "patch",
+        "our kind",
+    ),
+    (
+        "catalog-operator-migration",
+        "",
+        "secrets",
+        "create,delete,patch",
+        "content of revisions, in the managers' namespace; an admission policy refuses others",
+    ),
+];
+
+#[test]
+fn moves_to_olm_v1_add_no_right_on_content() {
+    let objects = rendered("classic/migration");
+    check(
+        "classic/migration",
+        &objects,
+        ACCOUNTS,
+        Secrets::Never,
+        MIGRATION.iter(),
+    );
+}
+
 /// An administrator who removes the account needs to look for no other object.
 #[test]
 fn the_account_that_may_do_everything_is_bound_once() {

@@ -1,0 +1,193 @@
+//! What is said about a move: a condition of the Subscription or an annotation of the ClusterExtension, and events.
+
+use jiff::Timestamp;
+use olm_api::ClusterExtension;
+use olm_api::names::{CLUSTER_EXTENSION, migration as annotations};
+use olm_classic::cluster::{annotation, items, text};
+use olm_classic::names;
+use olm_classic::subscription::{MIGRATED, MigrationState, migration};
+use olm_migrate::check::{Finding, Severity};
+use olm_migrate::hint::Hint;
+use olm_platform::events::Notice;
+use olm_rollout::failure::RequestFailure;
+use serde_json::{Value, json};
+
+use super::Mover;
+use crate::base::reference;
+use crate::catalog::write::write_status;
+use crate::objects::write::Actor;
+
+/// The most characters of a message.
+const MAX_MESSAGE: usize = 16_000;
+
+/// What blocks a move, and what to do.
+pub(super) fn blockers(findings: &[Finding]) -> String {
+    let due = findings
+        .iter()
+        .filter(|finding| finding.severity != Severity::Acknowledged);
+    let texts: Vec<String> = due
+        .map(|finding| format!("{}: {}: {}", finding.check, finding.message, finding.fix))
+        .collect();
+    bounded(&texts.join("; "))
+}
+
+/// An error with its causes and what to do about it.
+pub(super) fn failure(error: &anyhow::Error) -> String {
+    let hint = error.downcast_ref::<Hint>().map(|Hint(hint)| hint.as_str());
+    let mut causes = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            causes.push(status.message.clone());
+            break;
+        }
+        causes.push(cause.to_string());
+    }
+    causes.retain(|cause| Some(cause.as_str()) != hint);
+    causes.dedup();
+    let told = causes.join(": ");
+    bounded(&hint.map_or_else(|| told.clone(), |hint| format!("{told}: {hint}")))
+}
+
+/// The reason of the condition about the move.
+fn condition_reason(subscription: &Value) -> Option<&str> {
+    let mut conditions = items(subscription, "/status/conditions");
+    let found = conditions.find(|condition| text(condition, "/type") == MIGRATED)?;
+    Some(text(found, "/reason"))
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(MAX_MESSAGE).collect()
+}
+
+impl Mover {
+    /// Sets the condition of a Subscription, `NAMESPACE/NAME`, and records an event if it changes.
+    pub(super) async fn say(
+        &self,
+        key: &str,
+        state: MigrationState,
+        message: &str,
+    ) -> Result<(), RequestFailure> {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let cluster = self.base.store.snapshot();
+        let Some(subscription) = cluster.get(names::SUBSCRIPTION_KIND, namespace, name) else {
+            let mut extensions = cluster.of_kind(CLUSTER_EXTENSION);
+            let made = extensions.find(|extension| annotation(extension, annotations::SUBSCRIPTION) == key);
+            if let Some(extension) = made.filter(|_| state == MigrationState::Failed) {
+                self.tell(extension, true, &format!("Migration{}", state.reason()), message);
+            }
+            return Ok(());
+        };
+        let has_failed = condition_reason(subscription) == Some(MigrationState::Failed.reason());
+        if has_failed && state == MigrationState::Moving {
+            // The failure is said until the move is over: each attempt would write twice.
+            return Ok(());
+        }
+        let Some(written) = migration(subscription, state, message, Timestamp::now()) else {
+            return Ok(());
+        };
+        write_status(&self.base, &written).await?;
+        let is_fault = matches!(state, MigrationState::Blocked | MigrationState::Failed);
+        tracing::info!(
+            namespace,
+            name,
+            state = state.reason(),
+            message,
+            "the move of a Subscription"
+        );
+        self.tell(
+            &written,
+            is_fault,
+            &format!("Migration{}", state.reason()),
+            message,
+        );
+        Ok(())
+    }
+
+    /// Marks a ClusterExtension whose move is under way, so that it goes on without its Subscription.
+    pub(super) async fn mark(&self, extension: &ClusterExtension) -> Result<(), RequestFailure> {
+        if extension.annotation(annotations::MIGRATE) == Some("true") {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "uid": extension.metadata.uid, "annotations": {annotations::MIGRATE: "true"},
+        }});
+        let object = about(extension);
+        let marked = self.base.writer.merge(&Actor::Own, &object, &patch).await;
+        marked.map(drop)
+    }
+
+    /// Records an event.
+    pub(super) fn tell(&self, object: &Value, is_fault: bool, reason: &str, message: &str) {
+        let notice = Notice {
+            is_fault,
+            reason: reason.to_owned(),
+            note: message.to_owned(),
+        };
+        self.base.events.publish(reference(object), vec![notice]);
+    }
+
+    /// Sets what blocks the return of a ClusterExtension, and records an event if that changes.
+    pub(super) async fn say_back(
+        &self,
+        extension: &ClusterExtension,
+        message: &str,
+    ) -> Result<(), RequestFailure> {
+        if extension.annotation(annotations::MIGRATE_BACK_STATUS) == Some(message) {
+            return Ok(());
+        }
+        let object = about(extension);
+        let patch = json!({"metadata": {
+            "uid": extension.metadata.uid, "annotations": {annotations::MIGRATE_BACK_STATUS: message},
+        }});
+        self.base.writer.merge(&Actor::Own, &object, &patch).await?;
+        tracing::info!(
+            name = extension.name(),
+            message,
+            "the return of a ClusterExtension"
+        );
+        self.tell(&object, true, "MigrationBackBlocked", message);
+        Ok(())
+    }
+}
+
+/// What names a ClusterExtension.
+pub(super) fn about(extension: &ClusterExtension) -> Value {
+    json!({
+        "apiVersion": olm_api::names::API_VERSION, "kind": CLUSTER_EXTENSION,
+        "metadata": {"name": extension.name(), "uid": extension.metadata.uid},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn an_error_ends_with_what_to_do() {
+        let error = anyhow!("forbidden").context("cannot create it");
+        assert_eq!(failure(&error), "cannot create it: forbidden");
+        let hinted = error.context(Hint("ask".to_owned()));
+        assert_eq!(failure(&hinted), "cannot create it: forbidden: ask");
+    }
+
+    #[test]
+    fn blockers_name_check_fault_and_remedy() {
+        let finding = |check, severity| Finding {
+            check,
+            severity,
+            message: "it fails".to_owned(),
+            fix: "fix it".to_owned(),
+        };
+        let findings = [
+            finding("state", Severity::Blocks),
+            finding("webhooks", Severity::Acknowledged),
+            finding("channel", Severity::Acknowledge),
+        ];
+        assert_eq!(
+            blockers(&findings),
+            "state: it fails: fix it; channel: it fails: fix it"
+        );
+    }
+}

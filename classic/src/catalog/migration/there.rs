@@ -1,0 +1,272 @@
+//! From a Subscription to a ClusterExtension.
+
+use std::collections::BTreeMap;
+
+use anyhow::{anyhow, bail};
+use olm_api::names::{migration, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_classic::subscription::{MigrationState, is_paused};
+use olm_migrate::assess::{self, Assessment, assess, bind};
+use olm_migrate::facts::{Case, ClassicObjects, find, restore, successor};
+use olm_migrate::needs::{groups, in_order};
+use olm_migrate::{course, read};
+use serde_json::{Value, json};
+
+use super::requests::Requests;
+use super::say::{blockers, failure};
+use super::{Mover, Turn};
+
+/// What is to do for the requested Subscriptions.
+#[derive(Default)]
+struct Plan {
+    /// Those without blockers.
+    movable: Vec<Assessment>,
+    /// Those whose objects are recorded.
+    begun: BTreeMap<String, (ClusterExtension, ClusterObjectSet)>,
+    /// The others, with what is said about them.
+    said: Vec<(String, MigrationState, String)>,
+}
+
+impl Plan {
+    /// The Subscriptions that move now.
+    fn keys(&self) -> Vec<String> {
+        let movable = self.movable.iter().map(Assessment::key);
+        movable.chain(self.begun.keys().cloned()).collect()
+    }
+}
+
+/// The state of a Subscription before it is assessed.
+enum Stage<'a> {
+    /// It can begin to move.
+    New(Case<'a>),
+    /// This ClusterExtension is on its way.
+    UnderWay(&'a ClusterExtension),
+    /// This ClusterExtension has the operator.
+    Moved(&'a ClusterExtension),
+    /// There is neither a Subscription nor a ClusterExtension.
+    Gone,
+}
+
+fn stage<'a>(facts: &'a ClassicObjects, key: &'a str) -> Stage<'a> {
+    let (place, name) = key.split_once('/').unwrap_or_default();
+    let subscription = find(&facts.subscriptions, place, name);
+    let case = subscription.map(|subscription| Case { facts, subscription });
+    let Some(extension) = successor(facts, key) else {
+        return case.map_or(Stage::Gone, Stage::New);
+    };
+    let is_marked = extension.annotation(migration::MIGRATE) == Some("true");
+    let is_extension_paused = extension.annotation(user::PAUSED) == Some("true");
+    let is_frozen = subscription.is_some_and(is_paused);
+    match case {
+        _ if is_extension_paused && (is_marked || is_frozen) => Stage::UnderWay(extension),
+        Some(case) if case.version().is_some() => Stage::New(case),
+        _ => Stage::Moved(extension),
+    }
+}
+
+impl Mover {
+    /// Moves the requested Subscriptions as far as they can.
+    pub(super) async fn there(&self, requests: &Requests) -> Turn {
+        let keys = &requests.there;
+        if keys.is_empty() {
+            return Turn::Done;
+        }
+        let first = match self.complete(keys).await {
+            Ok(facts) => self.plan(&facts, keys).await,
+            Err(error) => Err(error),
+        };
+        let plan = match first {
+            Ok(plan) => plan,
+            Err(error) => return self.failed(keys, &error).await,
+        };
+        let mut turn = self.all_said(&plan.said).await;
+        let moving = plan.keys();
+        if moving.is_empty() {
+            return turn;
+        }
+        for key in &moving {
+            let said = self.say(
+                key,
+                MigrationState::Moving,
+                "the operator moves to a ClusterExtension",
+            );
+            if let Err(failure) = said.await {
+                return turn.max(self.failed(&moving, &anyhow!(failure.message)).await);
+            }
+        }
+        // What the move acts on is read from the API server.
+        let fresh = read::facts(self.base.writer.own()).await.map(|mut facts| {
+            restore(&mut facts);
+            facts
+        });
+        let facts = match fresh {
+            Ok(facts) => facts,
+            Err(error) => return turn.max(self.failed(&moving, &error).await),
+        };
+        let plan = match self.plan(&facts, &moving).await {
+            Ok(plan) => plan,
+            Err(error) => return turn.max(self.failed(&moving, &error).await),
+        };
+        turn = turn.max(self.all_said(&plan.said).await);
+        for group in in_order(&facts, &plan.keys()) {
+            if let Err(error) = self.move_group(&facts, &plan, &group).await {
+                turn = turn.max(self.failed(&group, &error).await);
+            }
+        }
+        turn
+    }
+
+    /// The followed facts, with those that are read for these Subscriptions only.
+    async fn complete(&self, keys: &[String]) -> anyhow::Result<ClassicObjects> {
+        let mut facts = self.facts();
+        restore(&mut facts);
+        let versions: Vec<Value> = keys
+            .iter()
+            .filter_map(|key| {
+                let (place, name) = key.split_once('/')?;
+                let subscription = find(&facts.subscriptions, place, name)?;
+                let case = Case {
+                    facts: &facts,
+                    subscription,
+                };
+                case.version().cloned()
+            })
+            .collect();
+        (facts.conditions, facts.certificates) = read::details(self.base.writer.own(), &versions).await?;
+        Ok(facts)
+    }
+
+    async fn plan(&self, facts: &ClassicObjects, keys: &[String]) -> anyhow::Result<Plan> {
+        let mut plan = Plan::default();
+        let names = assess::names(facts);
+        let mut assessed = Vec::new();
+        for key in keys {
+            let case = match stage(facts, key) {
+                Stage::New(case) => case,
+                Stage::UnderWay(extension) => {
+                    let set = course::begun(self.base.writer.own(), extension).await?;
+                    if let Some(set) = set {
+                        plan.begun.insert(key.clone(), (extension.clone(), set));
+                        continue;
+                    }
+                    // It has stopped before its objects were recorded.
+                    let (place, name) = key.split_once('/').unwrap_or_default();
+                    let Some(subscription) = find(&facts.subscriptions, place, name) else {
+                        continue;
+                    };
+                    Case { facts, subscription }
+                }
+                Stage::Moved(extension) => {
+                    let message = format!(
+                        "ClusterExtension {:?} has the operator; nothing is installed for this Subscription, and it \
+                         may be deleted",
+                        extension.name()
+                    );
+                    plan.said.push((key.clone(), MigrationState::Moved, message));
+                    continue;
+                }
+                Stage::Gone => continue,
+            };
+            let extension = match case.successor() {
+                Some(extension) => extension.name(),
+                None => names.get(key).map(String::as_str).unwrap_or_default(),
+            };
+            assessed.push(assess(case, extension, &self.choices(case.namespace(), keys)));
+        }
+        bind(&mut assessed, &groups(facts));
+        for mut one in assessed {
+            if one.can_move() {
+                let annotations = one.extension.metadata.annotations.get_or_insert_default();
+                annotations.insert(migration::MIGRATE.to_owned(), "true".to_owned());
+                plan.movable.push(one);
+            } else {
+                let message = blockers(&one.findings);
+                plan.said.push((one.key(), MigrationState::Blocked, message));
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Moves Subscriptions whose operators need each other: all are recorded before the first one is handed over.
+    async fn move_group(&self, facts: &ClassicObjects, plan: &Plan, group: &[String]) -> anyhow::Result<()> {
+        let mut begun = plan.begun.clone();
+        for key in group {
+            let Some(one) = plan.movable.iter().find(|one| one.key() == *key) else {
+                continue;
+            };
+            let (place, name) = key.split_once('/').unwrap_or_default();
+            let Some(subscription) = find(&facts.subscriptions, place, name) else {
+                bail!("Subscription {key} is gone");
+            };
+            let tell = self.steps(key);
+            let hands = self.hands(place, &tell).await?;
+            let case = Case { facts, subscription };
+            let made = course::begin(&hands, case, &one.extension).await?;
+            begun.insert(key.clone(), made);
+        }
+        for key in group {
+            let Some((extension, set)) = begun.get(key) else {
+                continue;
+            };
+            let (place, _) = key.split_once('/').unwrap_or_default();
+            let tell = self.steps(key);
+            let hands = self.hands(place, &tell).await?;
+            let marked = self.mark(extension).await;
+            marked.map_err(|failure| anyhow!(failure.message))?;
+            course::finish(&hands, extension, set).await?;
+            tracing::info!(key, extension = extension.name(), "a Subscription has moved");
+            let message = format!("Subscription {key} has become this ClusterExtension");
+            self.tell(&super::say::about(extension), false, "MigrationMoved", &message);
+        }
+        Ok(())
+    }
+
+    /// Records an event about a Subscription for each step.
+    pub(super) fn steps(&self, key: &str) -> impl Fn(&str) + Send + Sync + use<'_> {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let about = json!({
+            "apiVersion": olm_classic::names::CSV_API_VERSION, "kind": olm_classic::names::SUBSCRIPTION_KIND,
+            "metadata": {"namespace": namespace, "name": name},
+        });
+        let key = key.to_owned();
+        move |step: &str| {
+            tracing::info!(key, step, "a step of a move");
+            self.tell(&about, false, "MigrationStep", step);
+        }
+    }
+
+    async fn all_said(&self, said: &[(String, MigrationState, String)]) -> Turn {
+        let mut turn = Turn::Done;
+        for (key, state, message) in said {
+            if *state != MigrationState::Moved {
+                turn = turn.max(Turn::Waits);
+            }
+            if let Err(failure) = self.say(key, *state, message).await {
+                tracing::warn!(
+                    key,
+                    error = failure.message,
+                    "cannot write a Subscription; will try again"
+                );
+                turn = turn.max(Turn::Failed);
+            }
+        }
+        turn
+    }
+
+    /// Says that a step has failed.
+    async fn failed(&self, keys: &[String], error: &anyhow::Error) -> Turn {
+        let turn = Turn::of(error);
+        let message = failure(error);
+        tracing::warn!(?keys, error = message, "a move has stopped; will try again");
+        for key in keys.iter().filter(|_| turn == Turn::Failed) {
+            if let Err(failure) = self.say(key, MigrationState::Failed, &message).await {
+                tracing::warn!(
+                    key,
+                    error = failure.message,
+                    "cannot write a Subscription; will try again"
+                );
+            }
+        }
+        turn
+    }
+}

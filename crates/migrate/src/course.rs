@@ -1,0 +1,376 @@
+//! The move itself. Every step requires the object that it has read, and can be repeated.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
+use olm_api::cluster_extension::controlling_extension;
+use olm_api::names::{annotation, field_manager, label, migration, operator_condition, user};
+use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_rollout::engine::desired::body;
+use olm_rollout::engine::request::Write;
+use olm_rollout::outline::Owner;
+use olm_rollout::ownership::{Guard, fields_of};
+use serde_json::{Value, json};
+
+use crate::facts::{Case, annotation as annotation_of, list, name, text};
+use crate::hands::Hands;
+use crate::hint::Hint;
+use crate::objects::backup::{Record, keep};
+use crate::objects::content;
+use crate::objects::inventory::{api, api_of, get, inventory};
+use crate::objects::record::{content_of, release, revision};
+
+/// The number of times that objects are taken over again when OLM classic takes them back.
+pub const TRIES: usize = 5;
+/// The number of seconds for the end of a ClusterServiceVersion; it is polled once a second.
+const LOOKS: usize = 60;
+/// The number of polls after which no controller seems to run that removes [`CLEANUP`].
+const PATIENCE: usize = 5;
+/// The finalizer by which OLM classic removes objects with its labels.
+const CLEANUP: &str = "operators.coreos.com/csv-cleanup";
+
+/// Moves a Subscription without blockers, up to the removal of the remaining objects of OLM classic.
+pub async fn begin(
+    hands: &Hands<'_>,
+    case: Case<'_>,
+    wanted: &ClusterExtension,
+) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
+    let system_namespace = hands.system_namespace;
+    let objects = inventory(hands, case).await?;
+    // Objects that cannot be taken over are found before any write.
+    revision(case, wanted, &objects, system_namespace)?;
+    let record = Record::of(case, &objects)?;
+    let extension = match case.successor() {
+        Some(extension) => extension.clone(),
+        None => create_extension(hands, wanted, &record).await?,
+    };
+    keep(hands, &record, &extension).await?;
+    freeze(hands, case).await?;
+    let (set, secrets) = revision(case, &extension, &objects, system_namespace)?;
+    content::store(hands, &set, &secrets).await?;
+    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
+    let created = sets.create(&hands.creating(), &set).await;
+    let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
+    (hands.tell)(&format!(
+        "clusterobjectset/{} created with {} objects",
+        created.name(),
+        objects.len()
+    ));
+    Ok((extension, created))
+}
+
+async fn create_extension(
+    hands: &Hands<'_>,
+    wanted: &ClusterExtension,
+    record: &Record,
+) -> anyhow::Result<ClusterExtension> {
+    let mut extension = wanted.clone();
+    let annotations = extension.metadata.annotations.get_or_insert_default();
+    annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
+    annotations.insert(migration::RECORD_DIGEST.to_owned(), record.digest()?);
+    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let created = extensions.create(&hands.creating(), &extension).await;
+    let created =
+        created.with_context(|| format!("cannot create ClusterExtension {:?}", extension.name()))?;
+    (hands.tell)(&format!("clusterextension/{} created, paused", created.name()));
+    Ok(created)
+}
+
+/// Prevents upgrades by OLM classic meanwhile.
+async fn freeze(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<()> {
+    let subscription = case.subscription;
+    let subscriptions = classic_api(&hands.own, "Subscription", case.namespace());
+    let patch = json!({
+        "metadata": {
+            "uid": subscription.pointer("/metadata/uid"),
+            "resourceVersion": subscription.pointer("/metadata/resourceVersion"),
+            "annotations": {user::PAUSED: "true"},
+        },
+        "spec": {"installPlanApproval": "Manual"},
+    });
+    let frozen = subscriptions
+        .patch(name(subscription), &hands.changing(), &Patch::Merge(&patch))
+        .await;
+    frozen.with_context(|| format!("cannot pause Subscription {}", case.key()))?;
+    (hands.tell)(&format!("subscription/{} paused", name(subscription)));
+    let version = text(subscription, "/status/installedCSV");
+    pause_version(hands, case.namespace(), version).await
+}
+
+/// The API of a kind of OLM classic.
+fn classic_api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
+    api(client, operator_condition::GROUP, "v1alpha1", kind, namespace)
+}
+
+/// Keeps OLM classic from the objects of the ClusterServiceVersion, once its Subscription is gone, too.
+async fn pause_version(hands: &Hands<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
+    let versions = classic_api(&hands.own, "ClusterServiceVersion", namespace);
+    let patch = json!({"metadata": {"annotations": {user::PAUSED: "true"}}});
+    let paused = versions
+        .patch(version, &hands.changing(), &Patch::Merge(&patch))
+        .await;
+    paused.with_context(|| format!("cannot pause ClusterServiceVersion {namespace}/{version}"))?;
+    (hands.tell)(&format!("clusterserviceversion/{version} paused"));
+    Ok(())
+}
+
+/// The first revision of an extension, if it was created from a Subscription.
+pub async fn begun(
+    client: &Client,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<ClusterObjectSet>> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let name = format!("{}-1", extension.name());
+    let found = sets.get_opt(&name).await;
+    let found = found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
+    Ok(found.filter(|set| {
+        set.annotation(migration::SUBSCRIPTION).is_some()
+            && controlling_extension(&set.metadata) == extension.metadata.uid.as_deref()
+    }))
+}
+
+/// Hands over the objects of the revision, removes the remaining objects of OLM classic and resumes the extension.
+pub async fn finish(
+    hands: &Hands<'_>,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+) -> anyhow::Result<()> {
+    content::own(hands, set).await?;
+    let objects = content::objects(&hands.own, set, hands.system_namespace).await?;
+    let owner = Owner {
+        name: set.name().to_owned(),
+        uid: set.metadata.uid.clone().unwrap_or_default(),
+        revision: set.spec.revision,
+        owner_name: set.label(label::OWNER_NAME).unwrap_or_default().to_owned(),
+        extension: extension.metadata.uid.clone().unwrap_or_default(),
+        migrated: false,
+    };
+    hand_over(&hands.content, &objects, &owner).await?;
+    (hands.tell)(&format!("{} objects handed over", objects.len()));
+    remove_subscription(hands, extension).await?;
+    // A controller that still runs may have taken some back by now.
+    hand_over(&hands.content, &objects, &owner).await?;
+    remove_version(hands, extension, set, &objects).await?;
+    let taken = hand_over(&hands.content, &objects, &owner).await;
+    taken.map_err(|error| {
+        error.context(Hint(format!(
+            "run the command again; if it fails once more, `olm resume {}` applies the content that the move has recorded",
+            extension.name()
+        )))
+    })?;
+    let patch = json!({"metadata": {
+        "uid": extension.metadata.uid, "annotations": {user::PAUSED: null, migration::MIGRATE: null},
+    }});
+    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let resumed = extensions
+        .patch(extension.name(), &hands.changing(), &Patch::Merge(&patch))
+        .await;
+    resumed.with_context(|| format!("cannot resume ClusterExtension {:?}", extension.name()))?;
+    (hands.tell)(&format!("clusterextension/{} resumed", extension.name()));
+    Ok(())
+}
+
+/// Hands all objects over until none needs it.
+async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
+    for _ in 0..TRIES {
+        let mut is_due = false;
+        for object in objects {
+            let taken = take(client, object, owner).await;
+            is_due |= match taken {
+                Err(error) if is_conflict(&error) => true,
+                taken => taken.with_context(|| {
+                    format!("cannot hand over {} {:?}", text(object, "/kind"), name(object))
+                })?,
+            };
+        }
+        if !is_due {
+            return Ok(());
+        }
+    }
+    let error = anyhow!("OLM classic takes objects back as fast as they are handed over");
+    Err(error.context(Hint(
+        "stop its Deployments olm-operator and catalog-operator and run the command again".to_owned(),
+    )))
+}
+
+/// Whether another client wrote the object first.
+pub fn is_conflict(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
+}
+
+/// Hands over one object by changes of its metadata only. Returns whether it was changed.
+async fn take(client: &Client, object: &Value, owner: &Owner) -> anyhow::Result<bool> {
+    let api = api_of(client, object);
+    let what = text(object, "/kind");
+    let read = async || {
+        get(&api, what, name(object))
+            .await?
+            .ok_or_else(|| anyhow!("it is gone"))
+    };
+    let live = read().await?;
+    let is_other = |found: &&Value| {
+        found.get("controller") == Some(&Value::Bool(true)) && text(found, "/uid") != owner.uid
+    };
+    if let Some(other) = list(&live, "/metadata/ownerReferences").iter().find(is_other) {
+        bail!("{} {:?} controls it", text(other, "/kind"), text(other, "/name"));
+    }
+    let mut is_due = false;
+    let write = Write {
+        guard: Guard::Seen {
+            uid: text(&live, "/metadata/uid").to_owned(),
+            resource_version: text(&live, "/metadata/resourceVersion").to_owned(),
+        },
+        demoted: Vec::new(),
+    };
+    let body = body(object, owner, &write);
+    let rehearsed = apply(&api, &body, true).await?;
+    unchanged(&live, &rehearsed)?;
+    if marks(&live) != marks(&rehearsed) {
+        unchanged(&live, &apply(&api, &body, false).await?)?;
+        is_due = true;
+    }
+    let taken = read().await?;
+    if let Some(patch) = release(&taken) {
+        let parameters = PatchParams {
+            field_manager: Some(field_manager::OBJECTS.to_owned()),
+            ..PatchParams::default()
+        };
+        let released = api
+            .patch(name(object), &parameters, &Patch::Merge(&patch))
+            .await?;
+        unchanged(&live, &serde_json::to_value(released)?)?;
+        is_due = true;
+    }
+    Ok(is_due)
+}
+
+async fn apply(api: &Api<DynamicObject>, body: &Value, is_rehearsal: bool) -> anyhow::Result<Value> {
+    let parameters = PatchParams {
+        dry_run: is_rehearsal,
+        force: true,
+        field_manager: Some(field_manager::OBJECTS.to_owned()),
+        field_validation: None,
+    };
+    let applied = api.patch(name(body), &parameters, &Patch::Apply(body)).await?;
+    Ok(serde_json::to_value(applied)?)
+}
+
+/// The parts of an object that an apply without changed content changes: labels, annotations, owners and our fields.
+fn marks(object: &Value) -> [Option<&Value>; 4] {
+    let part = |key: &str| object.pointer(&format!("/metadata/{key}"));
+    let ours = fields_of(object, text(object, "/apiVersion"), field_manager::OBJECTS);
+    [part("labels"), part("annotations"), part("ownerReferences"), ours]
+}
+
+/// Checks that an object is unchanged except for metadata and status. The generation is not sufficient: for a
+/// Deployment it also counts changes of annotations.
+pub fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
+    ensure!(
+        text(before, "/metadata/uid") == text(after, "/metadata/uid")
+            && content_of(before) == content_of(after),
+        "its content would change: something writes it at the same time"
+    );
+    Ok(())
+}
+
+async fn remove_subscription(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
+    let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
+    let (namespace, wanted) = key.split_once('/').unwrap_or_default();
+    let subscriptions = classic_api(&hands.own, "Subscription", namespace);
+    let Some(found) = get(&subscriptions, "Subscription", wanted).await? else {
+        return Ok(());
+    };
+    let parameters = DeleteParams {
+        preconditions: Some(preconditions(&found)),
+        ..DeleteParams::default()
+    };
+    let deleted = subscriptions.delete(wanted, &parameters).await;
+    deleted.with_context(|| format!("cannot delete Subscription {key}"))?;
+    (hands.tell)(&format!("subscription/{wanted} deleted"));
+    Ok(())
+}
+
+fn preconditions(found: &Value) -> Preconditions {
+    Preconditions {
+        uid: Some(text(found, "/metadata/uid").to_owned()),
+        resource_version: Some(text(found, "/metadata/resourceVersion").to_owned()),
+    }
+}
+
+/// Marks a ClusterServiceVersion so that the programs of this project delete nothing with it: conversions of custom
+/// resources and bindings in other namespaces have no labels that could be removed.
+async fn spare(hands: &Hands<'_>, versions: &Api<DynamicObject>, found: &Value) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {
+        "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+        "annotations": {user::UNINSTALL: "orphan"},
+    }});
+    let marked = versions
+        .patch(name(found), &hands.changing(), &Patch::Merge(&patch))
+        .await;
+    marked
+        .map(drop)
+        .with_context(|| format!("cannot mark ClusterServiceVersion {:?}", name(found)))
+}
+
+/// Deletes the ClusterServiceVersion, and none of the objects that it owned. Its finalizer removes objects by the
+/// labels of OLM classic, so none may have them.
+async fn remove_version(
+    hands: &Hands<'_>,
+    extension: &ClusterExtension,
+    set: &ClusterObjectSet,
+    objects: &[Value],
+) -> anyhow::Result<()> {
+    let wanted = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
+    let namespace = &extension.spec.namespace;
+    let versions = classic_api(&hands.own, "ClusterServiceVersion", namespace);
+    for look in 0..LOOKS {
+        let Some(found) = get(&versions, "ClusterServiceVersion", wanted).await? else {
+            (hands.tell)(&format!("clusterserviceversion/{wanted} deleted"));
+            return Ok(());
+        };
+        let is_orphaning = annotation_of(&found, user::UNINSTALL) == Some("orphan");
+        if found.pointer("/metadata/deletionTimestamp").is_none() && !is_orphaning {
+            spare(hands, &versions, &found).await?;
+            continue;
+        }
+        if found.pointer("/metadata/deletionTimestamp").is_none() {
+            for object in objects {
+                let live = get(
+                    &api_of(&hands.content, object),
+                    text(object, "/kind"),
+                    name(object),
+                )
+                .await?;
+                ensure!(
+                    live.as_ref().is_some_and(|live| release(live).is_none()),
+                    "{} {:?} belongs to OLM classic again: run the command again",
+                    text(object, "/kind"),
+                    name(object)
+                );
+            }
+            let parameters = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Orphan),
+                preconditions: Some(preconditions(&found)),
+                ..DeleteParams::default()
+            };
+            let deleted = versions.delete(wanted, &parameters).await;
+            deleted.with_context(|| format!("cannot delete ClusterServiceVersion {namespace}/{wanted}"))?;
+        } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP)] {
+            // The controllers of OLM classic are stopped, and there is nothing for them to clean up.
+            let patch = json!({"metadata": {
+                "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+                "finalizers": null,
+            }});
+            let freed = versions
+                .patch(wanted, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            freed.with_context(|| {
+                format!("cannot remove the finalizer of ClusterServiceVersion {wanted:?}")
+            })?;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    bail!("ClusterServiceVersion {namespace}/{wanted} is not gone after {LOOKS} s: run the command again")
+}

@@ -1,0 +1,22 @@
+//! The move of an operator from OLM classic to a ClusterExtension, and back until the first upgrade. No object that the
+//! operator consists of is changed but for its metadata.
+//!
+//! ```text
+//! read ─► facts ─► check, mapping ─► assess ─► course: record, hand over, remove
+//!                                        └───► back: restore, hand back, remove
+//! ```
+//!
+//! Callers decide whether a move is wanted: `olm migrate` asks its user, catalog-operator follows annotations.
+
+pub mod assess;
+pub mod back;
+pub mod certificates;
+pub mod check;
+pub mod course;
+pub mod facts;
+pub mod hands;
+pub mod hint;
+pub mod mapping;
+pub mod needs;
+pub mod objects;
+pub mod read;

@@ -1,0 +1,229 @@
+//! The objects of an installed operator. Only reads.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use olm_api::names::operator_condition;
+use serde_json::Value;
+
+use crate::certificates;
+use crate::facts::{Case, list, name, text, within};
+use crate::hands::Hands;
+
+/// A kind in bundles of OLM classic: group, version, kind, and whether it is namespaced.
+struct Kind(&'static str, &'static str, &'static str, bool);
+
+/// Kinds of every cluster, whose objects are found by owner.
+const LOOKED_FOR: &[Kind] = &[
+    Kind("", "v1", "ServiceAccount", true),
+    Kind("", "v1", "Service", true),
+    Kind("", "v1", "ConfigMap", true),
+    Kind("", "v1", "Secret", true),
+    Kind("apps", "v1", "Deployment", true),
+    Kind("rbac.authorization.k8s.io", "v1", "Role", true),
+    Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", true),
+    Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", false),
+    Kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", false),
+    Kind("networking.k8s.io", "v1", "NetworkPolicy", true),
+    Kind("policy", "v1", "PodDisruptionBudget", true),
+    Kind("apiregistration.k8s.io", "v1", "APIService", false),
+    Kind("scheduling.k8s.io", "v1", "PriorityClass", false),
+    Kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        false,
+    ),
+    Kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        false,
+    ),
+];
+/// Further kinds, whose objects the InstallPlan names.
+const NAMED: &[Kind] = &[
+    Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", false),
+    Kind("monitoring.coreos.com", "v1", "PrometheusRule", true),
+    Kind("monitoring.coreos.com", "v1", "ServiceMonitor", true),
+    Kind("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler", true),
+    Kind("console.openshift.io", "v1", "ConsoleYAMLSample", false),
+    Kind("console.openshift.io", "v1", "ConsoleQuickStart", false),
+    Kind("console.openshift.io", "v1", "ConsoleCLIDownload", false),
+    Kind("console.openshift.io", "v1", "ConsoleLink", false),
+    Kind("console.openshift.io", "v1", "ConsolePlugin", false),
+];
+/// The label with the name of the ClusterServiceVersion.
+const OWNER: &str = "olm.owner";
+
+/// The API of an object's kind in a namespace, or in the cluster if that is empty.
+pub(crate) fn api(
+    client: &Client,
+    group: &str,
+    version: &str,
+    kind: &str,
+    namespace: &str,
+) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    match namespace {
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
+}
+
+/// The API of an object.
+pub(crate) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let (group, version) = text(object, "/apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text(object, "/apiVersion")));
+    api(
+        client,
+        group,
+        version,
+        text(object, "/kind"),
+        text(object, "/metadata/namespace"),
+    )
+}
+
+/// Reads an object; `None` if it does not exist.
+pub(crate) async fn get(api: &Api<DynamicObject>, what: &str, name: &str) -> anyhow::Result<Option<Value>> {
+    let found = api
+        .get_opt(name)
+        .await
+        .with_context(|| format!("cannot read {what} {name:?}"))?;
+    Ok(found.map(serde_json::to_value).transpose()?)
+}
+
+/// All objects of the operator, as they live.
+pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<Value>> {
+    let mut wanted: BTreeSet<(String, String, String, String, String)> = BTreeSet::new();
+    let place = |is_namespaced: bool| {
+        if is_namespaced {
+            case.namespace().to_owned()
+        } else {
+            String::new()
+        }
+    };
+    for step in within(&case.facts.plans, case.namespace()).flat_map(|plan| list(plan, "/status/plan")) {
+        let resource = |key: &str| text(step, &format!("/resource/{key}"));
+        let is_foreign = text(step, "/resolving") != case.installed();
+        if is_foreign || resource("group") == operator_condition::GROUP {
+            continue;
+        }
+        let mut known = LOOKED_FOR.iter().chain(NAMED);
+        let known =
+            known.find(|Kind(group, _, kind, _)| *group == resource("group") && *kind == resource("kind"));
+        let Some(Kind(group, version, kind, is_namespaced)) = known else {
+            bail!(
+                "cannot take over {} {:?}: the kind is unknown",
+                resource("kind"),
+                resource("name")
+            );
+        };
+        let version = if *kind == "CustomResourceDefinition" {
+            version
+        } else {
+            resource("version")
+        };
+        let key = [*group, version, *kind].map(str::to_owned);
+        let [group, version, kind] = key;
+        wanted.insert((
+            group,
+            version,
+            kind,
+            place(*is_namespaced),
+            resource("name").to_owned(),
+        ));
+    }
+    for Kind(group, version, kind, is_namespaced) in LOOKED_FOR {
+        let namespace = place(*is_namespaced);
+        for found in owned(
+            case,
+            &api(&hands.own, group, version, kind, &namespace),
+            *is_namespaced,
+        )
+        .await?
+        {
+            let [group, version, kind] = [*group, *version, *kind].map(str::to_owned);
+            wanted.insert((group, version, kind, namespace.clone(), found));
+        }
+    }
+    let version = case.version();
+    for owned in version
+        .iter()
+        .flat_map(|version| list(version, "/spec/customresourcedefinitions/owned"))
+    {
+        let [group, version, kind] =
+            ["apiextensions.k8s.io", "v1", "CustomResourceDefinition"].map(str::to_owned);
+        wanted.insert((
+            group,
+            version,
+            kind,
+            String::new(),
+            text(owned, "/name").to_owned(),
+        ));
+    }
+    for [group, kind, namespace, wanted_name] in version.into_iter().flat_map(certificates::parts) {
+        let found = get(
+            &api(&hands.content, &group, "v1", &kind, &namespace),
+            &kind,
+            &wanted_name,
+        )
+        .await?;
+        let is_part = |found: &Value| version.is_some_and(|version| certificates::is_part(found, version));
+        if found.as_ref().is_some_and(is_part) {
+            wanted.insert((group, "v1".to_owned(), kind, namespace, wanted_name));
+        }
+    }
+    let mut objects = Vec::new();
+    for (group, version, kind, namespace, name) in wanted {
+        let found = get(
+            &api(&hands.content, &group, &version, &kind, &namespace),
+            &kind,
+            &name,
+        )
+        .await?;
+        let Some(found) = found else {
+            bail!("{kind} {name:?} of the operator does not exist");
+        };
+        objects.push(found);
+    }
+    Ok(objects)
+}
+
+/// The names of the objects of a kind that the ClusterServiceVersion owns, by reference or by label.
+async fn owned(case: Case<'_>, api: &Api<DynamicObject>, is_namespaced: bool) -> anyhow::Result<Vec<String>> {
+    let Some(version) = case.version() else {
+        return Ok(Vec::new());
+    };
+    let uid = text(version, "/metadata/uid");
+    let mut params = ListParams::default();
+    if !is_namespaced {
+        params = params.labels(&format!("{OWNER}={}", name(version)));
+    }
+    let listed = api.list_metadata(&params).await;
+    let listed = listed.with_context(|| format!("cannot list objects of {}", name(version)))?;
+    let is_owned = |found: &kube::api::PartialObjectMeta<DynamicObject>| {
+        let label = |key: &str| {
+            found
+                .metadata
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(key))
+                .map(String::as_str)
+        };
+        let by_label =
+            label(OWNER) == Some(name(version)) && label("olm.owner.namespace") == Some(case.namespace());
+        let mut owners = found.metadata.owner_references.iter().flatten();
+        by_label || owners.any(|owner| owner.uid == uid)
+    };
+    Ok(listed
+        .items
+        .into_iter()
+        .filter(is_owned)
+        .filter_map(|found| found.metadata.name)
+        .collect())
+}
