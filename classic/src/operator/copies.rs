@@ -62,12 +62,11 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     }
     let results: Vec<Result<(), RequestFailure>> =
         stream::iter(changes).buffer_unordered(AT_ONCE).collect().await;
-    let reported = match &copied {
-        Some((original, csv)) => copy_events::report(context, original, is_uncopied(csv, &cluster)).await,
-        None => {
-            copy_events::forget(context, name).await;
-            Ok(())
-        }
+    let reported = if let Some((original, csv)) = &copied {
+        copy_events::report(context, original, is_uncopied(csv, &cluster)).await
+    } else {
+        copy_events::forget(context, name).await;
+        Ok(())
     };
     for config in cluster.of_kind("OLMConfig") {
         let config = text(config, "/metadata/name").to_owned();

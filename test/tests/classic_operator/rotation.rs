@@ -173,9 +173,17 @@ async fn rotate(
         .phase(PLACE, "rotating.v1", "Succeeded", "InstallSucceeded")
         .await?;
     let live = named("apps/v1", "Deployment", PLACE, OPERATOR);
-    let live = stage.get(&live).await?.context("no Deployment")?;
-    let hash = &live["spec"]["template"]["metadata"]["annotations"]["olmcahash"];
-    ensure!(*hash == renewed["metadata"]["annotations"]["olmcahash"]);
+    // The phase may still be the one of before the renewal.
+    stage
+        .becomes(
+            "the Deployment has the hash of the new authority",
+            &live,
+            |live| {
+                let hash = &live["spec"]["template"]["metadata"]["annotations"]["olmcahash"];
+                *hash == renewed["metadata"]["annotations"]["olmcahash"]
+            },
+        )
+        .await?;
     more(calls).await
 }
 
