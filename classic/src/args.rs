@@ -293,7 +293,8 @@ mod tests {
     fn every_program_takes_the_flag_for_its_version() {
         for program in ["olm-operator", "catalog-operator", "packageserver"] {
             for (flags, expected) in [(&["--version"][..], true), (&[][..], false)] {
-                let line = ["classic", program].iter().chain(flags);
+                let words = ["classic", program];
+                let line = words.iter().chain(flags);
                 let found = match Args::try_parse_from(line).unwrap().command {
                     Command::OlmOperator(args) => args.classic.version,
                     Command::CatalogOperator(args) => args.classic.version,
