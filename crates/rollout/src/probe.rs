@@ -67,7 +67,7 @@ pub fn ask(probes: &[ProgressionProbe], live: &Value) -> ProbeResult {
         .filter(|probe| selects(&probe.selector, live))
         .flat_map(|p| &p.assertions)
     {
-        let Err((status, unmet)) = assert(assertion, live) else {
+        let Some((status, unmet)) = assert(assertion, live) else {
             continue;
         };
         if status > worst.status {
@@ -157,27 +157,25 @@ pub fn check(probes: &[ProgressionProbe]) -> Result<(), ProbeError> {
     Ok(())
 }
 
-type ProbeOutcome = Result<(), (ProbeStatus, Unmet)>;
+/// The reason why an assertion does not hold; `None` if it holds.
+type ProbeOutcome = Option<(ProbeStatus, Unmet)>;
 
 fn assert(assertion: &Assertion, live: &Value) -> ProbeOutcome {
     match assertion.assertion_type {
         AssertionType::ConditionEqual => assertion
             .condition_equal
             .as_ref()
-            .map_or(Ok(()), |a| condition(a, live)),
+            .and_then(|a| condition(a, live)),
         AssertionType::FieldsEqual => assertion
             .fields_equal
             .as_ref()
-            .map_or(Ok(()), |a| fields_equal(a, live)),
-        AssertionType::FieldValue => assertion
-            .field_value
-            .as_ref()
-            .map_or(Ok(()), |a| field_value(a, live)),
+            .and_then(|a| fields_equal(a, live)),
+        AssertionType::FieldValue => assertion.field_value.as_ref().and_then(|a| field_value(a, live)),
     }
 }
 
 fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
-    let unknown = |unmet: Unmet| Err((ProbeStatus::Unknown, unmet));
+    let unknown = |unmet: Unmet| Some((ProbeStatus::Unknown, unmet));
     let condition = wanted.condition_type.clone();
     let Some(conditions) = live.pointer("/status/conditions") else {
         return unknown(Unmet::NoConditions { condition });
@@ -199,7 +197,7 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
     }
     let status = text(found, "/status");
     if status == wanted.status {
-        return Ok(());
+        return None;
     }
     let id = ObjectId::of(live);
     let definition = if id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition" {
@@ -217,7 +215,7 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
         message: message.to_owned(),
         definition,
     };
-    Err((ProbeStatus::Fails, unmet))
+    Some((ProbeStatus::Fails, unmet))
 }
 
 /// The reasons why a definition is not established, from its conditions: usually another one has its names.
@@ -271,7 +269,7 @@ fn comparable<'a>(live: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
-    let fails = |unmet: Unmet| Err((ProbeStatus::Fails, unmet));
+    let fails = |unmet: Unmet| Some((ProbeStatus::Fails, unmet));
     let (a, b) = (&wanted.field_a, &wanted.field_b);
     let Some(one) = comparable(live, a) else {
         return fails(Unmet::FieldMissing { field: a.clone() });
@@ -287,7 +285,7 @@ fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
         }
     };
     if one == other || number(one).is_some_and(|n| number(other) == Some(n)) {
-        return Ok(());
+        return None;
     }
     fails(Unmet::FieldsDiffer {
         one: (a.clone(), one.clone()),
@@ -296,12 +294,12 @@ fn fields_equal(wanted: &FieldsEqual, live: &Value) -> ProbeOutcome {
 }
 
 fn field_value(wanted: &FieldValue, live: &Value) -> ProbeOutcome {
-    let fails = |unmet: Unmet| Err((ProbeStatus::Fails, unmet));
+    let fails = |unmet: Unmet| Some((ProbeStatus::Fails, unmet));
     let (path, value) = (wanted.field_path.clone(), &wanted.value);
     match look_up(live, &path) {
         Lookup::Missing => fails(Unmet::KeyMissing { path }),
         Lookup::Blocked(at) => fails(Unmet::KeyBlocked { path, at: at.clone() }),
-        Lookup::Found(found) if found.as_str() == Some(value) => Ok(()),
+        Lookup::Found(found) if found.as_str() == Some(value) => None,
         Lookup::Found(found) => fails(Unmet::ValueDiffers {
             path,
             wanted: value.clone(),

@@ -207,23 +207,11 @@ async fn examine(
         }
         read => read?,
     };
-    let has_definition = |group: &Group, name: &str| {
-        group
-            .objects
-            .iter()
-            .any(|object| definition_name(object) == Some(name))
-    };
     ownership::kinds(
         &live,
         extension.name(),
         |owner| context.extension(owner).is_some(),
-        |name| {
-            rendered
-                .groups
-                .iter()
-                .position(|group| has_definition(group, name))
-                .unwrap_or_default()
-        },
+        |name| phase_of(&rendered.groups, name),
     )?;
     let access = PreflightAccess {
         account,
@@ -367,4 +355,13 @@ async fn passed(
         entitled(context, rendered, all, client).await?;
     }
     rehearsal.passed()
+}
+
+/// The index of the phase with a CRD.
+fn phase_of(groups: &[Group], definition: &str) -> usize {
+    let has = |group: &Group| {
+        let mut names = group.objects.iter().filter_map(definition_name);
+        names.any(|name| name == definition)
+    };
+    groups.iter().position(has).unwrap_or_default()
 }

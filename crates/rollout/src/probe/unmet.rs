@@ -139,9 +139,10 @@ impl Unmet {
                 message,
                 definition,
             } => {
-                let why = match definition.is_empty() {
-                    true => message.clone(),
-                    false => definition.join("; "),
+                let why = if definition.is_empty() {
+                    message.clone()
+                } else {
+                    definition.join("; ")
                 };
                 let why = if why.is_empty() { why } else { format!(": {why}") };
                 format!("condition {condition} is {status}{why}")
