@@ -12,8 +12,8 @@ const WIDTH: usize = 120;
 const README_LINES: usize = 120;
 /// Options of other programs that pages name in their text.
 const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help", "--insecure-ignore-tlog"];
-/// Names in our group in manifests or the API, in addition to those in `names.rs`.
-const NAMES_ELSEWHERE: &[&str] = &["v1"];
+/// Names in our group in manifests or the API, in addition to those in `names.rs`, and one that a prefix there begins.
+const NAMES_ELSEWHERE: &[&str] = &["v1", "acknowledged-webhooks"];
 
 /// The anchor of a heading, as GitHub and mdbook make it.
 fn anchor(heading: &str) -> String {
