@@ -58,7 +58,7 @@ pub struct ClassicArgs {
     /// Accepted for compatibility; there is no profiling port.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", hide = true)]
     pub profiling: bool,
-    /// Accepted for compatibility; over HTTPS, metrics are for those whom the API server admits.
+    /// Accepted for compatibility; over HTTPS, reading metrics needs a bearer token.
     #[arg(long, default_value = "", hide = true)]
     pub client_ca: String,
     /// ClusterOperator that the state is reported to; empty: none.

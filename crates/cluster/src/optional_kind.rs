@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -12,6 +13,9 @@ use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 
 use crate::watch::code;
+
+/// The pause after a watch that was forbidden.
+const FORBIDDEN: Duration = Duration::from_secs(5);
 
 /// A kind that a CustomResourceDefinition may define.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +100,7 @@ impl OptionalKind {
                 Ok(Event::InitDone) => listed.clone(),
                 Ok(Event::Apply(definition)) => self.served_by(&definition),
                 Ok(Event::Delete(_)) => Serving::Nothing,
-                // Without the right to read definitions, discovery tells. The watch retries by itself.
+                // Without the right to read definitions, use discovery. The watch retries by itself.
                 Err(error) if code(&error) == Some(403) => match self.discovered(client).await {
                     Ok(serving) => serving,
                     Err(error) => {
@@ -173,7 +177,16 @@ impl OptionalKind {
         let kind = GroupVersionKind::gvk(self.group, version, self.kind);
         let kind = ApiResource::from_gvk_with_plural(&kind, self.plural);
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        let mut events = pin!(watcher(api, Config::default()).default_backoff());
+        loop {
+            self.watch_until_forbidden(&api, found).await;
+            // A watch that goes on would not list anew, and what changed meanwhile is unknown.
+            tokio::time::sleep(FORBIDDEN).await;
+        }
+    }
+
+    /// Reports the objects. Ends when the right to watch them is lost.
+    async fn watch_until_forbidden(&self, api: &Api<DynamicObject>, found: &impl Fn(Found<'_>)) {
+        let mut events = pin!(watcher(api.clone(), Config::default()).default_backoff());
         let mut known = Known::default();
         while let Some(event) = events.next().await {
             match event {
@@ -184,11 +197,13 @@ impl OptionalKind {
                 }
                 Err(error) => {
                     tracing::debug!(%error, kind = self.kind, "a watch is interrupted");
-                    if known.is_complete && code(&error) != Some(403) {
-                        continue;
+                    let is_forbidden = code(&error) == Some(403);
+                    if !known.is_complete || is_forbidden {
+                        found(Found::Unreadable(self.fault(&error)));
                     }
-                    known.is_complete = false;
-                    found(Found::Unreadable(self.fault(&error)));
+                    if known.is_complete && is_forbidden {
+                        return;
+                    }
                 }
             }
         }
@@ -244,7 +259,6 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use serde_json::{Value, json};
 
@@ -359,6 +373,37 @@ mod tests {
         assert_eq!(
             why,
             "greetings.x.io is forbidden; give this account the verbs get, list and watch on greetings in group x.io"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_comes_back_lists_the_objects_anew() {
+        let calls = Mutex::new(0_usize);
+        let (client, _) = fake::client(move |_, _| {
+            let mut calls = calls.lock().unwrap();
+            *calls += 1;
+            // A list, then a watch, which is forbidden.
+            if *calls % 2 == 0 {
+                return forbidden();
+            }
+            let items = vec![json!({ "metadata": { "name": "a" } }); *calls / 2];
+            let list = json!({ "kind": "GreetingList", "apiVersion": "x.io/v1",
+                "metadata": { "resourceVersion": "1" }, "items": items });
+            (200, list)
+        });
+        let seen = Mutex::new(Vec::new());
+        let watch = GREETING.watch(&client, "v1", &|found| {
+            seen.lock().unwrap().push(match found {
+                Found::Objects(objects) => objects.len().to_string(),
+                Found::NotServed => "not served".to_owned(),
+                Found::Unreadable(_) => "forbidden".to_owned(),
+            });
+        });
+        let _ = tokio::time::timeout(FORBIDDEN + Duration::from_secs(1), watch).await;
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(
+            seen.get(..3),
+            Some(&["0", "forbidden", "1"].map(str::to_owned)[..])
         );
     }
 }

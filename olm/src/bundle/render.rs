@@ -106,7 +106,7 @@ fn refused(refusal: PrepareError, source: &str) -> anyhow::Error {
     match refusal {
         PrepareError::Config { error, advice } => {
             let by = "the namespace to watch is given by --watch-namespace, anything else by a file named by --config";
-            let hint = advice.map_or_else(|| by.to_owned(), |advice| format!("{advice}; {by}"));
+            let hint = advice.map_or_else(|| by.to_owned(), |advice| format!("{by}. {advice}"));
             anyhow::Error::msg(error.to_string()).context(Hint(hint))
         }
         PrepareError::Unsupported(found)

@@ -1,7 +1,7 @@
 //! The content of the manifests themselves.
 
 use anyhow::{Context as _, Result, ensure};
-use olm_test::world::{Lab, repository};
+use olm_test::world::{Lab, binary, repository};
 use serde_json::Value;
 
 use crate::LAB;
@@ -72,6 +72,16 @@ fn pods_have_bounds_and_the_labels_that_others_select_them_by() -> Result<()> {
                     .as_array()
                     .context("no containers")?
                 {
+                    let arguments = container["args"].as_array().context("no arguments")?;
+                    let run = std::process::Command::new(binary(name)?)
+                        .args(arguments.iter().filter_map(Value::as_str))
+                        .arg("version")
+                        .output()?;
+                    let said = String::from_utf8_lossy(&run.stderr);
+                    ensure!(
+                        run.status.success(),
+                        "{overlay}: {name} refuses its arguments: {said}"
+                    );
                     let limits = &container["resources"]["limits"];
                     ensure!(limits["memory"].is_string(), "{overlay}: {name}: {limits}");
                 }

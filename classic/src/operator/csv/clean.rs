@@ -54,12 +54,12 @@ pub async fn remove(
     }
     let cluster = context.snapshot();
     let left = if is_orphaning(object) {
-        Vec::new()
+        release(context, &cluster, csv).await?
     } else {
         clean(context, &cluster, csv).await?
     };
     if !left.is_empty() {
-        let note = format!("cannot delete its content: {}", left.join("; "));
+        let note = format!("cannot delete or release its content: {}", left.join("; "));
         tracing::warn!(
             csv = csv.metadata.name,
             namespace = csv.metadata.namespace,
@@ -81,6 +81,29 @@ pub async fn remove(
     }
     context.writer().write(&Actor::Own, &wanted).await?;
     Ok(Outcome::Done)
+}
+
+/// Removes the kind of the owner from the APIServices of a ClusterServiceVersion whose content stays: they would be
+/// deleted as orphans. Returns those that still have it, and why.
+async fn release(
+    context: &Context,
+    cluster: &Cluster,
+    csv: &ClusterServiceVersion,
+) -> Result<Vec<String>, RequestFailure> {
+    let name = Name::new(&csv.metadata.namespace, &csv.metadata.name);
+    let kept: Vec<&Value> = orphans(cluster, &name).collect();
+    if kept.is_empty() {
+        return Ok(Vec::new());
+    }
+    let actors = match actors(context, cluster, &name.namespace) {
+        Ok(actors) => actors,
+        Err(error) => return Ok(vec![error]),
+    };
+    let mut left = Vec::new();
+    for service in kept {
+        left.extend(by_first(context, &actors, Step::Release(service)).await?);
+    }
+    Ok(left)
 }
 
 /// Deletes the APIServices of a ClusterServiceVersion that does not exist. They have no owner that the garbage
@@ -206,6 +229,8 @@ enum Step<'a> {
     Delete(&'a Value),
     /// This part of a CustomResourceDefinition is written.
     Convert(&'a Value),
+    /// This object loses the label with the kind of its owner.
+    Release(&'a Value),
 }
 
 /// The account of the namespace, then the one for all namespaces: the first may have gone with the namespace.
@@ -222,7 +247,7 @@ async fn by_first(
     actors: &[Actor],
     step: Step<'_>,
 ) -> Result<Option<String>, RequestFailure> {
-    let (Step::Delete(object) | Step::Convert(object)) = step;
+    let (Step::Delete(object) | Step::Convert(object) | Step::Release(object)) = step;
     let mut refused = None;
     for actor in actors {
         let done = match step {
@@ -230,6 +255,10 @@ async fn by_first(
             Step::Convert(part) => {
                 let applied = context.writer().apply_as(names::CONVERSION_MANAGER, actor, part);
                 applied.await.map(drop)
+            }
+            Step::Release(object) => {
+                let patch = json!({"metadata": {"labels": {names::OWNER_KIND_LABEL: null}}});
+                context.writer().merge(actor, object, &patch).await.map(drop)
             }
         };
         match done {

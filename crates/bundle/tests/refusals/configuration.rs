@@ -17,7 +17,7 @@ fn configurations_that_do_not_fit_are_explained() {
     check(
         json!({"colour": "red"}),
         allowed,
-        "unknown field \"colour\". There are: watchNamespace, deploymentConfig",
+        "unknown field \"colour\"\nThere are: watchNamespace, deploymentConfig",
     );
     check(json!([]), allowed, "invalid type: got array, want object");
     check(
@@ -47,17 +47,17 @@ fn configurations_that_do_not_fit_are_explained() {
     check(
         json!({"deploymentConfig": {}}),
         DeploymentConfiguration::Unknown,
-        "unknown field \"deploymentConfig\". There are: watchNamespace",
+        "unknown field \"deploymentConfig\"\nThere are: watchNamespace",
     );
     check(
         json!({"deploymentConfig": {"volumeMount": []}}),
         allowed,
-        "unknown field \"volumeMount\". Did you mean \"volumeMounts\"?",
+        "unknown field \"volumeMount\"\nDid you mean \"volumeMounts\"?",
     );
     check(
         json!({"watchNamespaces": "a"}),
         allowed,
-        "unknown field \"watchNamespaces\". Did you mean \"watchNamespace\"?",
+        "unknown field \"watchNamespaces\"\nDid you mean \"watchNamespace\"?",
     );
     let everywhere = ["OwnNamespace", "SingleNamespace"]
         .iter()
@@ -77,7 +77,7 @@ fn configurations_that_do_not_fit_are_explained() {
         &everywhere,
         &request,
         "config",
-        "invalid ClusterExtension configuration: invalid configuration: unknown field \"watchNamespace\". The bundle \
+        "invalid ClusterExtension configuration: invalid configuration: unknown field \"watchNamespace\"\nThe bundle \
          supports AllNamespaces: there is no namespace to choose, remove the field",
     );
     let nowhere_else = with(
@@ -90,7 +90,7 @@ fn configurations_that_do_not_fit_are_explained() {
         &nowhere_else,
         &Request::new("samples"),
         "config",
-        "invalid ClusterExtension configuration: invalid configuration: required field \"watchNamespace\" is missing. The \
+        "invalid ClusterExtension configuration: invalid configuration: required field \"watchNamespace\" is missing\nThe \
          bundle supports OwnNamespace SingleNamespace: name the namespace to watch as watchNamespace, for a \
          ClusterExtension in spec.config.inline",
     );

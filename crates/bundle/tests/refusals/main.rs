@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use olm_bundle::config::DeploymentConfiguration;
 use olm_bundle::media_type::labels_of;
-use olm_bundle::{BundleFiles, Request, Scopes, prepare};
+use olm_bundle::{BundleFiles, PrepareError, Request, Scopes, prepare};
 use serde_json::{Value, json};
 use support::{fixture, with};
 
@@ -27,7 +27,12 @@ const ANNOTATIONS: &str = "metadata/annotations.yaml";
 fn check_request(files: &BundleFiles, request: &Request<'_>, kind: &str, message: &str) {
     let refusal = prepare(files, &BTreeMap::new(), request)
         .err()
-        .map(|refusal| (refusal.kind(), refusal.to_string()));
+        .map(|refusal| match &refusal {
+            PrepareError::Config {
+                advice: Some(advice), ..
+            } => (refusal.kind(), format!("{refusal}\n{advice}")),
+            _ => (refusal.kind(), refusal.to_string()),
+        });
     assert_eq!(refusal, Some((kind, message.to_owned())));
 }
 

@@ -39,11 +39,13 @@ impl TextFormat {
     }
 }
 
-/// The older format: there, the name of a family of counters is that of its samples.
+/// The older format: there, the name of a family of counters is that of its samples. It ends in `_total`, except where
+/// the name is one of old that clients know.
 fn older(text: &str) -> Result<String, fmt::Error> {
     let mut older = String::with_capacity(text.len());
     let mut help = None;
-    for line in text.lines() {
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             help = rest.split_once(' ');
             continue;
@@ -57,7 +59,11 @@ fn older(text: &str) -> Result<String, fmt::Error> {
             continue;
         };
         let (suffix, kind) = match kind {
-            "counter" => ("_total", kind),
+            "counter" => {
+                let sample = lines.peek().and_then(|next| next.strip_prefix(name));
+                let is_bare = sample.is_some_and(|rest| rest.starts_with([' ', '{']));
+                (if is_bare { "" } else { "_total" }, kind)
+            }
             "info" => ("_info", "gauge"),
             "unknown" => ("", "untyped"),
             _ => ("", kind),
@@ -92,9 +98,9 @@ mod tests {
     #[test]
     fn the_older_format_types_counters_by_the_name_of_their_samples() {
         let text = "# HELP a Some.\n# TYPE a counter\na_total{x=\"y\"} 1\n# HELP b More.\n# TYPE b gauge\nb 2\n\
-                    # TYPE c unknown\nc 3\n# EOF\n";
+                    # TYPE c unknown\nc 3\n# TYPE d counter\nd 4\n# EOF\n";
         let expected = "# HELP a_total Some.\n# TYPE a_total counter\na_total{x=\"y\"} 1\n# HELP b More.\n\
-                        # TYPE b gauge\nb 2\n# TYPE c untyped\nc 3\n";
+                        # TYPE b gauge\nb 2\n# TYPE c untyped\nc 3\n# TYPE d counter\nd 4\n";
         assert_eq!(TextFormat::Prometheus.render(text.to_owned()).unwrap(), expected);
         assert_eq!(TextFormat::OpenMetrics.render(text.to_owned()).unwrap(), text);
     }
