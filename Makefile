@@ -25,7 +25,7 @@ PREFIX ?=
 CREDENTIALS := $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic operators mirrors faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test release reproducible advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
+.PHONY: e2e-classic operators migrations mirrors faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test release reproducible advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,10 @@ mirrors: ## real catalogs in SHARED with all their images, from a registry to an
 operators: ## each real bundle in SHARED by OLM classic, in every install mode: installed, upgraded, deleted
 	$(PROGRAMS)
 	sh test/realdata.sh $(SHARED)/realdata real-operators
+
+migrations: ## real operators in SHARED from OLM classic to ClusterExtensions and back: nothing of them is written
+	$(PROGRAMS)
+	sh test/realdata.sh $(SHARED)/realdata real-migrations
 
 schemathesis: ## the HTTP server against its own description; installs Schemathesis (PyPI) into the user's cache
 	$(PROGRAMS)

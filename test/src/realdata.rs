@@ -2,7 +2,7 @@
 //!
 //! The data is not part of this project. Its folder contains `bundles/PACKAGE/VERSION`, `fbc/CATALOG`, `templates/` and
 //! `operatorhub.json`. A case passes if the product accepts it or refuses it for a valid reason, and the reasons are
-//! counted. [`cluster`] and [`operators`] also install real bundles.
+//! counted. [`cluster`] and [`operators`] also install real bundles, and [`migrations`] moves them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,6 +14,7 @@ pub mod catalogs;
 pub mod changes;
 pub mod cluster;
 pub mod definitions;
+pub mod migrations;
 pub mod mirrors;
 pub mod operatorhub;
 pub mod operators;

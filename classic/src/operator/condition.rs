@@ -4,6 +4,7 @@ use olm_classic::cluster::text;
 use olm_classic::csv::ClusterServiceVersion;
 use olm_classic::csv::condition::pass;
 use olm_classic::names;
+use olm_classic::subscription::is_paused;
 use olm_platform::queue::Outcome;
 
 use super::context::Context;
@@ -21,7 +22,8 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
         // The pass over the ClusterServiceVersion itself reports that it cannot be read.
         return Outcome::Done;
     };
-    if csv.is_copy() || csv.metadata.deletion_timestamp.is_some() {
+    // One that is paused gives its OperatorCondition away.
+    if csv.is_copy() || csv.metadata.deletion_timestamp.is_some() || is_paused(object) {
         return Outcome::Done;
     }
     let condition = cluster.get(names::OPERATOR_CONDITION_KIND, &name.namespace, &name.name);

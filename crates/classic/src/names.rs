@@ -94,6 +94,8 @@ pub const PROXY_KIND: &str = "Proxy";
 pub const OPERATOR_CONDITION_KIND: &str = "OperatorCondition";
 /// The kind of Secrets.
 pub const SECRET_KIND: &str = "Secret";
+/// The kind of the step of a Secret that a bundle holds. Steps of the kind [`SECRET_KIND`] copy a pull Secret.
+pub const BUNDLE_SECRET_KIND: &str = "BundleSecret";
 /// The annotation with the hash of the authority that signed a certificate: on Secrets and on templates of Pods.
 pub const CA_HASH_ANNOTATION: &str = "olmcahash";
 /// The label of webhook configurations: the name that the definition gives.

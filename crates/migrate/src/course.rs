@@ -20,7 +20,7 @@ use crate::hint::Hint;
 use crate::objects::backup::{Record, keep};
 use crate::objects::content;
 use crate::objects::inventory::{api, api_of, get, inventory};
-use crate::objects::record::{content_of, release, revision};
+use crate::objects::record::{content_of, is_version, release, revision};
 
 /// The number of times that objects are taken over again when OLM classic takes them back.
 pub const TRIES: usize = 5;
@@ -152,7 +152,11 @@ pub async fn finish(
     remove_subscription(hands, extension).await?;
     // A controller that still runs may have taken some back by now.
     hand_over(&hands.content, &objects, &owner).await?;
+    let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
+    keep_condition(hands, &extension.spec.namespace, version).await?;
     remove_version(hands, extension, set, &objects).await?;
+    // The Go implementation sets the owner again as long as the ClusterServiceVersion is there.
+    keep_condition(hands, &extension.spec.namespace, version).await?;
     let taken = hand_over(&hands.content, &objects, &owner).await;
     taken.map_err(|error| {
         error.context(Hint(format!(
@@ -289,6 +293,42 @@ async fn remove_subscription(hands: &Hands<'_>, extension: &ClusterExtension) ->
     let deleted = subscriptions.delete(wanted, &parameters).await;
     deleted.with_context(|| format!("cannot delete Subscription {key}"))?;
     (hands.tell)(&format!("subscription/{wanted} deleted"));
+    Ok(())
+}
+
+/// Keeps the OperatorCondition when its ClusterServiceVersion is deleted: garbage collection orphans only objects that
+/// it has seen, and it may be late.
+async fn keep_condition(hands: &Hands<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
+    let (group, number, kind) = (
+        operator_condition::GROUP,
+        operator_condition::VERSION,
+        operator_condition::KIND,
+    );
+    let conditions = api(&hands.own, group, number, kind, namespace);
+    for _ in 0..TRIES {
+        let Some(found) = get(&conditions, kind, version).await? else {
+            return Ok(());
+        };
+        let owners = list(&found, "/metadata/ownerReferences");
+        let kept: Vec<&Value> = owners.iter().filter(|owner| !is_version(owner)).collect();
+        if kept.len() == owners.len() {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+            "ownerReferences": kept,
+        }});
+        let patched = conditions
+            .patch(version, &hands.changing(), &Patch::Merge(&patch))
+            .await;
+        match patched {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => {
+                return Err(anyhow!(error).context(format!("cannot keep {kind} {namespace}/{version}")));
+            }
+        }
+    }
     Ok(())
 }
 

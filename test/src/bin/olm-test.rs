@@ -68,6 +68,14 @@ enum Verb {
         /// Only these packages.
         packages: Vec<String>,
     },
+    /// Real operators move from OLM classic to ClusterExtensions and back on a throwaway cluster, and nothing of them is
+    /// written.
+    RealMigrations {
+        /// The folder with `bundles/PACKAGE/VERSION`.
+        dir: PathBuf,
+        /// Only these packages.
+        packages: Vec<String>,
+    },
     /// The roles that `olm rbac` prints are enough for each real bundle, and none too many.
     RealRights {
         /// The folder with `bundles/PACKAGE/VERSION`.
@@ -158,6 +166,10 @@ fn main() -> ExitCode {
         }),
         Verb::RealOperators { dir, packages } => wait_for(async {
             let passed = olm_test::realdata::operators::run(&dir, &packages).await?;
+            Ok(verdict(passed))
+        }),
+        Verb::RealMigrations { dir, packages } => wait_for(async {
+            let passed = olm_test::realdata::migrations::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
         Verb::RealRights { dir } => {

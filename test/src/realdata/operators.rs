@@ -14,18 +14,20 @@ use anyhow::Result;
 use futures::{StreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex, OwnedMutexGuard, RwLock};
 
 use crate::classic;
 use crate::e2e::everything;
 use crate::objects::api;
 use crate::world::Lab;
 
-mod read;
+pub(super) mod place;
+pub(super) mod read;
 mod story;
+pub(super) mod turns;
 
 use read::{Mode, Package};
 use story::PackageLifecycle;
+use turns::Turns;
 
 /// Bundles to install at least.
 const BUNDLES: usize = 60;
@@ -90,18 +92,12 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     let found = read::packages(dir, packages)?;
     let lab = Lab::empty().await?;
     classic::prepare(&lab)?;
-    let of_others = OF_OTHERS.iter();
-    let of_others: Vec<Value> = of_others
-        .map(|[group, plural, kind, scope]| read::definition(group, plural, kind, "v1", scope))
-        .collect();
-    lab.apply(&of_others)?;
-    more_nodes(&lab).await?;
+    furnish(&lab).await?;
     let programs = classic::start(&lab).await?;
     let before = everything(&lab)?;
     let shared = Arc::new(SharedCluster {
         lab,
-        names: Mutex::default(),
-        calm: RwLock::new(()),
+        turns: Turns::default(),
     });
     let mut report = Report::default();
     let mut done = stream::iter(found.packages)
@@ -129,6 +125,16 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
         }
     }
     Ok(is_clean)
+}
+
+/// Adds what bundles expect of a cluster: kinds of others, and nodes.
+pub(super) async fn furnish(lab: &Lab) -> Result<()> {
+    let of_others = OF_OTHERS.iter();
+    let of_others: Vec<Value> = of_others
+        .map(|[group, plural, kind, scope]| read::definition(group, plural, kind, "v1", scope))
+        .collect();
+    lab.apply(&of_others)?;
+    more_nodes(lab).await
 }
 
 /// Adds simulated nodes that meet the demands of some operators: room on disk, roles, peers.
@@ -160,26 +166,7 @@ async fn more_nodes(lab: &Lab) -> Result<()> {
 /// The cluster that all packages share.
 pub(super) struct SharedCluster {
     lab: Lab,
-    /// Names at cluster scope that only one package may have at a time.
-    names: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
-    /// Held for writing by a package whose webhooks hold up others.
-    calm: RwLock<()>,
-}
-
-impl SharedCluster {
-    /// Waits until nobody else has one of these names.
-    async fn take(&self, names: &BTreeSet<String>) -> Vec<OwnedMutexGuard<()>> {
-        let mut held = Vec::new();
-        // In their order, so that no two wait for each other.
-        for name in names {
-            let lock = {
-                let mut known = self.names.lock().await;
-                Arc::clone(known.entry(name.clone()).or_default())
-            };
-            held.push(lock.lock_owned().await);
-        }
-        held
-    }
+    turns: Turns,
 }
 
 /// A package in one install mode.
@@ -194,13 +181,7 @@ struct PackageRun {
 }
 
 async fn live(shared: &SharedCluster, package: Package) -> Vec<PackageRun> {
-    let _names = shared.take(&package.names).await;
-    let (mut _shared, mut _alone) = (None, None);
-    if package.holds_up_others {
-        _alone = Some(shared.calm.write().await);
-    } else {
-        _shared = Some(shared.calm.read().await);
-    }
+    let _turn = shared.turns.take(&package).await;
     let mut lives = Vec::new();
     for mode in Mode::ALL {
         let versions: Vec<_> = package

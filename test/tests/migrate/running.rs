@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use olm_test::classic::{ACCOUNT, prepare, prepare_migration};
 use olm_test::docs::page;
 use olm_test::extensions::{administrator, await_version, catalog};
+use olm_test::samples;
 use olm_test::shared::Shared;
 use olm_test::world::{Manager, Options, World, eventually};
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ pub(crate) static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start(
 const PACKAGE: &str = "greeter";
 /// The namespace with an OperatorGroup for all namespaces, which the manifests of OLM classic bring.
 const NAMESPACE: &str = "operators";
+/// The Secret in its bundle, for which InstallPlans have a kind of its own.
+const SECRET: &str = "greeter-words";
 /// Time limit for steps that take a second.
 const SOON: Duration = Duration::from_secs(180);
 /// The kinds of objects that an operator consists of.
@@ -214,6 +217,23 @@ impl Stage {
     }
 }
 
+/// Pushes the operator of the page with a Secret in its bundle; returns the image of its catalog.
+async fn publish_with_secret(world: &World) -> Result<String> {
+    let mut files = samples::renamed_bundle(PACKAGE, "1.0.0", "sample-operator:v1");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {"word": "hello"},
+    });
+    files.insert(
+        "manifests/secret.yaml".to_owned(),
+        secret.to_string().into_bytes(),
+    );
+    let bundle = world.push_bundle("greeter-bundle:with-secret", &files).await?;
+    let blobs = samples::catalog(&["1.0.0"], |_| bundle.clone());
+    world
+        .push_catalog("greeter-catalog:with-secret", &samples::renamed(PACKAGE, &blobs))
+        .await
+}
+
 /// Runs the commands of a block, a line each.
 fn run(world: &World, block: &str, status: Option<i32>) -> Result<()> {
     for line in block.lines() {
@@ -254,7 +274,7 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         let blocks = page("how-to/move-from-classic.md")?.marked("sh classic");
         let blocks: Result<[String; 4], _> = blocks.try_into();
         let [report, manifests, there, back] = blocks.map_err(|found| anyhow!("the page has {found:?}"))?;
-        let image = world.publish(PACKAGE, &["1.0.0"], "sample-operator:v1").await?;
+        let image = publish_with_secret(world).await?;
         world.apply(&[catalog("greeter-catalog", &image)])?;
         world.kubectl(&[
             "wait",
@@ -268,7 +288,11 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         world.apply(&administrator(NAMESPACE, "greeter-installer"))?;
         stage.installs(GREETER).await?;
         let objects = stage.objects(GREETER)?;
-        ensure!(objects.len() >= 7, "{objects:?}");
+        ensure!(objects.len() >= 8, "{objects:?}");
+        ensure!(
+            objects.contains(&["Secret", SECRET].map(str::to_owned)),
+            "{objects:?}"
+        );
         let (before, running) = (stage.seen(GREETER, &objects)?, pods(world, NAMESPACE)?);
         ensure!(!running.is_empty(), "no Pod runs");
 
@@ -276,6 +300,9 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         run(world, &report, None)?;
         run(world, &manifests, Some(0))?;
         run(world, &there, Some(0))?;
+        // No ClusterServiceVersion owns the OperatorCondition, and garbage collection has nothing to do with it.
+        let condition = stage.json(&["operatorcondition", GREETER.version, "-n", NAMESPACE])?;
+        ensure!(condition["metadata"]["ownerReferences"].is_null(), "{condition}");
         await_version(world, PACKAGE, "1.0.0").await?;
         // Whatever OLM classic still wants to do, it does within that time.
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -140,7 +140,7 @@ async fn objects(
         if kind == names::SECRET_KIND {
             places.push(&context.global);
         }
-        let kind = if kind == "BundleSecret" {
+        let kind = if kind == names::BUNDLE_SECRET_KIND {
             names::SECRET_KIND
         } else {
             kind

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::reference::Bundles;
 use super::step_error::StepError;
-use super::steps::BUNDLE_SECRET;
 use super::typed::{as_written, usual_version};
 use super::{PassInput, Write};
 use crate::cluster::{items, object_at, put, text};
@@ -102,7 +101,7 @@ impl<'a> Objects<'a> {
             "ClusterRole" | "ClusterRoleBinding" => self.cluster_role(step),
             "Role" | "RoleBinding" => self.role(step),
             "ServiceAccount" => self.account(step),
-            "Service" | "ConfigMap" | BUNDLE_SECRET => self.owned(step),
+            "Service" | "ConfigMap" | names::BUNDLE_SECRET_KIND => self.owned(step),
             kind if is_supported(kind) => self.other(step),
             _ => Ok(None),
         }
@@ -117,7 +116,7 @@ impl<'a> Objects<'a> {
             format!("error parsing step manifest: {name}: {fault}")
         })?;
         let kind = match text(step, "/resource/kind") {
-            BUNDLE_SECRET => names::SECRET_KIND,
+            names::BUNDLE_SECRET_KIND => names::SECRET_KIND,
             kind => kind,
         };
         let api_version = match group_version(text(step, "/resource/group"), text(step, "/resource/version"))
@@ -334,7 +333,7 @@ impl<'a> Objects<'a> {
     /// An object that its ClusterServiceVersion owns.
     fn owned(&mut self, step: &Value) -> StepResult {
         let subject = match text(step, "/resource/kind") {
-            BUNDLE_SECRET => "secret",
+            names::BUNDLE_SECRET_KIND => "secret",
             "Service" => "service:",
             _ => "configmap:",
         };

@@ -139,7 +139,7 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
             kind => {
                 let mut step = step(&object, &name, origin);
                 if kind == names::SECRET_KIND {
-                    BUNDLE_SECRET.clone_into(&mut step.kind);
+                    names::BUNDLE_SECRET_KIND.clone_into(&mut step.kind);
                 }
                 steps.push(step);
             }
@@ -162,8 +162,6 @@ pub fn bundle_steps(bundle: &BundleContent, origin: &Origin) -> Result<Vec<Step>
     Ok(steps)
 }
 
-/// The kind of the step of a Secret that a bundle holds. Steps of the kind `Secret` copy a pull Secret.
-pub(super) const BUNDLE_SECRET: &str = "BundleSecret";
 fn step(object: &Value, resolving: &str, origin: &Origin) -> Step {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

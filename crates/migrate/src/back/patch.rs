@@ -116,12 +116,22 @@ fn fields(live: &Value, kept: &ClassicRecord) -> Option<Value> {
             && text(entry, "/subresource").is_empty()
     };
     entries.retain(|entry| is_applied(entry) || !is_same(entry));
+    let mut others = kept.others.iter();
+    let has_conversion = others.any(|other| text(other, "/manager") == field_manager::CLASSIC_CONVERSIONS);
     let mut is_first = true;
     entries.retain(|entry| !is_applied(entry) || std::mem::take(&mut is_first));
     for entry in entries.iter_mut().filter(|entry| is_applied(entry)) {
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("manager".to_owned(), kept.manager.as_str().into());
             entry.insert("operation".to_owned(), operation.into());
+        }
+        // We applied the fields of both. With two managers a conversion could not end.
+        if has_conversion
+            && let Some(spec) = entry
+                .pointer_mut("/fieldsV1/f:spec")
+                .and_then(Value::as_object_mut)
+        {
+            spec.remove("f:conversion");
         }
     }
     let managers: Vec<Value> = entries.iter().map(manager).collect();
@@ -196,6 +206,26 @@ mod tests {
         let patch = patch(&live(), &kept, owners(&version, Some("set"))).unwrap();
         let fields = patch["metadata"]["managedFields"].as_array().unwrap();
         assert_eq!((fields.len(), &fields[2]), (3, &other));
+    }
+
+    #[test]
+    fn a_conversion_has_its_own_manager_again_and_no_other() {
+        let conversion = json!({
+            "manager": field_manager::CLASSIC_CONVERSIONS, "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:conversion": {}}},
+        });
+        let kept = ClassicRecord {
+            others: vec![conversion.clone()],
+            ..kept()
+        };
+        let mut live = live();
+        live["metadata"]["managedFields"][0]["fieldsV1"] =
+            json!({"f:spec": {"f:conversion": {}, "f:group": {}}});
+        let version = json!({"metadata": {"name": "postgres.v1", "uid": "csv"}});
+        let patch = patch(&live, &kept, owners(&version, Some("set"))).unwrap();
+        let fields = patch["metadata"]["managedFields"].as_array().unwrap();
+        assert_eq!(fields[0]["fieldsV1"], json!({"f:spec": {"f:group": {}}}));
+        assert_eq!(fields[2], conversion);
     }
 
     fn owners<'a>(version: &'a Value, revision: Option<&'a str>) -> Owners<'a> {

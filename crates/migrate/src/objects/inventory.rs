@@ -7,6 +7,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use olm_api::names::operator_condition;
+use olm_classic::names;
 use serde_json::Value;
 
 use crate::certificates;
@@ -113,9 +114,14 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<
         if is_foreign || resource("group") == operator_condition::GROUP {
             continue;
         }
+        let kind_of_step = match resource("kind") {
+            names::BUNDLE_SECRET_KIND => names::SECRET_KIND,
+            kind => kind,
+        };
         let mut known = LOOKED_FOR.iter().chain(NAMED);
-        let known =
-            known.find(|Kind(group, _, kind, _)| *group == resource("group") && *kind == resource("kind"));
+        // OLM classic knows the objects of some bundles by their kinds alone.
+        let is_of_group = |group: &str| ["", group].contains(&resource("group"));
+        let known = known.find(|Kind(group, _, kind, _)| *kind == kind_of_step && is_of_group(group));
         let Some(Kind(group, version, kind, is_namespaced)) = known else {
             bail!(
                 "cannot take over {} {:?}: the kind is unknown",
@@ -123,10 +129,9 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<
                 resource("name")
             );
         };
-        let version = if *kind == "CustomResourceDefinition" {
-            version
-        } else {
-            resource("version")
+        let version = match resource("version") {
+            number if *kind != names::CRD_KIND && !number.is_empty() => number,
+            _ => version,
         };
         let key = [*group, version, *kind].map(str::to_owned);
         let [group, version, kind] = key;

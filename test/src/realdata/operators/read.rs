@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -16,7 +16,7 @@ use crate::realdata::bundles::{directories, read};
 
 /// Install mode of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mode {
+pub(in crate::realdata) enum Mode {
     OwnNamespace,
     SingleNamespace,
     MultiNamespace,
@@ -24,7 +24,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    pub(super) const ALL: [Self; 4] = [
+    pub(in crate::realdata) const ALL: [Self; 4] = [
         Self::OwnNamespace,
         Self::SingleNamespace,
         Self::MultiNamespace,
@@ -39,33 +39,35 @@ impl fmt::Display for Mode {
 }
 
 /// A bundle.
-pub(super) struct Bundle {
-    pub(super) name: String,
-    pub(super) content: BundleContent,
-    pub(super) csv: Value,
-    pub(super) modes: BTreeSet<Mode>,
-    version: Version,
+pub(in crate::realdata) struct Bundle {
+    pub(in crate::realdata) name: String,
+    pub(in crate::realdata) content: BundleContent,
+    pub(in crate::realdata) csv: Value,
+    pub(in crate::realdata) modes: BTreeSet<Mode>,
+    pub(in crate::realdata) version: Version,
+    /// The folder with its files.
+    pub(in crate::realdata) folder: PathBuf,
 }
 
 /// A package with its bundles, oldest first.
-pub(super) struct Package {
-    pub(super) name: String,
-    pub(super) versions: Vec<Bundle>,
+pub(in crate::realdata) struct Package {
+    pub(in crate::realdata) name: String,
+    pub(in crate::realdata) versions: Vec<Bundle>,
     /// The objects at cluster scope, as `KIND/NAME`.
-    pub(super) names: BTreeSet<String>,
+    pub(in crate::realdata) names: BTreeSet<String>,
     /// Whether it has webhooks that refuse objects of other packages while no Pod answers.
-    pub(super) holds_up_others: bool,
+    pub(in crate::realdata) holds_up_others: bool,
 }
 
 /// Content of a folder.
-pub(super) struct Found {
-    pub(super) packages: Vec<Package>,
+pub(in crate::realdata) struct Found {
+    pub(in crate::realdata) packages: Vec<Package>,
     /// The number of bundles that are left out, by reason.
-    pub(super) left_out: BTreeMap<String, usize>,
+    pub(in crate::realdata) left_out: BTreeMap<String, usize>,
 }
 
 /// Reads every bundle below `dir/bundles`, or of these packages only when some are named.
-pub(super) fn packages(dir: &Path, wanted: &[String]) -> Result<Found> {
+pub(in crate::realdata) fn packages(dir: &Path, wanted: &[String]) -> Result<Found> {
     let mut found = Found {
         packages: Vec::new(),
         left_out: BTreeMap::new(),
@@ -77,9 +79,12 @@ pub(super) fn packages(dir: &Path, wanted: &[String]) -> Result<Found> {
     {
         let mut versions = Vec::new();
         for version in directories(&root.join(&name)) {
-            let files = read(&root.join(&name).join(&version))?;
+            let folder = root.join(&name).join(&version);
+            let files = read(&folder)?;
             let content = read_bundle(files.iter().map(|(path, file)| (path.as_str(), file.as_slice())));
-            let outcome = content.map_err(|_| "cannot be read".to_owned()).and_then(bundle);
+            let outcome = content
+                .map_err(|_| "cannot be read".to_owned())
+                .and_then(|content| bundle(content, folder));
             let is_other = |bundle: &Bundle| versions.iter().all(|known: &Bundle| known.name != bundle.name);
             let outcome = outcome.and_then(|bundle| {
                 if is_other(&bundle) {
@@ -106,7 +111,7 @@ pub(super) fn packages(dir: &Path, wanted: &[String]) -> Result<Found> {
     Ok(found)
 }
 
-fn bundle(content: BundleContent) -> Result<Bundle, String> {
+fn bundle(content: BundleContent, folder: PathBuf) -> Result<Bundle, String> {
     let csv: Value = serde_json::from_str(&content.csv).map_err(|_| "cannot be read".to_owned())?;
     let version = VersionRelease::parse(text(&csv, "/spec/version"), BuildMetadata::Release)
         .map_err(|_| "its version cannot be read".to_owned())?
@@ -139,6 +144,7 @@ fn bundle(content: BundleContent) -> Result<Bundle, String> {
         csv,
         modes,
         version,
+        folder,
     })
 }
 
@@ -195,7 +201,7 @@ fn names(bundle: &Bundle) -> BTreeSet<String> {
 }
 
 /// The kinds that a ClusterServiceVersion owns and requires.
-pub(super) fn apis(csv: &Value) -> impl Iterator<Item = &Value> {
+pub(in crate::realdata) fn apis(csv: &Value) -> impl Iterator<Item = &Value> {
     let owned = items(csv, "/spec/customresourcedefinitions/owned");
     owned.chain(items(csv, "/spec/customresourcedefinitions/required"))
 }
@@ -213,7 +219,13 @@ fn holds_up_others(csv: &Value) -> bool {
 }
 
 /// A definition of a kind, as others bring it.
-pub(super) fn definition(group: &str, plural: &str, kind: &str, version: &str, scope: &str) -> Value {
+pub(in crate::realdata) fn definition(
+    group: &str,
+    plural: &str,
+    kind: &str,
+    version: &str,
+    scope: &str,
+) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
