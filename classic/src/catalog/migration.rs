@@ -18,17 +18,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use olm_classic::cluster::text;
+use olm_api::names::migration;
+use olm_classic::cluster::{Cluster, text};
 use olm_classic::names;
 use olm_classic::subscription::without_migration;
 use olm_platform::queue::{Outcome, Queue, on_its_own};
+use olm_rollout::failure::{FailureKind, RequestFailure};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 pub use self::context::Mover;
-use self::requests::{Requests, is_request};
-use super::write::write_status;
+use self::requests::{Requests, answered, is_request};
+use super::write::update_status;
 use crate::objects::kinds::{self, Kind};
-use crate::objects::store::Change;
+use crate::objects::store::{Change, Store};
+use crate::objects::write::Actor;
 
 /// The kinds of OLM v1 that decide on moves. The cluster may not serve them.
 const KINDS: &[Kind] = &[kinds::CLUSTER_EXTENSION, kinds::CLUSTER_CATALOG];
@@ -44,7 +48,7 @@ const AWAITED: &[&str] = &[
 ];
 /// The definition of ClusterExtensions.
 const DEFINITION: &str = "clusterextensions.olm.operatorframework.io";
-/// The pause after which a blocked move is looked at without news: an OperatorCondition or a Secret may have changed.
+/// The interval at which a blocked move is checked again: an OperatorCondition or a Secret may have changed.
 const SLOWLY: Duration = Duration::from_mins(10);
 /// The time in which the objects of OLM v1 are listed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,10 +78,20 @@ impl Turn {
     }
 }
 
+/// Whether the store has the ClusterExtensions of the cluster. Take a snapshot after the call.
+pub fn has_extensions(store: &Store) -> bool {
+    store.has_listed(olm_api::names::CLUSTER_EXTENSION) || !is_served(&store.snapshot())
+}
+
+/// Whether the cluster has the kinds of OLM v1.
+fn is_served(cluster: &Cluster) -> bool {
+    cluster.get(names::CRD_KIND, "", DEFINITION).is_some()
+}
+
 impl Mover {
     /// Works on requests until the process ends.
     pub async fn run(self: Arc<Self>) {
-        let is_served = self.is_served();
+        let is_served = is_served(&self.base.store.snapshot());
         if is_served {
             self.base.store.expect(KINDS.len());
         }
@@ -107,17 +121,11 @@ impl Mover {
         tokio::join!(working, wake(&queue, &is_pending, changes));
     }
 
-    /// Whether the cluster has the kinds of OLM v1.
-    fn is_served(&self) -> bool {
-        let cluster = self.base.store.snapshot();
-        cluster.get(names::CRD_KIND, "", DEFINITION).is_some()
-    }
-
     /// Follows the kinds of OLM v1 once the cluster serves them. Its caller has announced them if it does now.
-    async fn follow(&self, is_served: bool) {
-        if !is_served {
+    async fn follow(&self, was_served: bool) {
+        if !was_served {
             let mut changes = self.base.store.subscribe();
-            while !self.is_served() {
+            while !is_served(&self.base.store.snapshot()) {
                 if changes.recv().await.is_none() {
                     return;
                 }
@@ -129,19 +137,10 @@ impl Mover {
 
     /// Works on all requests once.
     async fn work(&self, requests: &Requests) -> Outcome {
-        if let Err(failure) = self.withdraw().await {
-            tracing::warn!(
-                error = failure.message,
-                "cannot write a Subscription; will try again"
-            );
-            return Outcome::Failed;
-        }
-        if requests.is_empty() {
-            return Outcome::Done;
-        }
+        let withdrawn = self.withdraw(requests).await;
         let back = self.back(requests).await;
         let there = self.there(requests).await;
-        match back.max(there) {
+        match withdrawn.max(back).max(there) {
             Turn::Done => Outcome::Done,
             Turn::Waits => Outcome::After(SLOWLY),
             Turn::Overtaken => Outcome::After(SOON),
@@ -149,16 +148,43 @@ impl Mover {
         }
     }
 
-    /// Removes the condition of Subscriptions whose move nobody requests any more.
-    async fn withdraw(&self) -> Result<(), olm_rollout::failure::RequestFailure> {
+    /// Removes the conditions and annotations about moves and returns that nobody requests any more.
+    async fn withdraw(&self, requests: &Requests) -> Turn {
         let cluster = self.base.store.snapshot();
-        for subscription in cluster.of_kind(names::SUBSCRIPTION_KIND) {
-            if let Some(written) = without_migration(subscription, Timestamp::now()) {
-                write_status(&self.base, &written).await?;
-            }
+        let mut turn = Turn::Done;
+        for subscription in requests.at_rest(&cluster) {
+            let change = |live: &Value| without_migration(live, Timestamp::now());
+            let written = update_status(&self.base, subscription, change).await;
+            turn = turn.max(withdrawn(subscription, written.map(drop)));
         }
-        Ok(())
+        for extension in answered(&cluster) {
+            let uid = extension.pointer("/metadata/uid");
+            let patch = json!({"metadata": {
+                "uid": uid, "annotations": {migration::MIGRATE_BACK_STATUS: null},
+            }});
+            let written = self.base.writer.merge(&Actor::Own, extension, &patch).await;
+            turn = turn.max(withdrawn(extension, written.map(drop)));
+        }
+        turn
     }
+}
+
+/// The result of a write that removes what was said about a move.
+fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
+    let Err(failure) = written else {
+        return Turn::Done;
+    };
+    if failure.kind == FailureKind::MissingNamespace {
+        return Turn::Done;
+    }
+    tracing::warn!(
+        kind = text(object, "/kind"),
+        namespace = text(object, "/metadata/namespace"),
+        name = text(object, "/metadata/name"),
+        error = failure.message,
+        "cannot remove what was said about a move; will try again"
+    );
+    Turn::Failed
 }
 
 /// Adds work for changes that concern a request. Never returns while changes may come.

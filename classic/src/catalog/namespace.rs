@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, holding, operator_group};
 use super::health::{entries, health};
+use super::migration::has_extensions;
 use super::unpack::{BundleState, UnpackTimeouts};
 use super::write::write_status;
 use crate::objects::write::Actor;
@@ -31,6 +32,8 @@ use crate::registry::sources::VisibleCatalogs;
 
 /// Delay before a pass whose objects changed meanwhile is repeated.
 const SOON: Duration = Duration::from_millis(200);
+/// Delay before a pass that lacked the list of ClusterExtensions is repeated.
+const LISTED: Duration = Duration::from_secs(1);
 /// Delay before catalogs that cannot be read are read again for a failed plan.
 const AGAIN: Duration = Duration::from_mins(1);
 /// The annotation of an OperatorGroup with the time that unpacking may take.
@@ -40,10 +43,11 @@ const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 
 /// The cluster without the Subscriptions of the namespace for which nothing is resolved.
 fn snapshot(context: &Context, namespace: &str) -> Cluster {
+    let is_listed = has_extensions(&context.base.store);
     let mut cluster = context.base.store.snapshot();
     let held = cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
     let held: Vec<String> = held
-        .filter(|subscription| is_held(subscription))
+        .filter(|subscription| is_held(subscription, &cluster, is_listed))
         .map(|subscription| text(subscription, "/metadata/name").to_owned())
         .collect();
     for name in held {
@@ -52,9 +56,20 @@ fn snapshot(context: &Context, namespace: &str) -> Cluster {
     cluster
 }
 
+/// Whether a Subscription of the namespace waits for the list of ClusterExtensions.
+fn awaits_extensions(context: &Context, namespace: &str) -> bool {
+    let is_listed = has_extensions(&context.base.store);
+    let cluster = context.base.store.snapshot();
+    let mut subscriptions = cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
+    !is_listed && subscriptions.any(|subscription| is_held(subscription, &cluster, is_listed))
+}
+
 /// Works on a namespace.
 pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
+    // What waits for the list is seen before the pass: the list may come during it.
+    let is_waiting = awaits_extensions(&context, &namespace);
     let outcome = match pass_over(&context, &namespace).await {
+        Ok(delay) if is_waiting => Outcome::After(delay.map_or(LISTED, |delay| delay.min(LISTED))),
         Ok(None) => Outcome::Done,
         Ok(Some(delay)) => Outcome::After(delay),
         // The watch shows what has changed.

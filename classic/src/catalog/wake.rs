@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::resumed;
 use olm_classic::names;
 use olm_classic::subscription::is_paused;
@@ -76,6 +76,7 @@ fn react(context: &Context, change: &Change) {
             }
             catalog(context, namespace);
         }
+        names::CLUSTER_EXTENSION_KIND => extension(context, change),
         "Role" | "RoleBinding" | "ServiceAccount" => {
             resume(context, namespace);
             plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
@@ -93,6 +94,21 @@ fn react(context: &Context, change: &Change) {
             });
         }
         _ => {}
+    }
+}
+
+/// Wakes the namespace of the Subscription from which a ClusterExtension was created, when that comes or goes: it holds
+/// the Subscription.
+fn extension(context: &Context, change: &Change) {
+    let origin = |object: &Option<Arc<Value>>| {
+        let origin = annotation(object.as_deref()?, names::ORIGIN_ANNOTATION);
+        origin.split_once('/').map(|(namespace, _)| namespace.to_owned())
+    };
+    let (before, now) = (origin(&change.before), origin(&change.now));
+    if before != now {
+        for namespace in before.into_iter().chain(now) {
+            context.namespaces.add(namespace);
+        }
     }
 }
 

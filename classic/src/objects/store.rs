@@ -46,6 +46,7 @@ pub struct Store {
     /// The number of announced kinds whose objects are not listed yet.
     unlisted: AtomicUsize,
     listed: Notify,
+    listed_kinds: Mutex<BTreeSet<&'static str>>,
 }
 
 /// Objects that are gone, with the version of their deletion: an answer to a write that comes in after the deletion was
@@ -115,6 +116,11 @@ impl Store {
         self.unlisted.load(Ordering::Acquire) == 0
     }
 
+    /// Whether the objects of a kind are listed.
+    pub fn has_listed(&self, kind: &str) -> bool {
+        self.listed_kinds.lock().contains(kind)
+    }
+
     /// Takes an object that was just written, so that the next pass does not read an older one.
     pub fn take(&self, kind: &Kind, object: Value) {
         if is_gone(&object) {
@@ -163,6 +169,7 @@ impl Store {
                     self.keep_only(&kind, &seen);
                     if !is_listed {
                         is_listed = true;
+                        self.listed_kinds.lock().insert(kind.kind);
                         self.unlisted.fetch_sub(1, Ordering::AcqRel);
                         self.listed.notify_waiters();
                     }

@@ -15,11 +15,12 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Map, Value, json};
 
 use self::patch::Owners;
+use crate::check::Request;
 use crate::course::{TRIES, is_conflict, unchanged};
 use crate::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
 use crate::hands::Hands;
 use crate::hint::Hint;
-use crate::needs::groups;
+use crate::needs::in_order;
 use crate::objects::backup::{self, Record, annotate};
 use crate::objects::inventory::{api_of, get};
 
@@ -61,17 +62,26 @@ pub async fn prepare(
         let extension = extension.name();
         let error =
             anyhow!("there is no record of the move of Subscription {key} to ClusterExtension {extension:?}");
-        let hint = if live.is_some() {
-            format!("the move has stopped early: finish it with `olm migrate {subscription} -n {place}`")
-        } else {
-            format!("to subscribe again, run `olm uninstall {extension}` and apply the Subscription")
+        let hint = match (live, hands.request) {
+            (Some(_), Request::Command) => {
+                format!("the move has stopped early: finish it with `olm migrate {subscription} -n {place}`")
+            }
+            (Some(_), Request::Annotation) => format!(
+                "the move has stopped early: to finish it, remove annotation {} of the ClusterExtension and set \
+                 annotation {}=true of the Subscription",
+                migration::MIGRATE_BACK,
+                migration::MIGRATE
+            ),
+            (None, _) => {
+                format!("to subscribe again, run `olm uninstall {extension}` and apply the Subscription")
+            }
         };
         return Err(error.context(Hint(hint)));
     };
     let sets = revisions(&hands.own, extension).await?;
     let mut findings = findings::findings(&record, facts, extension, &sets);
     let others = other_records(&hands.own, facts, together).await;
-    findings.extend(findings::without_needed(&record, &others));
+    findings.extend(findings::without_needed(&record, &others, hands.request));
     let due = if findings::has_gone_on(&record, live) {
         &[]
     } else {
@@ -128,9 +138,8 @@ async fn revisions(client: &Client, extension: &ClusterExtension) -> anyhow::Res
     Ok(sets)
 }
 
-/// Returns operators to OLM classic. All of them are back before OLM classic works on one: they may need each other.
-/// The ClusterExtensions are deleted last, and with them the records.
-pub async fn go(hands: &Hands<'_>, mut returns: Vec<Return>) -> anyhow::Result<()> {
+/// Returns by groups of operators that need each other, each in the order of its needs.
+pub fn in_groups(returns: Vec<Return>) -> Vec<Vec<Return>> {
     let all = ClassicObjects {
         subscriptions: returns
             .iter()
@@ -139,18 +148,33 @@ pub async fn go(hands: &Hands<'_>, mut returns: Vec<Return>) -> anyhow::Result<(
         versions: returns.iter().map(|back| back.record.version.clone()).collect(),
         ..ClassicObjects::default()
     };
-    let order: Vec<String> = groups(&all).concat();
-    returns.sort_by_cached_key(|back| order.iter().position(|key| *key == back.record.key()));
+    let keys: Vec<String> = returns.iter().map(|back| back.record.key()).collect();
+    let mut left = returns;
+    let mut take = |key: &String| {
+        let at = left.iter().position(|back| back.record.key() == *key)?;
+        Some(left.swap_remove(at))
+    };
+    let groups = in_order(&all, &keys);
+    groups
+        .iter()
+        .map(|group| group.iter().filter_map(&mut take).collect())
+        .collect()
+}
+
+/// Returns operators to OLM classic. All of them are back before OLM classic works on one: they may need each other.
+/// The ClusterExtensions are deleted last, and with them the records.
+pub async fn go(hands: &Hands<'_>, returns: Vec<Return>) -> anyhow::Result<()> {
+    let returns: Vec<Return> = in_groups(returns).into_iter().flatten().collect();
     let mut restored = Vec::new();
     for back in &returns {
         let given = give(&hands.with(&back.content), &back.record, &back.extension).await;
-        restored.push(given.map_err(|error| hinted(error, &back.extension))?);
+        restored.push(given.map_err(|error| hinted(hands, error, &back.extension))?);
     }
     for (back, restored) in returns.iter().zip(&restored) {
         if let Some(restored) = restored {
             let hands = hands.with(&back.content);
             let resumed = resume(&hands, &back.record, &back.extension, restored).await;
-            resumed.map_err(|error| hinted(error, &back.extension))?;
+            resumed.map_err(|error| hinted(&hands, error, &back.extension))?;
         }
     }
     for back in &returns {
@@ -160,14 +184,19 @@ pub async fn go(hands: &Hands<'_>, mut returns: Vec<Return>) -> anyhow::Result<(
 }
 
 /// An error of a stopped return with what to do.
-fn hinted(error: anyhow::Error, extension: &ClusterExtension) -> anyhow::Error {
+fn hinted(hands: &Hands<'_>, error: anyhow::Error, extension: &ClusterExtension) -> anyhow::Error {
     if error.downcast_ref::<Hint>().is_some() {
         return error;
     }
     let extension = extension.name();
+    let request = match hands.request {
+        Request::Command => String::new(),
+        Request::Annotation => format!("{}- ", migration::MIGRATE_BACK),
+    };
     error.context(Hint(format!(
-        "run the command again; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {}-` and \
-         `olm resume {extension}`",
+        "{}; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {request}{}-` and `olm \
+         resume {extension}`",
+        hands.again(),
         user::UNINSTALL
     )))
 }
@@ -227,7 +256,7 @@ async fn resume(
     extension: &ClusterExtension,
     restored: &Restored,
 ) -> anyhow::Result<()> {
-    resume_version(hands, &restored.version).await?;
+    resume_version(hands, &restored.version, &[user::PAUSED, user::UNINSTALL]).await?;
     unfreeze(hands, record, &restored.subscription).await?;
     // A controller that ran meanwhile sees the marks of OLM classic everywhere.
     hand_back(hands, record, restored.owners(extension)).await
@@ -240,22 +269,47 @@ fn paused(object: &Value) -> Value {
     object
 }
 
-/// Lets OLM classic work on the ClusterServiceVersion again, once its Subscription is resumed, too.
-async fn resume_version(hands: &Hands<'_>, version: &Value) -> anyhow::Result<()> {
-    let patch = json!({"metadata": {
-        "uid": version.pointer("/metadata/uid"), "annotations": {user::PAUSED: null, user::UNINSTALL: null},
-    }});
+/// Resumes the ClusterServiceVersion of a move that cannot go on: its Subscription, `NAMESPACE/NAME`, was deleted before
+/// the objects were recorded.
+///
+/// # Errors
+/// The record of the move cannot be read, or the ClusterServiceVersion not changed.
+pub async fn release_version(
+    hands: &Hands<'_>,
+    facts: &ClassicObjects,
+    key: &str,
+    extension: &ClusterExtension,
+) -> anyhow::Result<()> {
+    let (place, subscription) = key.split_once('/').unwrap_or_default();
+    // The move pauses it after it has stored the record.
+    let Some(record) = backup::kept(&hands.own, place, subscription, extension).await? else {
+        return Ok(());
+    };
+    let version = find(&facts.versions, place, name(&record.version));
+    match version.filter(|version| annotation(version, user::PAUSED).is_some()) {
+        Some(version) => resume_version(hands, version, &[user::PAUSED]).await,
+        None => Ok(()),
+    }
+}
+
+/// Lets OLM classic work on the ClusterServiceVersion again, once its Subscription is resumed, too: removes these
+/// annotations.
+async fn resume_version(hands: &Hands<'_>, version: &Value, marks: &[&str]) -> anyhow::Result<()> {
+    let marks = marks.iter().map(|key| ((*key).to_owned(), Value::Null));
+    let marks: Map<String, Value> = marks.collect();
+    let patch = json!({"metadata": {"uid": version.pointer("/metadata/uid"), "annotations": marks}});
     let (place, wanted) = (namespace(version), name(version));
     let patched = api_of(&hands.own, version)
         .patch(wanted, &hands.changing(), &Patch::Merge(&patch))
         .await;
     patched.with_context(|| format!("cannot resume ClusterServiceVersion {place}/{wanted}"))?;
+    (hands.tell)(&format!("clusterserviceversion/{wanted} resumed"));
     Ok(())
 }
 
-/// Reverts the changes of the move or the way back to the Subscription.
+/// Reverts the changes of the move or the way back to the Subscription. Without its request it stays with OLM classic.
 async fn unfreeze(hands: &Hands<'_>, record: &Record, live: &Value) -> anyhow::Result<()> {
-    if annotation(live, user::PAUSED).is_none() {
+    if annotation(live, user::PAUSED).is_none() && annotation(live, migration::MIGRATE).is_none() {
         return Ok(());
     }
     let patch = json!({
@@ -274,18 +328,20 @@ async fn unfreeze(hands: &Hands<'_>, record: &Record, live: &Value) -> anyhow::R
     Ok(())
 }
 
-/// Pauses the extension, sets its deletion to orphan all objects, and waits until its revision shows that
+/// Pauses the extension, ends its move, sets its deletion to orphan all objects, and waits until its revision shows that
 /// operator-controller has processed this. Returns that revision; `None` if the move has not created it yet.
 async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<Option<ClusterObjectSet>> {
     let wanted = [(user::PAUSED, "true"), (user::UNINSTALL, "orphan")];
     let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
     let is_paused = wanted
         .iter()
-        .all(|(key, value)| extension.annotation(key) == Some(value));
+        .all(|(key, value)| extension.annotation(key) == Some(value))
+        && extension.annotation(migration::MIGRATE).is_none();
     if extension.metadata.deletion_timestamp.is_none() && !is_paused {
+        let wanted = wanted.iter().map(|(key, value)| (*key, Value::from(*value)));
         let annotations: Map<String, Value> = wanted
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).into()))
+            .chain([(migration::MIGRATE, Value::Null)])
+            .map(|(key, value)| (key.to_owned(), value))
             .collect();
         let patch = json!({"metadata": {"uid": extension.metadata.uid, "annotations": annotations}});
         let paused = extensions
@@ -316,9 +372,10 @@ async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resul
         "the revision of ClusterExtension {:?} is not paused after {LOOKS} s",
         extension.name()
     );
-    Err(error.context(Hint(
-        "see whether operator-controller runs, and run the command again".to_owned(),
-    )))
+    Err(error.context(Hint(format!(
+        "see whether operator-controller runs; {}",
+        hands.again()
+    ))))
 }
 
 /// Creates a missing object of OLM classic, and writes its status if the value at `decisive`, a JSON pointer into it,
@@ -331,10 +388,20 @@ async fn restore(hands: &Hands<'_>, object: &Value, with: &Value, decisive: &str
     let live = if let Some(live) = found {
         if live.pointer("/metadata/deletionTimestamp").is_some() {
             let error = anyhow!("{} is being deleted", named());
-            return Err(error.context(Hint(
-                "where the move has stopped, finish it: run `olm migrate` without --back; then run this command again"
-                    .to_owned(),
-            )));
+            let hint = match hands.request {
+                Request::Command => {
+                    "where the move has stopped, finish it: run `olm migrate` without --back; then run this command again"
+                        .to_owned()
+                }
+                Request::Annotation => format!(
+                    "where the move has stopped, finish it: remove annotations {} and {} of the ClusterExtension, set \
+                     {}=true, and request the return after the move",
+                    migration::MIGRATE_BACK,
+                    user::UNINSTALL,
+                    migration::MIGRATE
+                ),
+            };
+            return Err(error.context(Hint(hint)));
         }
         live
     } else {
@@ -395,7 +462,10 @@ async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> an
             return Ok(());
         }
     }
-    bail!("objects are changed as fast as they are handed back: run the command again")
+    bail!(
+        "objects are changed as fast as they are handed back: {}",
+        hands.again()
+    )
 }
 
 /// Deletes the extension, which leaves its objects behind, and waits for its end.
@@ -412,8 +482,9 @@ async fn remove(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resu
         if found.metadata.deletion_timestamp.is_none() {
             ensure!(
                 found.annotation(user::UNINSTALL) == Some("orphan"),
-                "annotation {} of ClusterExtension {wanted:?} was changed: run the command again",
-                user::UNINSTALL
+                "annotation {} of ClusterExtension {wanted:?} was changed: {}",
+                user::UNINSTALL,
+                hands.again()
             );
             let parameters = DeleteParams {
                 preconditions: Some(Preconditions {
@@ -435,6 +506,7 @@ async fn remove(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resu
     }
     let error = anyhow!("ClusterExtension {wanted:?} is not gone after {LOOKS} s");
     Err(error.context(Hint(format!(
-        "`kubectl describe clusterextension {wanted}` says why; then run the command again"
+        "`kubectl describe clusterextension {wanted}` says why; then {}",
+        hands.again()
     ))))
 }

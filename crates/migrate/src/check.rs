@@ -269,7 +269,10 @@ fn catalog(findings: &mut Findings<'_>) {
                 "no ClusterCatalog has the image {:?} of CatalogSource {wanted}",
                 text(source, "/spec/image")
             ),
-            "apply the ClusterCatalog that -o yaml prints, and wait until it is served",
+            findings.advice(
+                "apply the ClusterCatalog that -o yaml prints, and wait until it is served".to_owned(),
+                "create a ClusterCatalog with this image, and wait until it is served".to_owned(),
+            ),
         );
         return;
     };

@@ -8,6 +8,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditi
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{annotation, field_manager, label, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
+use olm_classic::names::CLEANUP_FINALIZER;
 use olm_rollout::engine::desired::body;
 use olm_rollout::engine::request::Write;
 use olm_rollout::outline::Owner;
@@ -26,10 +27,8 @@ use crate::objects::record::{content_of, is_version, release, revision};
 pub const TRIES: usize = 5;
 /// The number of seconds for the end of a ClusterServiceVersion; it is polled once a second.
 const LOOKS: usize = 60;
-/// The number of polls after which no controller seems to run that removes [`CLEANUP`].
+/// The number of polls after which no controller seems to run that removes [`CLEANUP_FINALIZER`].
 const PATIENCE: usize = 5;
-/// The finalizer by which OLM classic removes objects with its labels.
-const CLEANUP: &str = "operators.coreos.com/csv-cleanup";
 
 /// Moves a Subscription without blockers, up to the removal of the remaining objects of OLM classic.
 pub async fn begin(
@@ -40,7 +39,9 @@ pub async fn begin(
     let system_namespace = hands.system_namespace;
     let objects = inventory(hands, case).await?;
     // Objects that cannot be taken over are found before any write.
-    revision(case, wanted, &objects, system_namespace)?;
+    let (wanted_set, _) = revision(case, wanted, &objects, system_namespace)?;
+    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
+    free(&sets, wanted_set.name()).await?;
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
@@ -50,7 +51,6 @@ pub async fn begin(
     freeze(hands, case).await?;
     let (set, secrets) = revision(case, &extension, &objects, system_namespace)?;
     content::store(hands, &set, &secrets).await?;
-    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
     let created = sets.create(&hands.creating(), &set).await;
     let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
     (hands.tell)(&format!(
@@ -59,6 +59,21 @@ pub async fn begin(
         objects.len()
     ));
     Ok((extension, created))
+}
+
+/// Checks that there is no ClusterObjectSet with the name of the revision: [`begun`] has found none of this move.
+async fn free(sets: &Api<ClusterObjectSet>, name: &str) -> anyhow::Result<()> {
+    let found = sets.get_opt(name).await;
+    let found = found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
+    if found.is_none() {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "cannot create ClusterObjectSet {name:?}: one with this name exists, which is not of this move"
+    );
+    Err(error.context(Hint(format!(
+        "see what it holds with `kubectl get clusterobjectset {name} -o yaml`; delete it if nothing needs it"
+    ))))
 }
 
 async fn create_extension(
@@ -147,20 +162,21 @@ pub async fn finish(
         extension: extension.metadata.uid.clone().unwrap_or_default(),
         migrated: false,
     };
-    hand_over(&hands.content, &objects, &owner).await?;
+    hand_over(hands, &objects, &owner).await?;
     (hands.tell)(&format!("{} objects handed over", objects.len()));
     remove_subscription(hands, extension).await?;
     // A controller that still runs may have taken some back by now.
-    hand_over(&hands.content, &objects, &owner).await?;
+    hand_over(hands, &objects, &owner).await?;
     let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
     keep_condition(hands, &extension.spec.namespace, version).await?;
     remove_version(hands, extension, set, &objects).await?;
     // The Go implementation sets the owner again as long as the ClusterServiceVersion is there.
     keep_condition(hands, &extension.spec.namespace, version).await?;
-    let taken = hand_over(&hands.content, &objects, &owner).await;
+    let taken = hand_over(hands, &objects, &owner).await;
     taken.map_err(|error| {
         error.context(Hint(format!(
-            "run the command again; if it fails once more, `olm resume {}` applies the content that the move has recorded",
+            "{}; if it fails once more, `olm resume {}` applies the content that the move has recorded",
+            hands.again(),
             extension.name()
         )))
     })?;
@@ -177,11 +193,11 @@ pub async fn finish(
 }
 
 /// Hands all objects over until none needs it.
-async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
+async fn hand_over(hands: &Hands<'_>, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let mut is_due = false;
         for object in objects {
-            let taken = take(client, object, owner).await;
+            let taken = take(&hands.content, object, owner).await;
             is_due |= match taken {
                 Err(error) if is_conflict(&error) => true,
                 taken => taken.with_context(|| {
@@ -194,14 +210,15 @@ async fn hand_over(client: &Client, objects: &[Value], owner: &Owner) -> anyhow:
         }
     }
     let error = anyhow!("OLM classic takes objects back as fast as they are handed over");
-    Err(error.context(Hint(
-        "stop its Deployments olm-operator and catalog-operator and run the command again".to_owned(),
-    )))
+    Err(error.context(Hint(format!(
+        "stop the Deployments olm-operator and catalog-operator of the Go implementation; {}",
+        hands.again()
+    ))))
 }
 
-/// Whether another client wrote the object first.
+/// Whether another client wrote the object first. A name that is taken is none of these: a retry does not help.
 pub fn is_conflict(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_conflict())
 }
 
 /// Hands over one object by changes of its metadata only. Returns whether it was changed.
@@ -385,9 +402,10 @@ async fn remove_version(
                 .await?;
                 ensure!(
                     live.as_ref().is_some_and(|live| release(live).is_none()),
-                    "{} {:?} belongs to OLM classic again: run the command again",
+                    "{} {:?} belongs to OLM classic again: {}",
                     text(object, "/kind"),
-                    name(object)
+                    name(object),
+                    hands.again()
                 );
             }
             let parameters = DeleteParams {
@@ -397,7 +415,7 @@ async fn remove_version(
             };
             let deleted = versions.delete(wanted, &parameters).await;
             deleted.with_context(|| format!("cannot delete ClusterServiceVersion {namespace}/{wanted}"))?;
-        } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP)] {
+        } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP_FINALIZER)] {
             // The controllers of OLM classic are stopped, and there is nothing for them to clean up.
             let patch = json!({"metadata": {
                 "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
@@ -412,5 +430,30 @@ async fn remove_version(
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    bail!("ClusterServiceVersion {namespace}/{wanted} is not gone after {LOOKS} s: run the command again")
+    bail!(
+        "ClusterServiceVersion {namespace}/{wanted} is not gone after {LOOKS} s: {}",
+        hands.again()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_taken_name_is_no_conflict() {
+        let error = |reason: &str| {
+            let status = Status {
+                code: 409,
+                reason: reason.to_owned(),
+                ..Status::default()
+            };
+            anyhow::Error::from(kube::Error::Api(Box::new(status))).context("cannot write it")
+        };
+        assert!(is_conflict(&error("Conflict")));
+        assert!(!is_conflict(&error("AlreadyExists")));
+        assert!(!is_conflict(&anyhow!("the server is gone")));
+    }
 }

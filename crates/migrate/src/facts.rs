@@ -2,6 +2,7 @@
 //! them.
 
 use jiff::Timestamp;
+pub use olm_api::object::{list, text};
 use olm_api::{ClusterCatalog, ClusterExtension, names};
 use serde_json::Value;
 
@@ -28,19 +29,6 @@ pub struct ClassicObjects {
     pub certificates: Vec<Value>,
     /// The time at which all of it was read.
     pub now: Timestamp,
-}
-
-/// The text at a JSON pointer; empty if there is none.
-pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The list at a JSON pointer; empty if there is none.
-pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
 }
 
 /// The name of an object.

@@ -3,7 +3,9 @@
 use kube::Client;
 use kube::api::{PatchParams, PostParams};
 
-/// Told of every step: what has happened to which object.
+use crate::check::Request;
+
+/// Callback for each step, with a line such as `subscription/a paused`.
 pub type Tell<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// The clients and names with which a move acts.
@@ -16,11 +18,21 @@ pub struct Hands<'a> {
     pub manager: &'a str,
     /// The namespace of the managers.
     pub system_namespace: &'a str,
-    /// Told of every step.
+    /// How the move is requested.
+    pub request: Request,
+    /// Callback for each step.
     pub tell: Tell<'a>,
 }
 
 impl Hands<'_> {
+    /// What happens after an error, as the last part of its text.
+    pub(crate) fn again(&self) -> &'static str {
+        match self.request {
+            Request::Command => "run the command again",
+            Request::Annotation => "catalog-operator retries",
+        }
+    }
+
     /// The same with another client for the objects of the operator.
     #[must_use]
     pub(crate) fn with(&self, content: &Client) -> Self {

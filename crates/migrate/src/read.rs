@@ -7,14 +7,13 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, Error};
 use olm_api::names::operator_condition;
+use olm_classic::names::COPIED_FROM_LABEL;
 use serde_json::Value;
 
 use crate::certificates;
 use crate::facts::{ClassicObjects, name, namespace};
 use crate::hint::Hint;
 
-/// The label of copies of ClusterServiceVersions in other namespaces.
-const COPY: &str = "olm.copiedFrom";
 /// The number of objects on a page.
 const PAGE: u32 = 250;
 
@@ -35,7 +34,7 @@ pub async fn facts(client: &Client) -> anyhow::Result<ClassicObjects> {
         )));
     };
     let some = |found: Option<Vec<Value>>| found.unwrap_or_default();
-    let own = format!("!{COPY}");
+    let own = format!("!{COPIED_FROM_LABEL}");
     let params = ListParams::default();
     let catalogs: Api<olm_api::ClusterCatalog> = Api::all(client.clone());
     let catalogs = catalogs.list(&params).await;
@@ -72,8 +71,8 @@ pub async fn details(client: &Client, versions: &[Value]) -> anyhow::Result<(Vec
     Ok((conditions, read_certificates(client, versions).await?))
 }
 
-/// The certificates of webhooks and aggregated APIs, without their keys. Who may not read a Secret learns what the
-/// ClusterServiceVersion says about it.
+/// The certificates of webhooks and aggregated APIs, without their keys. Without the right to read a Secret, the
+/// ClusterServiceVersion's own data counts.
 async fn read_certificates(client: &Client, versions: &[Value]) -> anyhow::Result<Vec<Value>> {
     let mut found = Vec::new();
     for version in versions {

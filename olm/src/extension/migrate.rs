@@ -189,6 +189,7 @@ fn hands<'a>(arguments: &'a Arguments, cluster: &Cluster) -> Hands<'a> {
         content: cluster.client.clone(),
         manager: MANAGER,
         system_namespace: &arguments.system_namespace,
+        request: Request::Command,
         tell: &note,
     }
 }

@@ -28,17 +28,24 @@ const fn operator(name: &'static str, version: &'static str, definition: &'stati
     }
 }
 
-/// Publishes an operator and has OLM classic install it in a namespace of its name, under the account `installer` if
-/// the OperatorGroup names it. Returns the image of its catalog.
-async fn install(stage: &Stage, operator: Operator, is_named: bool) -> Result<String> {
+/// Publishes an operator and subscribes to it with these annotations, in a namespace of its name and under the account
+/// `installer` if the OperatorGroup names it. Returns the image of its catalog.
+async fn subscribe(stage: &Stage, operator: Operator, is_named: bool, annotations: Value) -> Result<String> {
     let (world, name) = (&stage.world, operator.package);
     let image = world.publish(name, &["1.0.0"], "sample-operator:v1").await?;
     world.apply(&administrator(name, "installer"))?;
-    let [mut group, source, subscription] = subscription(name, name, "stable", &image);
+    let [mut group, source, mut subscription] = subscription(name, name, "stable", &image);
     if is_named {
         group["spec"] = json!({"serviceAccountName": "installer"});
     }
+    subscription["metadata"]["annotations"] = annotations;
     world.apply(&[group, source, subscription])?;
+    Ok(image)
+}
+
+/// Subscribes to an operator, and has OLM classic install it.
+async fn install(stage: &Stage, operator: Operator, is_named: bool) -> Result<String> {
+    let image = subscribe(stage, operator, is_named, json!({})).await?;
     stage.installs(operator).await?;
     Ok(image)
 }
@@ -259,6 +266,18 @@ fn a_move_that_is_refused_says_why_and_goes_on_when_the_cause_is_gone() -> Resul
         unchanged(&before, &stage.seen(HELD, &objects)?)?;
         ensure!(pods(world, "held")? == running, "Pods are made anew");
         Ok(())
+    })
+}
+
+#[test]
+fn a_request_before_the_first_installation_moves_the_operator_after_it() -> Result<()> {
+    const EAGER: Operator = operator("eager", "eager.v1.0.0", "greetings.eager.olm.example");
+    CLUSTER.with(async |stage| {
+        let annotations = json!({"olm.operatorframework.io/migrate": "true"});
+        let image = subscribe(stage, EAGER, true, annotations).await?;
+        serve(&stage.world, "eager", &image)?;
+        stage.approves(EAGER).await.with_context(|| stage.logs())?;
+        has_moved(stage, EAGER).await
     })
 }
 

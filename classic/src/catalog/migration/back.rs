@@ -3,7 +3,7 @@
 use kube::Client;
 use olm_api::ClusterExtension;
 use olm_api::names::migration;
-use olm_migrate::back::{Return, go, prepare};
+use olm_migrate::back::{Return, go, in_groups, prepare};
 use olm_migrate::facts::{ClassicObjects, restore};
 
 use super::requests::Requests;
@@ -36,9 +36,7 @@ impl Mover {
             for (key, extension) in &returning {
                 match self.prepared(&facts, key, &keys).await {
                     Ok(None) => held.push(key.clone()),
-                    Ok(Some(found)) if found.findings.is_empty() => {
-                        free.push((key.clone(), *extension, found));
-                    }
+                    Ok(Some(found)) if found.findings.is_empty() => free.push(found),
                     Ok(Some(found)) => {
                         held.push(key.clone());
                         let message = found.findings.join("; ");
@@ -53,7 +51,11 @@ impl Mover {
                 }
             }
             if held.is_empty() || rounds == 0 {
-                return turn.max(self.give_back(free).await);
+                // An error stops those that need each other, and no others.
+                for group in in_groups(free) {
+                    turn = turn.max(self.give_back(&returning, group).await);
+                }
+                return turn;
             }
             returning.retain(|(key, _)| !held.contains(key));
             rounds -= 1;
@@ -72,20 +74,18 @@ impl Mover {
         prepare(&hands, facts, key, together).await
     }
 
-    async fn give_back(&self, free: Vec<(String, &ClusterExtension, Return)>) -> Turn {
-        let Some((first, _, _)) = free.first() else {
+    /// Returns operators that need each other.
+    async fn give_back(&self, requested: &[(String, &ClusterExtension)], group: Vec<Return>) -> Turn {
+        let keys: Vec<String> = group.iter().map(|found| found.record.key()).collect();
+        let Some(first) = keys.first() else {
             return Turn::Done;
         };
         let tell = self.steps(first);
         // Each return acts on objects with the client that it was prepared with.
         let content: Client = self.base.writer.own().clone();
         let hands = self.hands_of(content, &tell);
-        let (mut extensions, mut returns) = (Vec::new(), Vec::new());
-        for (key, extension, found) in free {
-            extensions.push((key, extension));
-            returns.push(found);
-        }
-        match go(&hands, returns).await {
+        let extensions = requested.iter().filter(|(key, _)| keys.contains(key));
+        match go(&hands, group).await {
             Ok(()) => {
                 for (key, extension) in extensions {
                     tracing::info!(

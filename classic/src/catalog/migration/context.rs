@@ -1,4 +1,4 @@
-//! State of the moves, and whose rights they have.
+//! The state of moves, and the clients that they use.
 
 use std::sync::Arc;
 
@@ -73,6 +73,7 @@ impl Mover {
             content,
             manager: FIELD_MANAGER,
             system_namespace: &self.system_namespace,
+            request: Request::Annotation,
             tell,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use olm_api::names::{self as api, migration};
+use olm_api::object::qualified_name;
 use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::names;
 use olm_migrate::facts::ClassicObjects;
@@ -33,18 +34,18 @@ fn is_about_move(object: &Value) -> bool {
 pub(super) fn is_request(before: Option<&Value>, now: Option<&Value>) -> bool {
     let is_about = [before, now].into_iter().flatten().any(is_about_move);
     let annotations = |object: Option<&Value>| object?.pointer("/metadata/annotations").cloned();
-    let told = |object: Option<&Value>| {
+    let relevant = |object: Option<&Value>| {
         let mut found = annotations(object);
         if let Some(found) = found.as_mut().and_then(Value::as_object_mut) {
             found.retain(|key, _| key != migration::MIGRATE_BACK_STATUS);
         }
         found
     };
-    is_about && told(before) != told(now)
+    is_about && relevant(before) != relevant(now)
 }
 
 impl Requests {
-    /// The requests on a cluster. An operator that returns does not move.
+    /// The requests on a cluster. An operator that returns does not move, whoever has begun its return.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let is_set = |object: &Value, key: &str| annotation(object, key) == "true";
         let extensions = || cluster.of_kind(api::CLUSTER_EXTENSION);
@@ -60,11 +61,12 @@ impl Requests {
         let asked = cluster
             .of_kind(names::SUBSCRIPTION_KIND)
             .filter(|subscription| is_set(subscription, migration::MIGRATE))
-            .map(|subscription| {
-                let part = |pointer: &str| text(subscription, pointer);
-                format!("{}/{}", part("/metadata/namespace"), part("/metadata/name"))
-            });
-        let held: BTreeSet<String> = returning().map(origin).collect();
+            .map(qualified_name);
+        // `olm migrate --back` pauses an extension so that its deletion leaves the objects.
+        let begun_back = extensions().filter(|extension| {
+            is_set(extension, api::user::PAUSED) && annotation(extension, api::user::UNINSTALL) == "orphan"
+        });
+        let held: BTreeSet<String> = returning().chain(begun_back).map(origin).collect();
         let there: BTreeSet<String> = asked.chain(begun).filter(|key| !key.is_empty()).collect();
         Self {
             there: there.into_iter().filter(|key| !held.contains(key)).collect(),
@@ -77,6 +79,20 @@ impl Requests {
     pub(super) fn is_empty(&self) -> bool {
         self.there.is_empty() && self.back.is_empty()
     }
+
+    /// The Subscriptions that do not move. One whose move has begun moves without its annotation, too.
+    pub(super) fn at_rest<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Value> {
+        let subscriptions = cluster.of_kind(names::SUBSCRIPTION_KIND);
+        subscriptions.filter(|subscription| !self.there.contains(&qualified_name(subscription)))
+    }
+}
+
+/// The ClusterExtensions that say what blocks a return which nobody requests any more.
+pub(super) fn answered(cluster: &Cluster) -> impl Iterator<Item = &Value> {
+    cluster.of_kind(api::CLUSTER_EXTENSION).filter(|extension| {
+        !annotation(extension, migration::MIGRATE_BACK_STATUS).is_empty()
+            && annotation(extension, migration::MIGRATE_BACK) != "true"
+    })
 }
 
 /// The facts that the program follows. OperatorConditions and certificates are not among them.
@@ -147,5 +163,69 @@ mod tests {
         assert_eq!(requests.there, ["n/a", "n/d"]);
         assert_eq!(requests.back, BTreeSet::from(["c".to_owned()]));
         assert!(Requests::of(&Cluster::default()).is_empty());
+    }
+
+    #[test]
+    fn a_move_that_has_begun_is_not_at_rest_without_its_annotation() {
+        let begun = json!({migration::MIGRATE: "true", migration::SUBSCRIPTION: "n/a"});
+        let cluster: Cluster = [
+            object("Subscription", "a", &json!({})),
+            object("Subscription", "b", &json!({})),
+            object("Subscription", "c", &json!({migration::MIGRATE: "true"})),
+            object("ClusterExtension", "a", &begun),
+        ]
+        .into_iter()
+        .collect();
+        let requests = Requests::of(&cluster);
+        assert_eq!(requests.there, ["n/a", "n/c"]);
+        let at_rest: Vec<&str> = requests
+            .at_rest(&cluster)
+            .map(|subscription| text(subscription, "/metadata/name"))
+            .collect();
+        assert_eq!(at_rest, ["b"]);
+    }
+
+    #[test]
+    fn a_return_that_a_command_has_begun_stops_the_move() {
+        let requests = |uninstall: &str, paused: &str| {
+            let annotations = json!({
+                migration::MIGRATE: "true", migration::SUBSCRIPTION: "n/a",
+                api::user::PAUSED: paused, api::user::UNINSTALL: uninstall,
+            });
+            let cluster: Cluster = [
+                object("Subscription", "a", &json!({migration::MIGRATE: "true"})),
+                object("ClusterExtension", "a", &annotations),
+            ]
+            .into_iter()
+            .collect();
+            Requests::of(&cluster).there
+        };
+        assert_eq!(requests("", "true"), ["n/a"]);
+        assert_eq!(requests("orphan", "false"), ["n/a"]);
+        assert!(requests("orphan", "true").is_empty());
+    }
+
+    #[test]
+    fn only_an_answer_without_a_request_is_withdrawn() {
+        let status = (migration::MIGRATE_BACK_STATUS, "no");
+        let with = |name: &str, request: &str| {
+            object(
+                "ClusterExtension",
+                name,
+                &json!({status.0: status.1, migration::MIGRATE_BACK: request}),
+            )
+        };
+        let cluster: Cluster = [
+            with("a", "true"),
+            with("b", "false"),
+            object("ClusterExtension", "c", &json!({status.0: status.1})),
+            object("ClusterExtension", "d", &json!({})),
+        ]
+        .into_iter()
+        .collect();
+        let found: Vec<&str> = answered(&cluster)
+            .map(|extension| text(extension, "/metadata/name"))
+            .collect();
+        assert_eq!(found, ["b", "c"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is said about a move: a condition of the Subscription or an annotation of the ClusterExtension, and events.
+//! Reports a move: a condition of the Subscription or an annotation of the ClusterExtension, and events.
 
 use jiff::Timestamp;
 use olm_api::ClusterExtension;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Mover;
 use crate::base::reference;
-use crate::catalog::write::write_status;
+use crate::catalog::write::update_status;
 use crate::objects::write::Actor;
 
 /// The most characters of a message.
@@ -44,8 +44,8 @@ pub(super) fn failure(error: &anyhow::Error) -> String {
     }
     causes.retain(|cause| Some(cause.as_str()) != hint);
     causes.dedup();
-    let told = causes.join(": ");
-    bounded(&hint.map_or_else(|| told.clone(), |hint| format!("{told}: {hint}")))
+    let text = causes.join(": ");
+    bounded(&hint.map_or_else(|| text.clone(), |hint| format!("{text}: {hint}")))
 }
 
 /// The reason of the condition about the move.
@@ -77,15 +77,17 @@ impl Mover {
             }
             return Ok(());
         };
-        let has_failed = condition_reason(subscription) == Some(MigrationState::Failed.reason());
-        if has_failed && state == MigrationState::Moving {
-            // The failure is said until the move is over: each attempt would write twice.
-            return Ok(());
-        }
-        let Some(written) = migration(subscription, state, message, Timestamp::now()) else {
+        let change = |live: &Value| {
+            let has_failed = condition_reason(live) == Some(MigrationState::Failed.reason());
+            if has_failed && state == MigrationState::Moving {
+                // The condition stays `Failed` until the move ends; otherwise each attempt would write twice.
+                return None;
+            }
+            migration(live, state, message, Timestamp::now())
+        };
+        let Some(written) = update_status(&self.base, subscription, change).await? else {
             return Ok(());
         };
-        write_status(&self.base, &written).await?;
         let is_fault = matches!(state, MigrationState::Blocked | MigrationState::Failed);
         tracing::info!(
             namespace,

@@ -7,6 +7,7 @@ use olm_api::names::{migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_classic::subscription::{MigrationState, is_paused};
 use olm_migrate::assess::{self, Assessment, assess, bind};
+use olm_migrate::back::release_version;
 use olm_migrate::facts::{Case, ClassicObjects, find, restore, successor};
 use olm_migrate::needs::{groups, in_order};
 use olm_migrate::{course, read};
@@ -16,7 +17,7 @@ use super::requests::Requests;
 use super::say::{blockers, failure};
 use super::{Mover, Turn};
 
-/// What is to do for the requested Subscriptions.
+/// The plan for the requested Subscriptions.
 #[derive(Default)]
 struct Plan {
     /// Those without blockers.
@@ -25,6 +26,8 @@ struct Plan {
     begun: BTreeMap<String, (ClusterExtension, ClusterObjectSet)>,
     /// The others, with what is said about them.
     said: Vec<(String, MigrationState, String)>,
+    /// Those that were deleted before their objects were recorded.
+    deserted: Vec<(String, ClusterExtension)>,
 }
 
 impl Plan {
@@ -72,14 +75,21 @@ impl Mover {
             return Turn::Done;
         }
         let first = match self.complete(keys).await {
-            Ok(facts) => self.plan(&facts, keys).await,
+            Ok(facts) => self.plan(&facts, keys).await.map(|plan| (facts, plan)),
             Err(error) => Err(error),
         };
-        let plan = match first {
-            Ok(plan) => plan,
+        let (facts, plan) = match first {
+            Ok(first) => first,
             Err(error) => return self.failed(keys, &error).await,
         };
         let mut turn = self.all_said(&plan.said).await;
+        for (key, extension) in &plan.deserted {
+            let tell = self.steps(key);
+            let hands = self.hands_of(self.base.writer.own().clone(), &tell);
+            if let Err(error) = release_version(&hands, &facts, key, extension).await {
+                turn = turn.max(self.failed(std::slice::from_ref(key), &error).await);
+            }
+        }
         let moving = plan.keys();
         if moving.is_empty() {
             return turn;
@@ -152,6 +162,12 @@ impl Mover {
                     // It has stopped before its objects were recorded.
                     let (place, name) = key.split_once('/').unwrap_or_default();
                     let Some(subscription) = find(&facts.subscriptions, place, name) else {
+                        let message = format!(
+                            "Subscription {key} was deleted before its objects were recorded: delete this \
+                             ClusterExtension, and apply the Subscription again to move it"
+                        );
+                        plan.said.push((key.clone(), MigrationState::Failed, message));
+                        plan.deserted.push((key.clone(), extension.clone()));
                         continue;
                     };
                     Case { facts, subscription }

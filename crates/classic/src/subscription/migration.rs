@@ -1,10 +1,11 @@
 //! What a Subscription says about its move to a ClusterExtension.
 
 use jiff::Timestamp;
+use olm_api::object::qualified_name;
 use serde_json::{Value, json};
 
 use super::{find_condition, set, stamp, unset};
-use crate::cluster::{annotation, text};
+use crate::cluster::{Cluster, annotation, object_at, text};
 use crate::names;
 
 /// The type of the condition about the move.
@@ -40,10 +41,33 @@ pub fn is_moving(subscription: &Value) -> bool {
     annotation(subscription, names::MIGRATE_ANNOTATION) == "true"
 }
 
-/// Whether nothing is resolved for a Subscription: its move is requested, and it has installed nothing. A tool that
-/// applies it again after the move does not install the operator once more.
-pub fn is_held(subscription: &Value) -> bool {
-    is_moving(subscription) && text(subscription, "/status/installedCSV").is_empty()
+/// Whether nothing is resolved for a Subscription: its move is requested, it has installed nothing, and a
+/// ClusterExtension has the operator. A tool that applies it again after the move does not install the operator once
+/// more. `is_listed`: whether `cluster` has the ClusterExtensions; without them, there may be one.
+pub fn is_held(subscription: &Value, cluster: &Cluster, is_listed: bool) -> bool {
+    let has_operator = || {
+        let key = qualified_name(subscription);
+        let mut extensions = cluster.of_kind(names::CLUSTER_EXTENSION_KIND);
+        extensions.any(|extension| annotation(extension, names::ORIGIN_ANNOTATION) == key)
+    };
+    is_moving(subscription)
+        && text(subscription, "/status/installedCSV").is_empty()
+        && (!is_listed || has_operator())
+}
+
+/// Gives a version of a Subscription the condition about the move that another one has.
+pub fn keep_migration(subscription: &mut Value, other: &Value) {
+    let kept = find_condition(other, MIGRATED);
+    if find_condition(subscription, MIGRATED) == kept {
+        return;
+    }
+    unset(subscription, &[MIGRATED]);
+    let Some(kept) = kept else { return };
+    let status = object_at(subscription, &["status"]);
+    let conditions = status.map(|status| status.entry("conditions").or_insert_with(|| json!([])));
+    if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
+        conditions.push(kept.clone());
+    }
 }
 
 /// The Subscription with this condition; `None` if it has it already.
@@ -88,16 +112,72 @@ mod tests {
 
     fn subscription(value: &str, installed: &str) -> Value {
         json!({
-            "metadata": {"annotations": {names::MIGRATE_ANNOTATION: value}},
+            "metadata": {
+                "namespace": "databases", "name": "postgres", "annotations": {names::MIGRATE_ANNOTATION: value},
+            },
             "status": {"installedCSV": installed},
         })
     }
 
     #[test]
-    fn a_subscription_that_moves_and_has_installed_nothing_is_held() {
-        assert!(is_held(&subscription("true", "")));
-        assert!(!is_held(&subscription("true", "a.v1")));
-        assert!(!is_held(&subscription("", "")));
+    fn a_subscription_that_was_applied_again_is_held_while_its_extension_exists() {
+        let extension = |origin: &str| -> Cluster {
+            let annotations = json!({names::ORIGIN_ANNOTATION: origin});
+            let extension = json!({
+                "kind": "ClusterExtension", "metadata": {"name": "postgres", "annotations": annotations},
+            });
+            [extension].into_iter().collect()
+        };
+        let moved = extension("databases/postgres");
+        assert!(is_held(&subscription("true", ""), &moved, true));
+        assert!(!is_held(&subscription("true", "a.v1"), &moved, true));
+        assert!(!is_held(&subscription("", ""), &moved, true));
+        // The first installation has to end before the move.
+        assert!(!is_held(
+            &subscription("true", ""),
+            &extension("other/postgres"),
+            true
+        ));
+        assert!(!is_held(&subscription("true", ""), &Cluster::default(), true));
+        assert!(is_held(&subscription("true", ""), &Cluster::default(), false));
+        assert!(!is_held(
+            &subscription("true", "a.v1"),
+            &Cluster::default(),
+            false
+        ));
+    }
+
+    #[test]
+    fn an_older_status_keeps_the_newest_condition_about_the_move() {
+        let of = |conditions: &Value| json!({"status": {"state": "AtLatestKnown", "conditions": conditions}});
+        let moved = |reason: &str| json!({"type": MIGRATED, "reason": reason});
+        let other = json!({"type": "CatalogSourcesUnhealthy"});
+        for (stale, live, expected) in [
+            (
+                json!([other]),
+                json!([moved("Moving")]),
+                json!([other, moved("Moving")]),
+            ),
+            (
+                json!([moved("Blocked"), other]),
+                json!([moved("Moving")]),
+                json!([other, moved("Moving")]),
+            ),
+            (json!([moved("Blocked"), other]), json!([]), json!([other])),
+            (
+                json!([moved("Blocked"), other]),
+                json!([moved("Blocked")]),
+                json!([moved("Blocked"), other]),
+            ),
+            (Value::Null, json!([moved("Moving")]), json!([moved("Moving")])),
+        ] {
+            let mut written = of(&stale);
+            if stale.is_null() {
+                written = json!({});
+            }
+            keep_migration(&mut written, &of(&live));
+            assert_eq!(written["status"]["conditions"], expected);
+        }
     }
 
     #[test]

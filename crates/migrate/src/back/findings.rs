@@ -3,8 +3,10 @@
 use olm_api::names::{migration, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_classic::names::{OPERATOR_GROUP_ANNOTATION, TARGET_NAMESPACES_ANNOTATION};
+use olm_classic::subscription::is_moving;
 use serde_json::Value;
 
+use crate::check::Request;
 use crate::facts::{Case, ClassicObjects, annotation, find, list, name, namespace, text, within};
 use crate::needs::Operator;
 use crate::objects::backup::Record;
@@ -43,6 +45,7 @@ pub(crate) fn findings(
         without_group(case, record),
         without_source(case),
         subscribed(case),
+        live.and_then(requested),
         other_version(case, record),
         other_owner(case, record),
     ];
@@ -62,7 +65,7 @@ fn deleted(extension: &ClusterExtension) -> Option<String> {
 }
 
 /// The finding for an operator that needs another one, which stays with OLM v1: OLM classic would install that again.
-pub(crate) fn without_needed(record: &Record, others: &[Record]) -> Option<String> {
+pub(crate) fn without_needed(record: &Record, others: &[Record], request: Request) -> Option<String> {
     let of = |records: &[&Record]| ClassicObjects {
         subscriptions: records.iter().map(|record| record.subscription.clone()).collect(),
         versions: records.iter().map(|record| record.version.clone()).collect(),
@@ -75,10 +78,18 @@ pub(crate) fn without_needed(record: &Record, others: &[Record]) -> Option<Strin
         .iter()
         .find_map(|other| Some((other, own.needs_of(other)?)))?;
     let (place, subscription) = (namespace(&record.subscription), name(&record.subscription));
+    let other = other.key()?;
+    let fix = match request {
+        Request::Command => format!(
+            "give both back in one call, `olm migrate {other} {place}/{subscription} -n {place} --back`"
+        ),
+        Request::Annotation => format!(
+            "annotate both ClusterExtensions with {}=true",
+            migration::MIGRATE_BACK
+        ),
+    };
     Some(format!(
-        "the operator requires {need} of the former Subscription {0}, which stays with OLM v1: give both back in one call, \
-         `olm migrate {0} {place}/{subscription} -n {place} --back`",
-        other.key()?
+        "the operator requires {need} of the former Subscription {other}, which stays with OLM v1: {fix}"
     ))
 }
 
@@ -138,6 +149,18 @@ fn subscribed(case: Case<'_>) -> Option<String> {
             namespace(other),
             name(other),
             case.package()
+        )
+    })
+}
+
+/// The finding for a Subscription that was applied again and would move once more after the return.
+fn requested(live: &Value) -> Option<String> {
+    (is_moving(live) && text(live, INSTALLED).is_empty()).then(|| {
+        format!(
+            "Subscription {}/{} still requests the move: remove annotation {}, also in Git",
+            namespace(live),
+            name(live),
+            migration::MIGRATE
         )
     })
 }
@@ -257,6 +280,45 @@ mod tests {
         facts.subscriptions.push(record.subscription.clone());
         facts.versions.push(record.version.clone());
         assert_eq!(found(&facts, &record, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_subscription_that_was_applied_again_with_its_request_blocks() {
+        let (mut facts, record) = moved();
+        let mut again = record.subscription.clone();
+        again["metadata"]["annotations"] = json!({migration::MIGRATE: "true"});
+        // The move has stopped before it deleted the Subscription.
+        facts.subscriptions.push(again.clone());
+        assert_eq!(found(&facts, &record, &[]), Vec::<String>::new());
+        again["status"] = json!({});
+        facts.subscriptions = vec![again];
+        assert_eq!(
+            found(&facts, &record, &[]),
+            [
+                "Subscription databases/postgres still requests the move: remove annotation \
+                 olm.operatorframework.io/migrate, also in Git"
+            ]
+        );
+    }
+
+    #[test]
+    fn advice_about_a_needed_operator_suits_the_request() {
+        let (_, needed) = moved();
+        let mut needing = needed.clone();
+        needing.subscription["metadata"]["name"] = json!("app");
+        needing.subscription["status"]["installedCSV"] = json!("app.v1");
+        needing.version["metadata"]["name"] = json!("app.v1");
+        needing.version["spec"]["customresourcedefinitions"] =
+            json!({"required": [{"name": "postgres.example"}]});
+        let others = std::slice::from_ref(&needed);
+        let advice = |request| without_needed(&needing, others, request).unwrap();
+        assert!(advice(Request::Command).contains(
+            "which stays with OLM v1: give both back in one call, `olm migrate databases/postgres databases/app"
+        ));
+        assert!(
+            advice(Request::Annotation)
+                .ends_with("annotate both ClusterExtensions with olm.operatorframework.io/migrate-back=true")
+        );
     }
 
     #[test]

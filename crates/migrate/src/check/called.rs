@@ -35,7 +35,11 @@ pub(crate) fn certificates(findings: &mut Findings<'_>, version: &Value) {
         findings.block(
             check,
             format!("the certificate of the {called} cannot be read (Secret {secrets})"),
-            "wait until OLM classic has created it, and run the command with the right to read it",
+            findings.advice(
+                "wait until OLM classic has created it, and run the command with the right to read it"
+                    .to_owned(),
+                "wait until OLM classic has created it".to_owned(),
+            ),
         );
         return;
     };

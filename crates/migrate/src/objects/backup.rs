@@ -221,8 +221,8 @@ pub async fn keep(hands: &Hands<'_>, record: &Record, extension: &ClusterExtensi
         .with_context(|| format!("cannot create ConfigMap {place}/{wanted}"))
 }
 
-/// Writes the digest of the record to the ClusterExtension: who may change ConfigMaps in the namespace may not change
-/// that.
+/// Writes the digest of the record to the ClusterExtension. A user with rights on ConfigMaps in the namespace cannot
+/// change it.
 async fn prove(hands: &Hands<'_>, packed: &[u8], extension: &ClusterExtension) -> anyhow::Result<()> {
     let digest = Digest::of(packed).to_string();
     if extension.annotation(migration::RECORD_DIGEST) == Some(digest.as_str()) {

@@ -11,6 +11,7 @@ use olm_plan::pack::{ContentSecret, ownership};
 use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
+use crate::check::Request;
 use crate::hands::Hands;
 use crate::hint::Hint;
 
@@ -28,14 +29,25 @@ pub async fn store(
             created => {
                 created
                     .with_context(|| format!("cannot create Secret {system_namespace}/{}", secret.name))
-                    .context(Hint(
-                        "--system-namespace names the namespace of the managers; run the command again to continue"
-                            .to_owned(),
-                    ))?;
+                    .context(Hint(of_namespace(hands.request)))?;
             }
         }
     }
     Ok(())
+}
+
+/// What to do if the Secrets cannot be created: the namespace may be another one.
+fn of_namespace(request: Request) -> String {
+    let hint = match request {
+        Request::Command => {
+            "--system-namespace names the namespace of the managers; run the command again to continue"
+        }
+        Request::Annotation => {
+            "--managers-namespace of catalog-operator must name the namespace of the managers, and \
+             manifests/classic/migration must give it the rights there"
+        }
+    };
+    hint.to_owned()
 }
 
 /// Makes a revision the owner of its Secrets, so that they are deleted together.

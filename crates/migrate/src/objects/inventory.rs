@@ -57,8 +57,6 @@ const NAMED: &[Kind] = &[
     Kind("console.openshift.io", "v1", "ConsoleLink", false),
     Kind("console.openshift.io", "v1", "ConsolePlugin", false),
 ];
-/// The label with the name of the ClusterServiceVersion.
-const OWNER: &str = "olm.owner";
 
 /// The API of an object's kind in a namespace, or in the cluster if that is empty.
 pub(crate) fn api(
@@ -207,7 +205,7 @@ async fn owned(case: Case<'_>, api: &Api<DynamicObject>, is_namespaced: bool) ->
     let uid = text(version, "/metadata/uid");
     let mut params = ListParams::default();
     if !is_namespaced {
-        params = params.labels(&format!("{OWNER}={}", name(version)));
+        params = params.labels(&format!("{}={}", names::OWNER_LABEL, name(version)));
     }
     let listed = api.list_metadata(&params).await;
     let listed = listed.with_context(|| format!("cannot list objects of {}", name(version)))?;
@@ -220,8 +218,8 @@ async fn owned(case: Case<'_>, api: &Api<DynamicObject>, is_namespaced: bool) ->
                 .and_then(|labels| labels.get(key))
                 .map(String::as_str)
         };
-        let by_label =
-            label(OWNER) == Some(name(version)) && label("olm.owner.namespace") == Some(case.namespace());
+        let by_label = label(names::OWNER_LABEL) == Some(name(version))
+            && label(names::OWNER_NAMESPACE_LABEL) == Some(case.namespace());
         let mut owners = found.metadata.owner_references.iter().flatten();
         by_label || owners.any(|owner| owner.uid == uid)
     };

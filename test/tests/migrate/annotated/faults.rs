@@ -17,7 +17,7 @@ use crate::running::{Operator, Stage};
 
 const NAME: &str = "struck";
 const STRUCK: Operator = operator(NAME, "struck.v1.0.0", "greetings.struck.olm.example");
-/// Without `FAULTS=all` every so manieth call is tried.
+/// Without `FAULTS=all` every n-th call is tried.
 const EVERY: usize = 11;
 /// Time limit for a move with a crash.
 const LIMIT: Duration = Duration::from_secs(240);
