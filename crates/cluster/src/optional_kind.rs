@@ -392,13 +392,14 @@ mod tests {
             (200, list)
         });
         let seen = Mutex::new(Vec::new());
-        let watch = GREETING.watch(&client, "v1", &|found| {
+        let see = |found: Found<'_>| {
             seen.lock().unwrap().push(match found {
                 Found::Objects(objects) => objects.len().to_string(),
                 Found::NotServed => "not served".to_owned(),
                 Found::Unreadable(_) => "forbidden".to_owned(),
             });
-        });
+        };
+        let watch = GREETING.watch(&client, "v1", &see);
         let _ = tokio::time::timeout(FORBIDDEN + Duration::from_secs(1), watch).await;
         let seen = seen.into_inner().unwrap();
         assert_eq!(
