@@ -383,7 +383,7 @@ mod tests {
             let mut calls = calls.lock().unwrap();
             *calls += 1;
             // A list, then a watch, which is forbidden.
-            if *calls % 2 == 0 {
+            if calls.is_multiple_of(2) {
                 return forbidden();
             }
             let items = vec![json!({ "metadata": { "name": "a" } }); *calls / 2];
