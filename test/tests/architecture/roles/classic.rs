@@ -229,6 +229,13 @@ fn the_programs_of_olm_classic_write_nothing_but_their_own_kinds() {
 const MIGRATION: &[Write] = &[
     (
         "catalog-operator-migration",
+        "operators.coreos.com",
+        "operatorconditions",
+        "delete,patch",
+        "those of moved operators, which stay when their ClusterServiceVersion is deleted",
+    ),
+    (
+        "catalog-operator-migration",
         "olm.operatorframework.io",
         "clusterextensions",
         "create,delete,patch",
