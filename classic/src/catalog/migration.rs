@@ -106,7 +106,7 @@ impl Mover {
         queue.report_to(&self.base.metrics, "migration");
         queue.add(());
         if is_served {
-            // Without the right to list them, the conditions say what is missing.
+            // Without the right to list them, the conditions name the missing right.
             let _ = tokio::time::timeout(PATIENCE, self.base.store.wait_until_listed()).await;
         }
         let working = queue.run(1, self.base.shutdown.token(), |()| {
@@ -148,7 +148,7 @@ impl Mover {
         }
     }
 
-    /// Removes the conditions and annotations about moves and returns that nobody requests any more.
+    /// Removes the conditions and annotations about moves and returns whose request was withdrawn.
     async fn withdraw(&self, requests: &Requests) -> Turn {
         let cluster = self.base.store.snapshot();
         let mut turn = Turn::Done;
@@ -169,7 +169,7 @@ impl Mover {
     }
 }
 
-/// The result of a write that removes what was said about a move.
+/// The result of a write that removes the condition or annotation about a move.
 fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
     let Err(failure) = written else {
         return Turn::Done;
@@ -182,7 +182,7 @@ fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
         namespace = text(object, "/metadata/namespace"),
         name = text(object, "/metadata/name"),
         error = failure.message,
-        "cannot remove what was said about a move; will try again"
+        "cannot remove the report about a withdrawn move; will try again"
     );
     Turn::Failed
 }

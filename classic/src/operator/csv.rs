@@ -114,7 +114,7 @@ fn unreadable_name(csv: &ClusterServiceVersion) -> Option<String> {
     ))
 }
 
-/// Says in the status what is wrong with the spec. A change of the spec wakes it.
+/// Reports the fault of the spec in the status. A change of the spec wakes it.
 async fn refuse(context: &Context, object: &Value, message: &str) -> Result<Outcome, RequestFailure> {
     let mut current = object.clone();
     let now = written_time(Timestamp::now());

@@ -87,7 +87,7 @@ impl Requests {
     }
 }
 
-/// The ClusterExtensions that say what blocks a return which nobody requests any more.
+/// The ClusterExtensions with the blockers of a return whose request was withdrawn.
 pub(super) fn answered(cluster: &Cluster) -> impl Iterator<Item = &Value> {
     cluster.of_kind(api::CLUSTER_EXTENSION).filter(|extension| {
         !annotation(extension, migration::MIGRATE_BACK_STATUS).is_empty()

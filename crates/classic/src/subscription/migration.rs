@@ -91,7 +91,7 @@ pub fn migration(
     })
 }
 
-/// The Subscription without the condition about a move that nobody requests any more; `None` if it has none.
+/// The Subscription without the condition about a move whose request was withdrawn; `None` if it has none.
 pub fn without_migration(subscription: &Value, now: Timestamp) -> Option<Value> {
     if is_moving(subscription) || find_condition(subscription, MIGRATED).is_none() {
         return None;

@@ -218,8 +218,8 @@ impl Policy {
         Ok(wanted)
     }
 
-    /// The requirements of the most particular scope: the reference, its repository, what is above it, the host, the domains
-    /// above the host, every registry, and the default.
+    /// The requirements of the most particular scope: the reference, its repository, the paths above it, the host, the
+    /// domains above the host, every registry, and the default.
     fn entries(&self, reference: &Reference) -> (Option<String>, &[Entry]) {
         for scope in scopes(reference) {
             if let Some(entries) = self.registries.get(&scope) {

@@ -9,7 +9,7 @@ use crate::needs::{Need, Needs, Operator, gives, group_of, groups};
 
 const CHECK: &str = "dependency";
 
-/// Operators that need each other move in one call. In the meantime OLM classic would install again what is missing,
+/// Operators that need each other move in one call. In the meantime OLM classic would install a missing one again,
 /// and OLM v1 would report it.
 pub(crate) fn dependencies(findings: &mut Findings<'_>) {
     let case = findings.case;

@@ -44,14 +44,18 @@ pub(super) enum ApiServiceState {
     Available,
     /// One does not exist, is not available, or lacks its kind.
     Missing,
-    /// The server behind an available one does not answer for the moment; the reason.
-    Unanswered(String),
     /// Discovery does not know the group and version of one that is available; the reason.
     Unknown(String),
 }
 
+/// The server behind an available APIService does not answer for the moment; the reason.
+pub(super) struct Unanswered(pub(super) String);
+
 /// The state of the owned APIServices: that of the first one that is not available.
-pub(super) fn state(pass: &Pass<'_>) -> ApiServiceState {
+///
+/// # Errors
+/// Its state is unknown, because its server does not answer.
+pub(super) fn state(pass: &Pass<'_>) -> Result<ApiServiceState, Unanswered> {
     let discovery = pass.facts.discovery;
     for api in &pass.csv.spec.api_service_definitions.owned {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
@@ -62,25 +66,25 @@ pub(super) fn state(pass: &Pass<'_>) -> ApiServiceState {
         });
         let (group, version) = (api.group.as_str(), api.version.as_str());
         if !is_available {
-            return ApiServiceState::Missing;
+            return Ok(ApiServiceState::Missing);
         }
         if discovery.serves(group, version, &api.kind) {
             continue;
         }
         let named = group_version(group, version);
         return if discovery.is_unavailable(group, version) {
-            ApiServiceState::Unanswered(format!(
+            Err(Unanswered(format!(
                 "the server is currently unable to handle the request, GroupVersion \"{named}\""
-            ))
+            )))
         } else if discovery.has(group, version) {
-            ApiServiceState::Missing
+            Ok(ApiServiceState::Missing)
         } else {
-            ApiServiceState::Unknown(format!(
+            Ok(ApiServiceState::Unknown(format!(
                 "the server could not find the requested resource, GroupVersion \"{named}\" not found"
-            ))
+            )))
         };
     }
-    ApiServiceState::Available
+    Ok(ApiServiceState::Available)
 }
 
 /// The fault of the resources of the owned APIServices, and whether an installation mends it.

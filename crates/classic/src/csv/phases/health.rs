@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::api_services::ApiServiceState;
+use super::api_services::{ApiServiceState, Unanswered};
 use super::deployments::{DeploymentProblem, trouble};
 use super::{Pass, api_services, webhooks};
 
@@ -15,12 +15,14 @@ pub(super) struct WaitingStatus {
 /// Sets the phase that the health of the Deployments, APIServices and webhooks calls for; whether all are healthy.
 pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStatus) -> bool {
     let WaitingStatus { phase, reason } = waiting;
-    let services = api_services::state(pass);
-    if let ApiServiceState::Unanswered(error) = &services {
-        pass.decision.is_unanswered = true;
-        pass.retry(error.as_str());
-        return false;
-    }
+    let services = match api_services::state(pass) {
+        Ok(services) => services,
+        Err(Unanswered(error)) => {
+            pass.decision.is_unanswered = true;
+            pass.retry(error.as_str());
+            return false;
+        }
+    };
     let found = trouble(pass, wanted);
     let webhooks = webhooks::webhook_state(pass);
     let superfluous = webhooks.superfluous.into_iter();
@@ -42,7 +44,7 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStat
             requeue(pass);
             return false;
         }
-        ApiServiceState::Unknown(error) | ApiServiceState::Unanswered(error) => {
+        ApiServiceState::Unknown(error) => {
             let message = format!("APIService install failed: {error}");
             pass.set_changed("Failed", "APIServiceInstallFailed", &message);
             return false;

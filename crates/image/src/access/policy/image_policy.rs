@@ -82,7 +82,7 @@ fn scopes(spec: &Value) -> Result<Vec<&str>, PolicyError> {
     }
 }
 
-/// Whether this is an image, a repository or what is above it, a host, or `*.DOMAIN`.
+/// Whether this is an image, a repository or a path above it, a host, or `*.DOMAIN`.
 pub(super) fn is_scope(scope: &str) -> bool {
     if let Some(domain) = scope.strip_prefix("*.") {
         let is_domain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
