@@ -257,10 +257,13 @@ pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Re
     let output = child.wait_with_output()?;
     drop(limit);
     if !output.status.success() {
+        // One that was stopped has said nothing about it: what it did before shows how far it came.
         bail!(
-            "kubectl {}: {}",
+            "kubectl {}: {}: {} {}",
             arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim(),
+            String::from_utf8_lossy(&output.stdout).trim()
         );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

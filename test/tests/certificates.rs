@@ -103,14 +103,24 @@ async fn restarted(world: &mut World, verb: &str, definitions: &str) -> Result<(
     world.operator_controller.kill();
     let path = format!("test/samples/definitions/{definitions}.yaml");
     let path = olm_test::world::repository().join(path).display().to_string();
-    let more: &[&str] = if verb == "apply" {
-        &["--server-side"]
-    } else {
-        &["--ignore-not-found"]
-    };
-    world.kubectl(&[&[verb, "-f", &path], more].concat())?;
+    match verb {
+        "apply" => drop(world.kubectl(&[verb, "--server-side", "-f", &path])?),
+        _ => removed(world, &path).await?,
+    }
     world.start_operator_controller()?;
     world.operator_controller.ready().await
+}
+
+/// Deletes the definitions in a file, and waits until they are gone.
+async fn removed(world: &World, path: &str) -> Result<()> {
+    world.kubectl(&["delete", "-f", path, "--ignore-not-found", "--wait=false"])?;
+    world
+        .eventually("the definitions are gone", SOON, async || {
+            let left = world.kubectl(&["get", "-f", path, "--ignore-not-found", "-o", "yaml"])?;
+            ensure!(left.is_empty(), "{left}");
+            Ok(Some(()))
+        })
+        .await
 }
 
 #[test]

@@ -69,19 +69,20 @@ impl ImagePolicies {
 
     /// Follows the policies, and calls `changed` after each change. Never returns.
     pub async fn follow(&self, client: &Client, changed: impl Fn()) {
-        let change = |change: &dyn Fn(&mut Known)| {
+        let change = |found: &Found<'_>, change: &dyn Fn(&mut Known)| {
             let is_new = self.known.send_if_modified(|known| {
                 let before = known.clone();
                 change(known);
                 *known != before
             });
-            if is_new {
+            // While they are listed, images are refused; what is in use is checked again after that.
+            if is_new && !matches!(found, Found::NotListed) {
                 changed();
             }
         };
         let cluster = CLUSTER.follow(client, |found| {
             let rules = cluster_rules(&found);
-            change(&|known| known.cluster = Some(rules.clone()));
+            change(&found, &|known| known.cluster.clone_from(&rules));
         });
         let namespaced = async {
             if self.kinds == Kinds::Cluster {
@@ -89,7 +90,7 @@ impl ImagePolicies {
             }
             let found = |found: Found<'_>| {
                 let rules = namespaced_rules(&found);
-                change(&|known| known.namespaced = Some(rules.clone()));
+                change(&found, &|known| known.namespaced.clone_from(&rules));
             };
             NAMESPACED.follow(client, found).await;
         };
@@ -123,20 +124,22 @@ fn unreadable(kind: &OptionalKind, why: &str) -> Rules {
     Rules::unreadable(&format!("the signature policy of kind {}", kind.kind), why)
 }
 
-fn cluster_rules(found: &Found<'_>) -> Rules {
-    match found {
+fn cluster_rules(found: &Found<'_>) -> Option<Rules> {
+    Some(match found {
         Found::NotServed => Rules::default(),
+        Found::NotListed => return None,
         Found::Unreadable(why) => unreadable(&CLUSTER, why),
         Found::Objects(objects) => {
             let policies = objects.iter();
             Rules::of_image_policies(policies.map(|((_, name), object)| policy(&CLUSTER, name, object)))
         }
-    }
+    })
 }
 
-fn namespaced_rules(found: &Found<'_>) -> Namespaced {
-    match found {
+fn namespaced_rules(found: &Found<'_>) -> Option<Namespaced> {
+    Some(match found {
         Found::NotServed => Namespaced::default(),
+        Found::NotListed => return None,
         Found::Unreadable(why) => Namespaced {
             other: unreadable(&NAMESPACED, why),
             ..Namespaced::default()
@@ -155,7 +158,7 @@ fn namespaced_rules(found: &Found<'_>) -> Namespaced {
                 other: Rules::default(),
             }
         }
-    }
+    })
 }
 
 fn policy<'object>(kind: &OptionalKind, name: &str, object: &'object DynamicObject) -> ImagePolicy<'object> {
@@ -189,8 +192,8 @@ mod tests {
         let policies = ImagePolicies::new(Kinds::All);
         let set = |cluster: &Found<'_>, namespaced: &Found<'_>| {
             policies.known.send_replace(Known {
-                cluster: Some(cluster_rules(cluster)),
-                namespaced: Some(namespaced_rules(namespaced)),
+                cluster: cluster_rules(cluster),
+                namespaced: namespaced_rules(namespaced),
             });
             let has_rules = |rules: Rules| rules != Rules::default();
             (
@@ -212,6 +215,8 @@ mod tests {
             (false, true, false)
         );
         assert_eq!(set(&Found::NotServed, &unreadable()), (false, true, true));
+        assert_eq!(set(&Found::NotServed, &Found::NotListed), (false, true, true));
+        assert_eq!(set(&Found::NotListed, &Found::NotServed), (true, true, true));
         assert_eq!(set(&unreadable(), &Found::NotServed), (true, true, true));
         assert_eq!(
             policies.of_namespace("a"),

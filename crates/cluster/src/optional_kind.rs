@@ -38,6 +38,8 @@ pub type Objects = BTreeMap<(String, String), DynamicObject>;
 pub enum Found<'a> {
     /// The cluster does not serve the kind.
     NotServed,
+    /// The cluster serves the kind, and its objects are not listed yet.
+    NotListed,
     /// The cluster serves the kind, but its objects cannot be read, for this reason.
     Unreadable(String),
     /// All objects.
@@ -168,7 +170,10 @@ impl OptionalKind {
                 "the cluster serves version {versions}, OLM reads version {}; update OLM",
                 self.versions.join(" or ")
             ))),
-            Some(Serving::Version(version)) => return self.watch(client, version, found).await,
+            Some(Serving::Version(version)) => {
+                found(Found::NotListed);
+                return self.watch(client, version, found).await;
+            }
         }
         std::future::pending::<()>().await;
     }
@@ -326,8 +331,8 @@ mod tests {
         (403, status)
     }
 
-    /// The first that is found, and the requests for objects of the kind.
-    async fn found(version: Option<&'static str>) -> (String, usize) {
+    /// The first two that are found, and the requests for objects of the kind.
+    async fn found(version: Option<&'static str>) -> (Vec<String>, usize) {
         let (client, asked) = fake::client(move |_, path| match path {
             "/apis" => {
                 let version = json!({ "groupVersion": "x.io/v1", "version": "v1" });
@@ -347,11 +352,12 @@ mod tests {
             }
             _ => forbidden(),
         });
-        let seen = Mutex::new(None);
+        let seen = Mutex::new(Vec::new());
         let first = GREETING.follow(&client, |found| {
             let mut seen = seen.lock().unwrap();
-            seen.get_or_insert(match found {
+            seen.push(match found {
                 Found::NotServed => "not served".to_owned(),
+                Found::NotListed => "not listed".to_owned(),
                 Found::Unreadable(why) => why,
                 Found::Objects(objects) => format!("{} objects", objects.len()),
             });
@@ -362,18 +368,18 @@ mod tests {
             .iter()
             .filter(|request| request.ends_with("/greetings"))
             .count();
-        (seen.into_inner().unwrap().unwrap_or_default(), for_objects)
+        let mut seen = seen.into_inner().unwrap();
+        seen.truncate(2);
+        (seen, for_objects)
     }
 
     #[tokio::test]
     async fn without_the_right_to_read_definitions_discovery_says_whether_the_kind_is_served() {
-        assert_eq!(found(None).await, ("not served".to_owned(), 0));
-        let (why, requests) = found(Some("greetings")).await;
+        assert_eq!(found(None).await, (vec!["not served".to_owned()], 0));
+        let (seen, requests) = found(Some("greetings")).await;
         assert!(requests > 0);
-        assert_eq!(
-            why,
-            "greetings.x.io is forbidden; give this account the verbs get, list and watch on greetings in group x.io"
-        );
+        let why = "greetings.x.io is forbidden; give this account the verbs get, list and watch on greetings in group x.io";
+        assert_eq!(seen, ["not listed", why]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -396,6 +402,7 @@ mod tests {
             seen.lock().unwrap().push(match found {
                 Found::Objects(objects) => objects.len().to_string(),
                 Found::NotServed => "not served".to_owned(),
+                Found::NotListed => "not listed".to_owned(),
                 Found::Unreadable(_) => "forbidden".to_owned(),
             });
         };

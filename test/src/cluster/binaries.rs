@@ -33,7 +33,7 @@ const STAGES: &[&str] = &[
 /// The places of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    /// `KUBEBUILDER_ASSETS` or the programs of an older minor version, which go first.
+    /// `KUBEBUILDER_ASSETS` or the programs of another minor version, which go first.
     assets: Option<PathBuf>,
     cache: PathBuf,
     sources: &'static [(&'static str, &'static str)],
@@ -129,7 +129,7 @@ impl Binaries {
         Ok(binaries.path(name))
     }
 
-    /// Builds the missing programs of an older minor version, and returns their folder.
+    /// Builds the missing programs of another minor version, and returns their folder.
     fn ensure_minor(minor: &'static Minor) -> Result<PathBuf> {
         let binaries = Self::separate(minor.sources, &[MINOR])?;
         let binaries = binaries.ensure_where(|needed| needed == Needed::Minor)?;

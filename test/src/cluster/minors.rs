@@ -1,4 +1,4 @@
-//! Older minor versions of Kubernetes. `OLM_KUBERNETES=1.35` makes tests use the API server and the controllers of
+//! Other minor versions of Kubernetes. `OLM_KUBERNETES=1.35` makes tests use the API server and the controllers of
 //! 1.35.
 
 use anyhow::{Result, bail};
@@ -8,7 +8,7 @@ const VARIABLE: &str = "OLM_KUBERNETES";
 /// The minor version in `test/cluster/go.mod`.
 const USUAL: &str = "1.36";
 
-/// An older minor version.
+/// Another minor version.
 #[derive(Debug)]
 pub(super) struct Minor {
     version: &'static str,
@@ -17,6 +17,19 @@ pub(super) struct Minor {
 }
 
 const MINORS: &[Minor] = &[
+    Minor {
+        version: "1.37",
+        sources: &[
+            (
+                "kubernetes/go.mod",
+                include_str!("../../cluster/kubernetes-1.37/go.mod"),
+            ),
+            (
+                "kubernetes/go.sum",
+                include_str!("../../cluster/kubernetes-1.37/go.sum"),
+            ),
+        ],
+    },
     Minor {
         version: "1.35",
         sources: &[
@@ -30,22 +43,9 @@ const MINORS: &[Minor] = &[
             ),
         ],
     },
-    Minor {
-        version: "1.34",
-        sources: &[
-            (
-                "kubernetes/go.mod",
-                include_str!("../../cluster/kubernetes-1.34/go.mod"),
-            ),
-            (
-                "kubernetes/go.sum",
-                include_str!("../../cluster/kubernetes-1.34/go.sum"),
-            ),
-        ],
-    },
 ];
 
-/// The older minor version that the environment chooses; `None` for the usual one.
+/// The other minor version that the environment chooses; `None` for the usual one.
 pub(super) fn chosen() -> Result<Option<&'static Minor>> {
     let chosen = std::env::var(VARIABLE).unwrap_or_default();
     of(&chosen)
@@ -80,7 +80,7 @@ mod tests {
         assert!(of("").unwrap().is_none() && of(USUAL).unwrap().is_none());
         let refused = of("1.20").unwrap_err().to_string();
         assert!(
-            refused.ends_with("set OLM_KUBERNETES to 1.36 or one of 1.35, 1.34"),
+            refused.ends_with("set OLM_KUBERNETES to 1.36 or one of 1.37, 1.35"),
             "{refused}"
         );
     }

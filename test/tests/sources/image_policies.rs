@@ -18,7 +18,7 @@ use super::verified::{catalog_becomes, extension_becomes};
 use super::{CLUSTER, Stage, apply, sign_bundles};
 
 /// Has the cluster serve both kinds.
-fn define(world: &World) -> Result<()> {
+pub(super) fn define(world: &World) -> Result<()> {
     world.apply_file("test/samples/definitions/image_policies.yaml")?;
     let definitions =
         ["clusterimagepolicies", "imagepolicies"].map(|name| format!("crd/{name}.config.openshift.io"));
@@ -62,7 +62,6 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
             key: public,
             ..
         } = stage;
-        define(world)?;
         let public = std::fs::read_to_string(public)?;
         let (bundles, catalogs) = (format!("{GUARDED}-bundle"), format!("{GUARDED}-catalog"));
         let of =
@@ -151,7 +150,6 @@ fn an_image_policy_holds_for_the_images_of_extensions_in_its_namespace() -> Resu
             key: public,
             ..
         } = stage;
-        define(world)?;
         let registry = world.cluster.registry().context("a registry")?;
         let public = std::fs::read_to_string(public)?;
         let of = |namespace: &str, name: &str, repository: &str, key: &str| {
@@ -209,7 +207,6 @@ const UNREAD: &str = "unread";
 fn policies_that_are_served_and_may_not_be_read_refuse_every_image() -> Result<()> {
     CLUSTER.alone(async |Stage { world, .. }| {
         const ROLE: &str = "operator-controller-manager-role";
-        define(world)?;
         let role = || world.kubectl(&["get", "clusterrole", ROLE, "-o", "json"]);
         let mut granted: Value = serde_json::from_str(&role()?)?;
         let metadata = granted["metadata"].as_object_mut().context("metadata")?;
@@ -239,9 +236,15 @@ fn policies_that_are_served_and_may_not_be_read_refuse_every_image() -> Result<(
 
         // Policies hold as long as their kind is served.
         let bundles = format!("{UNREAD}-bundle");
-        world.apply(&[policy(world, json!({ "name": UNREAD }), &bundles, &key()?.0)?])?;
+        let refusing = [policy(world, json!({ "name": UNREAD }), &bundles, &key()?.0)?];
+        world.apply(&refusing)?;
         extension_becomes(world, UNREAD, Some(reason::POLICY_REFUSES)).await?;
         world.kubectl(&["delete", "crd", "clusterimagepolicies.config.openshift.io"])?;
+        extension_becomes(world, UNREAD, None).await?;
+        define(world)?;
+        world.apply(&refusing)?;
+        extension_becomes(world, UNREAD, Some(reason::POLICY_REFUSES)).await?;
+        world.kubectl(&["delete", "clusterimagepolicy", UNREAD])?;
         extension_becomes(world, UNREAD, None).await.map(drop)
     })
 }

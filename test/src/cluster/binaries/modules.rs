@@ -188,7 +188,7 @@ fn kubernetes_stamp(version: &str) -> String {
     )
 }
 
-/// The module of an older minor version of Kubernetes: the programs that must have the version of the API server.
+/// The module of another minor version of Kubernetes: the programs that must have the version of the API server.
 pub(super) const MINOR: Module = Module {
     folder: "kubernetes",
     version_of: "k8s.io/kubernetes",
