@@ -62,6 +62,9 @@ pub(crate) struct RegistryArguments {
     /// Use plain HTTP
     #[arg(long)]
     plain_http: bool,
+    /// Rules beside the signature policy, from a cluster.
+    #[arg(skip)]
+    rules: Rules,
 }
 
 impl RegistryArguments {
@@ -75,6 +78,14 @@ impl RegistryArguments {
         };
         Credentials::parse_dockerconfigjson(&input::read(&path, MAX_CREDENTIALS)?)
             .with_context(|| format!("{} holds no credentials", path.display()))
+    }
+
+    /// The same, with rules for images beside the signature policy.
+    pub(crate) fn with_rules(&self, rules: Rules) -> Self {
+        Self {
+            rules,
+            ..self.clone()
+        }
     }
 
     /// Whether registries need no certificate.
@@ -104,7 +115,7 @@ impl RegistryArguments {
             credentials: Arc::new(self.credentials()?),
             registries,
             policy,
-            rules: Rules::default(),
+            rules: self.rules.clone(),
         })
     }
 

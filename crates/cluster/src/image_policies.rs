@@ -8,7 +8,7 @@ use olm_image::{ImagePolicy, Rules};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::optional_kind::{Found, OptionalKind};
+use crate::optional_kind::{Found, Objects, OptionalKind};
 
 const GROUP: &str = "config.openshift.io";
 const VERSIONS: &[&str] = &["v1", "v1alpha1"];
@@ -120,6 +120,42 @@ impl ImagePolicies {
     }
 }
 
+/// The signature policies of the cluster at one time, as far as the user may read them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadPolicies {
+    /// The rules of those that were read.
+    pub rules: Rules,
+    /// A sentence for each kind that the cluster serves and the user cannot read.
+    pub unread: Vec<String>,
+}
+
+impl ReadPolicies {
+    /// Reads the ClusterImagePolicies, and the ImagePolicies of a namespace where one is given.
+    pub async fn read(client: &Client, namespace: Option<&str>) -> Self {
+        let cluster = CLUSTER.read(client, None);
+        let namespaced = async {
+            match namespace {
+                Some(_) => NAMESPACED.read(client, namespace).await,
+                None => Ok(Objects::new()),
+            }
+        };
+        let (cluster, namespaced) = futures::join!(cluster, namespaced);
+        let mut unread = Vec::new();
+        let mut of_kind = |kind: &OptionalKind, objects: Result<Objects, String>| match objects {
+            Ok(objects) => rules(kind, &objects),
+            Err(why) => {
+                let kind = kind.kind;
+                unread.push(format!(
+                    "the signature policies of kind {kind} were not checked: {why}"
+                ));
+                Rules::default()
+            }
+        };
+        let rules = of_kind(&CLUSTER, cluster).and(&of_kind(&NAMESPACED, namespaced));
+        Self { rules, unread }
+    }
+}
+
 fn unreadable(kind: &OptionalKind, why: &str) -> Rules {
     Rules::unreadable(&format!("the signature policy of kind {}", kind.kind), why)
 }
@@ -129,10 +165,7 @@ fn cluster_rules(found: &Found<'_>) -> Option<Rules> {
         Found::NotServed => Rules::default(),
         Found::NotListed => return None,
         Found::Unreadable(why) => unreadable(&CLUSTER, why),
-        Found::Objects(objects) => {
-            let policies = objects.iter();
-            Rules::of_image_policies(policies.map(|((_, name), object)| policy(&CLUSTER, name, object)))
-        }
+        Found::Objects(objects) => rules(&CLUSTER, objects.iter()),
     })
 }
 
@@ -145,30 +178,38 @@ fn namespaced_rules(found: &Found<'_>) -> Option<Namespaced> {
             ..Namespaced::default()
         },
         Found::Objects(objects) => {
-            let mut policies: BTreeMap<&str, Vec<ImagePolicy<'_>>> = BTreeMap::new();
-            for ((namespace, name), object) in *objects {
-                let policy = policy(&NAMESPACED, &format!("{namespace}/{name}"), object);
-                policies.entry(namespace).or_default().push(policy);
+            let mut policies: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+            for (key, object) in *objects {
+                policies.entry(&key.0).or_default().push((key, object));
             }
-            let rules = |(namespace, policies): (&str, Vec<_>)| {
-                (namespace.to_owned(), Rules::of_image_policies(policies))
-            };
+            let of_one =
+                |(namespace, objects): (&str, Vec<_>)| (namespace.to_owned(), rules(&NAMESPACED, objects));
             Namespaced {
-                by_namespace: policies.into_iter().map(rules).collect(),
+                by_namespace: policies.into_iter().map(of_one).collect(),
                 other: Rules::default(),
             }
         }
     })
 }
 
-fn policy<'object>(kind: &OptionalKind, name: &str, object: &'object DynamicObject) -> ImagePolicy<'object> {
+/// The rules of objects of one kind.
+fn rules<'a>(
+    kind: &OptionalKind,
+    objects: impl IntoIterator<Item = (&'a (String, String), &'a DynamicObject)>,
+) -> Rules {
     /// A missing `spec`.
     static NOTHING: Value = Value::Null;
-    ImagePolicy {
-        kind: kind.kind,
-        name: name.to_owned(),
-        spec: object.data.get("spec").unwrap_or(&NOTHING),
-    }
+    let policies = objects
+        .into_iter()
+        .map(|((namespace, name), object)| ImagePolicy {
+            kind: kind.kind,
+            name: match namespace.as_str() {
+                "" => name.clone(),
+                namespace => format!("{namespace}/{name}"),
+            },
+            spec: object.data.get("spec").unwrap_or(&NOTHING),
+        });
+    Rules::of_image_policies(policies)
 }
 
 #[cfg(test)]
@@ -176,7 +217,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::optional_kind::Objects;
+    use crate::fake::{self, Reply};
 
     fn objects(names: &[(&str, &str)]) -> Objects {
         let object = |(namespace, name): &(&str, &str)| {
@@ -235,5 +276,104 @@ mod tests {
             let ready = futures::FutureExt::now_or_never(policies.ready());
             assert_eq!(ready.is_some(), is_ready, "{kinds:?}");
         }
+    }
+
+    /// A path and the objects that the server lists there, by namespace and name.
+    type Listed = (&'static str, [(&'static str, &'static str); 1]);
+
+    /// The policies that are read from a cluster that serves both kinds, and the requests for them; a list that is not
+    /// given is forbidden.
+    async fn read(namespace: Option<&str>, lists: &[Listed]) -> (ReadPolicies, Vec<String>) {
+        let list = |(path, names): &Listed| {
+            let items = objects(names).into_iter().map(|((namespace, _), mut object)| {
+                object.metadata.namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+                object
+            });
+            let items: Vec<_> = items.collect();
+            (
+                *path,
+                json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items }),
+            )
+        };
+        let lists: BTreeMap<&str, Value> = lists.iter().map(list).collect();
+        let (client, asked) = fake::client(move |_, path| -> Reply {
+            let version = json!({ "groupVersion": "config.openshift.io/v1", "version": "v1" });
+            let resource = |kind: &OptionalKind| {
+                json!({ "name": kind.plural, "singularName": "", "namespaced": false, "kind": kind.kind,
+                    "verbs": ["list"] })
+            };
+            match path {
+                "/apis" => {
+                    let group = json!({ "name": GROUP, "versions": [version] });
+                    (200, json!({ "kind": "APIGroupList", "groups": [group] }))
+                }
+                "/apis/config.openshift.io/v1" => {
+                    let resources = [resource(&CLUSTER), resource(&NAMESPACED)];
+                    (
+                        200,
+                        json!({ "kind": "APIResourceList", "groupVersion": "config.openshift.io/v1",
+                            "resources": resources }),
+                    )
+                }
+                path => match lists.get(path) {
+                    Some(list) => (200, list.clone()),
+                    None => (
+                        403,
+                        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                            "code": 403, "reason": "Forbidden", "message": "it is forbidden" }),
+                    ),
+                },
+            }
+        });
+        let read = ReadPolicies::read(&client, namespace).await;
+        let mut lists = asked.lock().unwrap().clone();
+        lists.retain(|request| request.ends_with("policies"));
+        lists.sort();
+        (read, lists)
+    }
+
+    #[tokio::test]
+    async fn policies_that_are_read_once_are_those_that_are_followed() {
+        const OF_CLUSTER: &str = "/apis/config.openshift.io/v1/clusterimagepolicies";
+        const OF_NAMESPACE: &str = "/apis/config.openshift.io/v1/namespaces/a/imagepolicies";
+        let (cluster, namespaced) = (objects(&[("", "x")]), objects(&[("a", "y")]));
+        let policies = ImagePolicies::new(Kinds::All);
+        policies.known.send_replace(Known {
+            cluster: cluster_rules(&Found::Objects(&cluster)),
+            namespaced: namespaced_rules(&Found::Objects(&namespaced)),
+        });
+        let lists = [(OF_CLUSTER, [("", "x")]), (OF_NAMESPACE, [("a", "y")])];
+        let all = |rules| ReadPolicies {
+            rules,
+            unread: Vec::new(),
+        };
+        let (found, asked) = read(Some("a"), &lists).await;
+        assert_eq!(found, all(policies.of_namespace("a")));
+        assert_eq!(
+            asked,
+            [format!("GET {OF_CLUSTER}"), format!("GET {OF_NAMESPACE}")]
+        );
+        let (found, asked) = read(None, &lists).await;
+        assert_eq!(found, all(policies.of_cluster()));
+        assert_eq!(asked, [format!("GET {OF_CLUSTER}")]);
+
+        // What the user may not read is said, and the rest holds.
+        let (found, _) = read(Some("a"), &lists[..1]).await;
+        assert_eq!(found.rules, policies.of_cluster());
+        assert_eq!(
+            found.unread,
+            [
+                "the signature policies of kind ImagePolicy were not checked: it is forbidden; you need the verb list on \
+                 imagepolicies in group config.openshift.io in namespace \"a\""
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_serves_no_policies_has_no_rules() {
+        let (client, asked) = fake::client(|_, _| (200, json!({ "kind": "APIGroupList", "groups": [] })));
+        let read = ReadPolicies::read(&client, Some("a")).await;
+        assert_eq!(read, ReadPolicies::default());
+        assert_eq!(*asked.lock().unwrap(), ["GET /apis", "GET /apis"]);
     }
 }

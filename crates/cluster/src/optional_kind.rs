@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 
+use crate::apply::classify;
 use crate::watch::code;
 
 /// The pause after a watch that was forbidden.
@@ -79,6 +81,40 @@ impl OptionalKind {
             };
             serving = Some(next);
         }
+    }
+
+    /// Reads the objects of one namespace, or of all, once; none where the cluster does not serve the kind.
+    ///
+    /// # Errors
+    /// The reason why they cannot be read.
+    pub async fn read(&self, client: &Client, namespace: Option<&str>) -> Result<Objects, String> {
+        let serving = self.discovered(client).await;
+        let version = match serving.map_err(|error| classify(&error).message)? {
+            Serving::Nothing => return Ok(Objects::new()),
+            Serving::OtherVersions(versions) => return Err(self.other_versions(&versions)),
+            Serving::Version(version) => version,
+        };
+        let resource = self.resource(version);
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let listed = api.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| self.unlisted(&error, namespace))?;
+        Ok(listed.into_iter().map(|object| (key(&object), object)).collect())
+    }
+
+    /// The reason why objects cannot be listed.
+    fn unlisted(&self, error: &kube::Error, namespace: Option<&str>) -> String {
+        let failure = classify(error);
+        if failure.code != 403 {
+            return failure.message;
+        }
+        let place = namespace.map_or(String::new(), |namespace| format!(" in namespace {namespace:?}"));
+        format!(
+            "{}; you need the verb list on {} in group {}{place}",
+            failure.message, self.plural, self.group
+        )
     }
 
     /// Waits until the cluster serves something else than before.
@@ -166,10 +202,7 @@ impl OptionalKind {
         match serving {
             None => {}
             Some(Serving::Nothing) => found(Found::NotServed),
-            Some(Serving::OtherVersions(versions)) => found(Found::Unreadable(format!(
-                "the cluster serves version {versions}, OLM reads version {}; update OLM",
-                self.versions.join(" or ")
-            ))),
+            Some(Serving::OtherVersions(versions)) => found(Found::Unreadable(self.other_versions(versions))),
             Some(Serving::Version(version)) => {
                 found(Found::NotListed);
                 return self.watch(client, version, found).await;
@@ -178,10 +211,18 @@ impl OptionalKind {
         std::future::pending::<()>().await;
     }
 
-    async fn watch(&self, client: &Client, version: &str, found: &impl Fn(Found<'_>)) {
+    fn other_versions(&self, versions: &str) -> String {
+        let ours = self.versions.join(" or ");
+        format!("the cluster serves version {versions}, OLM reads version {ours}; update OLM")
+    }
+
+    fn resource(&self, version: &str) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group, version, self.kind);
-        let kind = ApiResource::from_gvk_with_plural(&kind, self.plural);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        ApiResource::from_gvk_with_plural(&kind, self.plural)
+    }
+
+    async fn watch(&self, client: &Client, version: &str, found: &impl Fn(Found<'_>)) {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource(version));
         loop {
             self.watch_until_forbidden(&api, found).await;
             // A watch that goes on would not list anew, and what changed meanwhile is unknown.
@@ -232,11 +273,14 @@ impl OptionalKind {
     }
 }
 
+fn key(object: &DynamicObject) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
 impl Known {
     /// Handles an event; returns whether all objects are known and may have changed.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         let event = event.modify(|object| object.metadata.managed_fields = None);
-        let key = |object: &DynamicObject| (object.namespace().unwrap_or_default(), object.name_any());
         match event {
             Event::Init => {
                 self.listed.clear();

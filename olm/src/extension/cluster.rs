@@ -11,6 +11,7 @@ use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::{annotation, cert_manager, label};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
+use olm_cluster::image_policies::ReadPolicies;
 use olm_fbc::Catalog;
 use olm_resolve::Selector;
 use tokio::runtime::Runtime;
@@ -172,6 +173,11 @@ impl Cluster {
         Ok(found)
     }
 
+    /// The signature policies for images of a namespace, and for all, as far as the user may read them.
+    pub(crate) fn image_policies(&self, namespace: Option<&str>) -> ReadPolicies {
+        self.runtime.block_on(ReadPolicies::read(&self.client, namespace))
+    }
+
     /// The names of the ClusterCatalogs.
     pub(crate) fn catalog_names(&self) -> anyhow::Result<Vec<String>> {
         let api: Api<ClusterCatalog> = Api::all(self.client.clone());
@@ -206,6 +212,13 @@ impl Cluster {
         let found = self.runtime.block_on(api.get_opt(name));
         let found = found.with_context(|| format!("cannot read CustomResourceDefinition {name:?}"))?;
         Ok(found.map(serde_json::to_value).transpose()?)
+    }
+}
+
+/// Notes the signature policies that the user may not read.
+pub(crate) fn note_unread(policies: &ReadPolicies) {
+    for why in &policies.unread {
+        note(&format!("note: {why}"));
     }
 }
 

@@ -24,7 +24,7 @@ use super::access::ClusterArguments;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::choose::{ChosenBundle, Origin, ResolutionInput};
-use super::cluster::Cluster;
+use super::cluster::{Cluster, note_unread};
 use crate::hint::Hint;
 use crate::input::read;
 use crate::output::{CommandResult, ObjectFormat, Status, note, print, print_json, print_text};
@@ -115,8 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         }
     };
     let image = chosen.bundle.image.as_str();
-    let bundle = open_bundle(image, &arguments.registry).map_err(unreadable)?;
-    let namespace = namespace(arguments, &bundle)?;
+    let (bundle, namespace) = bundle(arguments, &cluster, image)?;
     extension.spec.namespace.clone_from(&namespace);
     let account = AccountName {
         namespace,
@@ -237,6 +236,26 @@ fn no_catalog(cluster: &Cluster, arguments: &Arguments) -> anyhow::Result<anyhow
     } else {
         format!("its ClusterCatalogs are {}", known.join(", "))
     })))
+}
+
+/// The bundle, and the namespace to install into, whose signature policies it satisfies.
+fn bundle(arguments: &Arguments, cluster: &Cluster, image: &str) -> anyhow::Result<(BundleSource, String)> {
+    let policies = cluster.image_policies(arguments.namespace.as_deref());
+    let registry = arguments.registry.with_rules(policies.rules.clone());
+    let bundle = open_bundle(image, &registry).map_err(unreadable)?;
+    let namespace = namespace(arguments, &bundle)?;
+    if arguments.namespace.is_some() {
+        note_unread(&policies);
+        return Ok((bundle, namespace));
+    }
+    // Which policies hold is known only now.
+    let all = cluster.image_policies(Some(&namespace));
+    note_unread(&all);
+    if all.rules == policies.rules {
+        return Ok((bundle, namespace));
+    }
+    let registry = arguments.registry.with_rules(all.rules);
+    Ok((open_bundle(image, &registry).map_err(unreadable)?, namespace))
 }
 
 fn unreadable(error: anyhow::Error) -> anyhow::Error {

@@ -147,7 +147,9 @@ fn make_plan(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<
     };
     let provider = cluster.provider(newest)?;
     let latest = sets.iter().max_by_key(|set| set.spec.revision);
-    let (after, verified) = render(arguments, &extension, latest, &mut chosen, provider)?;
+    let policies = cluster.image_policies(Some(&extension.spec.namespace));
+    let registry = arguments.registry.with_rules(policies.rules);
+    let (after, verified) = render(&registry, &extension, latest, &mut chosen, provider)?;
     let before = match newest {
         Some(newest) => {
             cluster
@@ -174,6 +176,7 @@ fn make_plan(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<
         needs: Some((&needs.before, &needs.after)),
     });
     plan.observed.verified = verified;
+    plan.observed.notes.extend(policies.unread);
     facts::observe(cluster, &extension, &account, &after, provider, &mut plan)?;
     Ok(Ok(plan))
 }
@@ -236,14 +239,14 @@ fn from_file(path: &std::path::Path, name: Option<&str>) -> anyhow::Result<Clust
 /// The objects of the chosen bundle as operator-controller renders them, and by whom its image is signed; its digest is
 /// known then.
 fn render(
-    arguments: &Arguments,
+    registry: &RegistryArguments,
     extension: &ClusterExtension,
     latest: Option<&ClusterObjectSet>,
     chosen: &mut ChosenBundle,
     provider: CertificateProvider,
 ) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let source = chosen.bundle.image.clone();
-    let bundle = open_bundle(&source, &arguments.registry)?;
+    let bundle = open_bundle(&source, registry)?;
     let config = extension
         .spec
         .config

@@ -29,7 +29,7 @@ use serde_json::Value;
 use super::bundle::{ChosenBundles, choose, objects, sources, with_secrets};
 use super::{Arguments, Purpose, Subject, name, print_roles};
 use crate::extension::choose::{Origin, ResolutionInput};
-use crate::extension::cluster::{Cluster, newest_active, recorded};
+use crate::extension::cluster::{Cluster, newest_active, note_unread, recorded};
 use crate::extension::lookup::revisions;
 use crate::extension::rollback::account::{account, act_as};
 use crate::hint::Hint;
@@ -234,9 +234,12 @@ impl RoleRequest {
             roles_named_after: roles_named_after(latest, &wanted).or(chosen.first.as_deref()),
             ..Installation::new(&extension.spec.namespace)
         };
+        let policies = self.image_policies(Some(&extension.spec.namespace));
+        note_unread(&policies);
+        let registry = arguments.registry.with_rules(policies.rules);
         let mut all = Vec::new();
         for source in &chosen.sources {
-            let bundle = open_bundle(source, &arguments.registry)?;
+            let bundle = open_bundle(source, &registry)?;
             all.extend(objects(&bundle, source, request, provider)?.1);
         }
         Ok(subject(all))

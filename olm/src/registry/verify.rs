@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use olm_image::{AcceptedImage, Approval, Policy, Reference};
+use kube::Client;
+use olm_cluster::image_policies::ReadPolicies;
+use olm_image::{AcceptedImage, Approval, Policy, Reference, Rules};
 use serde_json::{Value, json};
 
 use super::RegistryArguments;
+use crate::extension::access::ClusterArguments;
 use crate::hint::Hint;
 use crate::output::{CommandResult, ReportFormat, Status, print_json, print_text};
 
@@ -19,18 +22,22 @@ const OPTIONS: &str = "the command line";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Looks for signatures at the tag sha256-HEX.sig and among the referrers, as OLM does, and checks them by the \
-                  signature policy, or by the options below. Needs no cluster, and no service but the registry.\n\nExamples:\n  \
+                  signature policy, or by the options below. Without --cluster it needs no cluster, and no service but the \
+                  registry.\n\nExamples:\n  \
                   olm verify registry.example/catalogs/mine:latest --signature-policy ./policy.json\n  olm verify \
                   registry.example/catalogs/mine:latest --key key.pub\n  olm verify registry.example/catalogs/mine:latest \
                   --trusted-root trusted_root.json --certificate-identity release@example.com --certificate-oidc-issuer \
                   https://accounts.example.com\n  olm verify registry.example/catalogs/mine:latest --key key.pub --predicate-type \
-                  https://slsa.dev/provenance/v1 --condition \"predicate.runDetails.builder.id == 'https://ci.example'\""
+                  https://slsa.dev/provenance/v1 --condition \"predicate.runDetails.builder.id == 'https://ci.example'\"\n  olm verify \
+                  registry.example/bundles/mine:v1.0.0 --cluster --namespace greeter"
 )]
 pub(crate) struct Arguments {
     /// Reference of the image
     image: String,
     #[command(flatten)]
     signer: Signer,
+    #[command(flatten)]
+    policies: Policies,
     #[command(flatten)]
     registry: RegistryArguments,
     /// Output format
@@ -82,6 +89,43 @@ struct Signer {
     /// Condition in CEL on the `predicate` of the attestation
     #[arg(long, value_name = "CEL", requires = "predicate_type")]
     condition: Option<String>,
+}
+
+/// The policies of a cluster beside the signature policy.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+struct Policies {
+    /// Follow the ClusterImagePolicies of a cluster, too
+    #[arg(long, conflicts_with_all = ["keys", "trusted_root", "predicate_type"])]
+    cluster: bool,
+    /// Follow the ImagePolicies of this namespace, too, as for a bundle that is installed into it
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    namespace: Option<String>,
+    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    kubeconfig: Option<String>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    context: Option<String>,
+}
+
+impl Policies {
+    /// The rules of the policies. All that hold must be readable.
+    async fn rules(&self) -> anyhow::Result<Rules> {
+        if !self.cluster {
+            return Ok(Rules::default());
+        }
+        let access = ClusterArguments {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        };
+        let client = Client::try_from(access.config().await?)?;
+        let policies = ReadPolicies::read(&client, self.namespace.as_deref()).await;
+        if policies.unread.is_empty() {
+            return Ok(policies.rules);
+        }
+        bail!("{}", policies.unread.join("; "))
+    }
 }
 
 impl Signer {
@@ -139,20 +183,24 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let written = &arguments.image;
     let reference = Reference::parse_familiar(written)
         .with_context(|| format!("{written:?} is not an image reference"))?;
-    let mut access = arguments.registry.access(&reference)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let rules = runtime.block_on(arguments.policies.rules());
+    let rules = rules.with_context(|| format!("cannot verify {written}"))?;
+    let mut access = arguments.registry.with_rules(rules).access(&reference)?;
     let given = arguments.signer.policy()?;
     let by_options = given.is_some();
     if let Some(policy) = given {
         access.policy = Arc::new(policy);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let verdict = runtime.block_on(arguments.registry.images().verify(&reference, &access))?;
     if verdict.approvals.is_empty() {
         let error = anyhow!("cannot verify {}: no signature is asked for", verdict.pinned);
         return Err(error.context(Hint(
-            "set --signature-policy to a policy that asks for a signature of this image, or set --key or --trusted-root".to_owned(),
+            "set --signature-policy to a policy that asks for a signature of this image, or set --key, --trusted-root or \
+             --cluster"
+                .to_owned(),
         )));
     }
     let rule = |approval: &Approval| {

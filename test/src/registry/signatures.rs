@@ -25,6 +25,21 @@ pub fn key() -> Result<(String, EcdsaKeyPair)> {
     ))
 }
 
+/// An ImagePolicy of OpenShift, without a namespace a ClusterImagePolicy: images in the scope must be signed with this
+/// public key, PEM.
+pub fn image_policy(metadata: Value, scope: &str, public: &str) -> Value {
+    let kind = if metadata.get("namespace").is_some() {
+        "ImagePolicy"
+    } else {
+        "ClusterImagePolicy"
+    };
+    let root = json!({ "policyType": "PublicKey", "publicKey": { "keyData": STANDARD.encode(public) } });
+    json!({
+        "apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": metadata,
+        "spec": { "scopes": [scope], "policy": { "rootOfTrust": root } },
+    })
+}
+
 /// Pushes a signature of an image in the layout of cosign: an image at the tag `sha256-HEX.sig` of the same repository.
 /// `about` is the name that is signed, `REPOSITORY[:TAG]`.
 ///

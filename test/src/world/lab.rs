@@ -274,6 +274,19 @@ impl Lab {
         .map(drop)
     }
 
+    /// Has the cluster serve ClusterImagePolicies and ImagePolicies, as OpenShift does.
+    ///
+    /// # Errors
+    /// When the API server does not serve them within a minute.
+    pub fn serve_image_policies(&self) -> Result<()> {
+        self.apply_file("test/samples/definitions/image_policies.yaml")?;
+        let definition = |plural: &str| format!("crd/{plural}.config.openshift.io");
+        let (first, second) = (definition("clusterimagepolicies"), definition("imagepolicies"));
+        let condition = "--for=condition=Established";
+        self.kubectl(&["wait", condition, "--timeout=1m", &first, &second])
+            .map(drop)
+    }
+
     /// Applies the other objects in an extension's file: its namespace, account and rights.
     ///
     /// # Errors

@@ -1,54 +1,70 @@
 //! OpenShift's ClusterImagePolicies and ImagePolicies: images that they refuse, and the effect of their changes.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use kube::Api;
 use olm_api::ClusterCatalog;
 use olm_api::conditions::{self, READY, SERVING, reason};
 use olm_api::names::user;
 use olm_image::Digest;
 use olm_test::extensions::{SOON, await_progressing, await_version, catalog, extensions, installed_version};
-use olm_test::registry::signatures::{key, sign};
+use olm_test::registry::signatures::{image_policy, key, sign};
 use olm_test::samples;
-use olm_test::world::World;
+use olm_test::world::{World, binary};
 use serde_json::{Value, json};
 
 use super::verified::{catalog_becomes, extension_becomes};
 use super::{CLUSTER, Stage, apply, sign_bundles};
 
-/// Has the cluster serve both kinds.
-pub(super) fn define(world: &World) -> Result<()> {
-    world.apply_file("test/samples/definitions/image_policies.yaml")?;
-    let definitions =
-        ["clusterimagepolicies", "imagepolicies"].map(|name| format!("crd/{name}.config.openshift.io"));
-    let [first, second] = &definitions;
-    world
-        .kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=1m",
-            first,
-            second,
-        ])
-        .map(drop)
-}
-
 /// A policy for the images of a repository: they must be signed with this key.
 fn policy(world: &World, metadata: Value, repository: &str, public: &str) -> Result<Value> {
-    let kind = if metadata.get("namespace").is_some() {
-        "ImagePolicy"
-    } else {
-        "ClusterImagePolicy"
-    };
-    let root = json!({ "policyType": "PublicKey", "publicKey": { "keyData": STANDARD.encode(public) } });
-    Ok(json!({
-        "apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": metadata,
-        "spec": {
-            "scopes": [format!("{}/{repository}", world.registry()?)],
-            "policy": { "rootOfTrust": root },
-        },
-    }))
+    let scope = format!("{}/{repository}", world.registry()?);
+    Ok(image_policy(metadata, &scope, public))
+}
+
+/// Runs `olm` with the authorities of the registry: whether it succeeds, and what it says.
+fn olm(world: &World, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+    let run = Command::new(binary("olm")?)
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .arg("--ca-dir")
+        .arg(world.authorities())
+        .output()?;
+    let said = [run.stdout, run.stderr].concat();
+    Ok((run.status.success(), String::from_utf8(said)?))
+}
+
+/// A kubeconfig of a user who may read all but the policies.
+fn without_policies(world: &World) -> Result<PathBuf> {
+    const NAME: &str = "reads-no-policies";
+    let rbac = "rbac.authorization.k8s.io";
+    let groups = [
+        "",
+        "apps",
+        "apiextensions.k8s.io",
+        "olm.operatorframework.io",
+        "operators.coreos.com",
+        rbac,
+    ];
+    world.apply(&[
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": NAME },
+            "rules": [{ "apiGroups": groups, "resources": ["*"], "verbs": ["get", "list"] }],
+        }),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": NAME },
+            "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": NAME },
+            "subjects": [{ "apiGroup": rbac, "kind": "User", "name": NAME }],
+        }),
+    ])?;
+    let mut config: Value = serde_json::from_slice(&std::fs::read(world.cluster.kubeconfig())?)?;
+    config["users"][0]["user"]["as"] = NAME.into();
+    let path = world.folder().join(format!("{NAME}.kubeconfig"));
+    std::fs::write(&path, config.to_string())?;
+    Ok(path)
 }
 
 const GUARDED: &str = "guarded";
@@ -86,9 +102,21 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
             "{message}"
         );
         ensure!(installed_version(&extensions(world).get(GUARDED).await?).is_none());
+        let admin = world.cluster.kubeconfig();
+        let bundle = blobs.split('"').find(|word| word.contains("-bundle@"));
+        let bundle = bundle.context("the bundle's image")?;
+        let verify = ["verify", bundle, "--cluster", "--namespace", GUARDED];
+        let refused = format!("{of_guarded} asks for a signature, and there is none");
+        for arguments in [&["plan", GUARDED][..], &["rbac", GUARDED], &verify] {
+            let (is_done, said) = olm(world, admin, arguments)?;
+            ensure!(!is_done && said.contains(&refused), "{arguments:?}: {said}");
+        }
+        unread_policies_are_named(world, &verify)?;
         world.kubectl(&["delete", "clusterimagepolicy", GUARDED])?;
         await_version(world, GUARDED, "1.0.0").await?;
         extension_becomes(world, GUARDED, None).await?;
+        let (is_done, said) = olm(world, admin, &verify)?;
+        ensure!(!is_done && said.contains("no signature is asked for"), "{said}");
 
         // A policy that comes later removes nothing.
         world.apply(std::slice::from_ref(&of_bundles))?;
@@ -104,6 +132,17 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
         world.apply(&[wider])?;
         let message = extension_becomes(world, GUARDED, Some(reason::SIGNED)).await?;
         ensure!(message.ends_with(&format!("as {of_guarded} asks")), "{message}");
+        let (is_done, said) = olm(world, admin, &["plan", GUARDED])?;
+        ensure!(
+            is_done && said.contains(&format!("\nverified {message}\n")),
+            "{said}"
+        );
+        ensure!(!said.contains("were not checked"), "{said}");
+        let (is_done, said) = olm(world, admin, &verify)?;
+        ensure!(
+            is_done && said.contains(&format!("  rule       {of_guarded}\n")),
+            "{said}"
+        );
 
         // The same for catalogs: one that is served stays, one that comes is refused.
         world.apply(&[of("guarded-catalogs", &catalogs, &public)?])?;
@@ -137,6 +176,70 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
             .kubectl(&["delete", "clusterimagepolicy", "elsewhere", GUARDED])
             .map(drop)
     })
+}
+
+/// A user without the right to read the policies is told so: a plan goes on, `olm verify` does not.
+fn unread_policies_are_named(world: &World, verify: &[&str]) -> Result<()> {
+    let reader = without_policies(world)?;
+    let unread = |kind: &str, plural: &str, place: &str| {
+        let group = "config.openshift.io";
+        [
+            format!("the signature policies of kind {kind} were not checked: {plural}.{group} is forbidden"),
+            format!("; you need the verb list on {plural} in group {group}{place}"),
+        ]
+    };
+    let cluster = unread("ClusterImagePolicy", "clusterimagepolicies", "");
+    let place = format!(" in namespace \"{GUARDED}\"");
+    let namespaced = unread("ImagePolicy", "imagepolicies", &place);
+    for (arguments, goes_on) in [(&["plan", GUARDED][..], true), (verify, false)] {
+        let (is_done, said) = olm(world, &reader, arguments)?;
+        ensure!(is_done == goes_on, "{arguments:?}: {said}");
+        for part in cluster.iter().chain(&namespaced) {
+            ensure!(said.contains(part), "{arguments:?}: {part:?} is not in {said}");
+        }
+    }
+    Ok(())
+}
+
+const OFFERED: &str = "offered";
+
+#[test]
+fn olm_install_follows_the_policies_of_the_namespace_that_the_bundle_proposes() -> Result<()> {
+    CLUSTER.with(
+        async |Stage {
+                   world,
+                   pair,
+                   key: public,
+                   ..
+               }| {
+            let public = std::fs::read_to_string(public)?;
+            let blobs = world
+                .push_bundles(OFFERED, &["1.0.0"], samples::OPERATOR_IMAGE)
+                .await?;
+            let reference = world
+                .push_catalog(&format!("{OFFERED}-catalog:latest"), &blobs)
+                .await?;
+            let metadata = json!({ "name": "bundles", "namespace": OFFERED });
+            world.apply(&[
+                catalog(OFFERED, &reference),
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": OFFERED } }),
+                policy(world, metadata, &format!("{OFFERED}-bundle"), &public)?,
+            ])?;
+            catalog_becomes(world, OFFERED, None).await?;
+            let admin = world.cluster.kubeconfig();
+            let elsewhere = ["install", OFFERED, "--dry-run", "--namespace", "elsewhere"];
+            let (is_done, said) = olm(world, admin, &elsewhere)?;
+            ensure!(is_done, "{said}");
+            let install = ["install", OFFERED, "--dry-run"];
+            let (is_done, said) = olm(world, admin, &install)?;
+            let refused = format!("ImagePolicy {OFFERED}/bundles (scope ");
+            ensure!(!is_done && said.contains(&refused), "{said}");
+            sign_bundles(world, OFFERED, &blobs, pair).await?;
+            let (is_done, said) = olm(world, admin, &install)?;
+            ensure!(is_done && said.contains("kind: ClusterExtension"), "{said}");
+            world.kubectl(&["delete", "clustercatalog", OFFERED]).map(drop)
+        },
+    )
 }
 
 const TENANT: &str = "tenant";
@@ -241,7 +344,7 @@ fn policies_that_are_served_and_may_not_be_read_refuse_every_image() -> Result<(
         extension_becomes(world, UNREAD, Some(reason::POLICY_REFUSES)).await?;
         world.kubectl(&["delete", "crd", "clusterimagepolicies.config.openshift.io"])?;
         extension_becomes(world, UNREAD, None).await?;
-        define(world)?;
+        world.serve_image_policies()?;
         world.apply(&refusing)?;
         extension_becomes(world, UNREAD, Some(reason::POLICY_REFUSES)).await?;
         world.kubectl(&["delete", "clusterimagepolicy", UNREAD])?;

@@ -58,7 +58,7 @@ impl Stage {
         world.operator_controller.stop().await?;
         world.catalogd.stop().await?;
         // Before the managers start, so that they follow every policy from the first extension on.
-        image_policies::define(&world)?;
+        world.serve_image_policies()?;
         world.operator_controller.add_argument(argument.clone());
         world.catalogd.add_argument(argument);
         let mut stage = Self {
