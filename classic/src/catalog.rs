@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use olm_classic::csv::cluster_operator;
+use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_platform::queue::{Queue, on_its_own};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -95,11 +96,13 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         &args.classic.write_status_name,
         |reporter, _| reporter.of_program(cluster_operator::always(), &["subscriptions", "installplans"]),
     );
-    let sources = Sources::new(Arc::clone(&base), &args);
+    let policies = Arc::new(ImagePolicies::new(Kinds::All));
+    let sources = Sources::new(Arc::clone(&base), &args, Arc::clone(&policies));
     let news = sources.subscribe();
     let (namespaces, plans) = (Queue::default(), Queue::default());
     let context = Arc::new(Context {
         global: args.global_namespace(&base.namespace).to_owned(),
+        policies,
         unpacker: Unpacker::new(images, args.install.pull_bounds(), namespaces.clone()),
         unpack_timeout: duration(&args.install.bundle_unpack_timeout, SignedDuration::from_mins(10)),
         retry_for: duration(
@@ -124,6 +127,8 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
+    spawn(&context, "image policies", follow_policies(Arc::clone(&context)));
+    tokio::select! { () = stop.cancelled() => return, () = context.policies.ready() => {} }
     let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
     spawn(&context, "migration", mover.run());
     let serving = Arc::clone(&context.sources).run();
@@ -142,6 +147,13 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         on_its_own(namespace::work(Arc::clone(&context), namespace))
     });
     tokio::join!(working, resolving);
+}
+
+/// Follows OpenShift's signature policies.
+async fn follow_policies(context: Arc<Context>) {
+    let client = context.base.writer.own();
+    let changed = || wake::policies(&context);
+    context.policies.follow(client, changed).await;
 }
 
 /// Removes unpacked bundles that nothing needs, at the start and now and then.

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_cluster::identity::AccountName;
+use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::events::Notice;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub struct Context {
     pub sources: Arc<Sources>,
     /// The namespace whose catalogs are visible everywhere.
     pub global: String,
+    /// OpenShift's signature policies.
+    pub policies: Arc<ImagePolicies>,
     /// Unpacks bundles.
     pub unpacker: Unpacker,
     /// The default time limit for unpacking, for OperatorGroups that set none.

@@ -337,11 +337,8 @@ async fn unpack(
             bundles.push(inline(context, resolved, lookup).await);
             continue;
         }
-        match context
-            .unpacker
-            .ask(namespace, image, &Puller::of(found), timeouts)
-            .await
-        {
+        let puller = Puller::of(found, context.policies.of_namespace(namespace));
+        match context.unpacker.ask(namespace, image, &puller, timeouts).await {
             BundleState::Unpacked(bundle) => {
                 images.insert(image.to_owned(), bundle.image.clone());
                 bundles.push(Bundle::Content(bundle.content.clone()));

@@ -29,8 +29,8 @@ const HELD: Duration = Duration::from_mins(1);
 /// The first and the longest delay after a failure.
 const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
 
-/// The bundles of a catalog: the namespace of the CatalogSource and the image.
-type Key = (String, String);
+/// The bundles of a catalog: the namespace of the CatalogSource, the image, and the number of its rules.
+type Key = (String, String, u64);
 
 /// Time limits for unpacking, from the OperatorGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Unpacker {
         puller: &Puller,
         timeouts: UnpackTimeouts,
     ) -> BundleState {
-        let key = (puller.namespace.clone(), image.to_owned());
+        let key = (puller.namespace.clone(), image.to_owned(), puller.rules.mark());
         let mut changed = {
             let mut jobs = self.jobs.lock();
             let now = Instant::now();
@@ -146,7 +146,9 @@ impl Unpacker {
     pub async fn fetch(&self, image: &str, puller: &Puller) -> Result<Arc<UnpackedBundle>, Arc<UnpackError>> {
         let held = |(key, job): (&Key, &Job)| match &job.state {
             State::Done { bundle, .. }
-                if key.0 == puller.namespace && (key.1 == image || bundle.image == image) =>
+                if key.0 == puller.namespace
+                    && key.2 == puller.rules.mark()
+                    && (key.1 == image || bundle.image == image) =>
             {
                 Some(Arc::clone(bundle))
             }
@@ -169,6 +171,12 @@ impl Unpacker {
                 self.start(key, &job.puller);
             }
         }
+    }
+
+    /// Forgets what is unpacked and what failed: the rules for images changed.
+    pub fn forget(&self) {
+        let mut jobs = self.jobs.lock();
+        jobs.retain(|_, job| matches!(job.state, State::Running));
     }
 
     /// Removes the files of bundles that neither InstallPlans nor namespaces need.

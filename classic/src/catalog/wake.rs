@@ -28,6 +28,16 @@ pub fn everything(context: &Context) {
     }
 }
 
+/// Wakes all that fetch images: the signature policies changed.
+pub fn policies(context: &Context) {
+    context.unpacker.forget();
+    context.sources.wake();
+    for namespace in subscribed(&context.base.store.snapshot()) {
+        context.namespaces.add(namespace);
+    }
+    plans(context, |_| true);
+}
+
 /// Wakes the namespaces and InstallPlans that each change concerns. Never returns while changes may come.
 pub async fn follow(
     context: Arc<Context>,

@@ -53,22 +53,25 @@ pub fn parse(reference: &str) -> Result<Reference, AccessError> {
     })
 }
 
-/// The rights with which the images of a source are pulled.
+/// The rights with which the images of a source are pulled, and the rules that they must satisfy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Puller {
     /// The namespace of the source.
     pub namespace: String,
     /// The names of its pull secrets.
     pub secrets: Vec<String>,
+    /// The rules beside the signature policy of the file.
+    pub rules: Rules,
 }
 
 impl Puller {
-    /// Those of a CatalogSource as it is on the wire.
-    pub fn of(source: &Value) -> Self {
+    /// The rights of a CatalogSource as it is on the wire, with these rules.
+    pub fn of(source: &Value, rules: Rules) -> Self {
         let secrets = items(source, "/spec/secrets").filter_map(Value::as_str);
         Self {
             namespace: text(source, "/metadata/namespace").to_owned(),
             secrets: secrets.map(str::to_owned).collect(),
+            rules,
         }
     }
 }
@@ -127,7 +130,7 @@ impl Accesses {
             credentials,
             registries,
             policy,
-            rules: Rules::default(),
+            rules: puller.rules.clone(),
         })
     }
 }

@@ -9,6 +9,7 @@ use olm_classic::cluster::{items, label, text};
 use olm_classic::names;
 use olm_classic::registry::BundleMessage;
 use olm_classic::resolve::{self, CatalogContent};
+use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::log::chain;
 use olm_platform::queue::on_its_own;
 use serde_json::Value;
@@ -74,9 +75,9 @@ pub struct Sources {
 
 impl Sources {
     /// Nothing is opened yet.
-    pub fn new(base: Arc<Base>, args: &CatalogArgs) -> Arc<Self> {
+    pub fn new(base: Arc<Base>, args: &CatalogArgs, policies: Arc<ImagePolicies>) -> Arc<Self> {
         Arc::new(Self {
-            context: Arc::new(Context::new(base, args)),
+            context: Arc::new(Context::new(base, args, policies)),
         })
     }
 
@@ -104,15 +105,7 @@ impl Sources {
             Err(_) => return,
         }
         let changes = self.context.base.store.subscribe();
-        for source in self
-            .context
-            .base
-            .store
-            .snapshot()
-            .of_kind(names::CATALOG_SOURCE_KIND)
-        {
-            self.context.queue.add(key(source));
-        }
+        self.wake();
         let queue = self.context.queue.clone();
         let work = |key: Key| {
             let context = Arc::clone(&self.context);
@@ -123,6 +116,14 @@ impl Sources {
             () = self.follow(changes) => {}
             () = self.tidy() => {}
             () = hub::run(&self.context) => {}
+        }
+    }
+
+    /// Has all CatalogSources worked on.
+    pub fn wake(&self) {
+        let cluster = self.context.base.store.snapshot();
+        for source in cluster.of_kind(names::CATALOG_SOURCE_KIND) {
+            self.context.queue.add(key(source));
         }
     }
 

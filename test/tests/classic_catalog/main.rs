@@ -7,6 +7,7 @@ mod failed;
 mod hub;
 mod install;
 mod plans;
+mod policies;
 mod rights;
 mod stage;
 mod upgrade;

@@ -66,13 +66,15 @@ async fn bundle(
         &reference.catalog_namespace,
         &reference.catalog,
     );
-    let puller = source.map_or_else(
-        || Puller {
+    let rules = context.policies.of_namespace(text(plan, "/metadata/namespace"));
+    let puller = match source {
+        Some(source) => Puller::of(source, rules),
+        None => Puller {
             namespace: reference.catalog_namespace.clone(),
             secrets: Vec::new(),
+            rules,
         },
-        Puller::of,
-    );
+    };
     let pinned: Value =
         serde_json::from_str(annotation(plan, names::BUNDLE_IMAGES_ANNOTATION)).unwrap_or_default();
     let image = pinned.get(path).and_then(Value::as_str).unwrap_or(path);

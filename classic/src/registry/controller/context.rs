@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use olm_classic::catalog_source::{has_template, with_image};
+use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -27,6 +28,8 @@ pub(in crate::registry) struct Context {
     /// The address of this process, where clients can reach it.
     pub(in crate::registry) address: Option<IpAddr>,
     pub(in crate::registry) args: CatalogArgs,
+    /// OpenShift's signature policies.
+    pub(in crate::registry) policies: Arc<ImagePolicies>,
     /// The authorities of registries elsewhere.
     pub(in crate::registry) trust: Trust,
     contents: OnceLock<Arc<Contents>>,
@@ -36,7 +39,11 @@ pub(in crate::registry) struct Context {
 }
 
 impl Context {
-    pub(in crate::registry) fn new(base: Arc<Base>, args: &CatalogArgs) -> Self {
+    pub(in crate::registry) fn new(
+        base: Arc<Base>,
+        args: &CatalogArgs,
+        policies: Arc<ImagePolicies>,
+    ) -> Self {
         let registry = &args.registry;
         let queue = Queue::default();
         queue.report_to(&base.metrics, "catalogsource");
@@ -47,6 +54,7 @@ impl Context {
             address: advertised(&registry.advertise_address, &base),
             base,
             args: args.clone(),
+            policies,
             trust: Trust::new(&args.classic.common.pull_cas_dir),
             contents: OnceLock::new(),
             subscribers: Mutex::default(),

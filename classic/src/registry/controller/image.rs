@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
 use olm_classic::cluster::text;
+use olm_image::Rules;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
@@ -24,7 +25,7 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// Fetches the image of a source where that is due.
 pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> Outcome {
     let reference = text(source.object, "/spec/image");
-    let puller = Puller::of(source.object);
+    let puller = Puller::of(source.object, context.policies.of_cluster());
     context.sources.with(key, |source| {
         source.remote = None;
         if source.map.is_some() {
@@ -102,7 +103,11 @@ fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
     {
         let served = ServedCatalog {
             wanted: wanted.to_owned(),
-            puller: puller.clone(),
+            // Which rules it satisfied is not known.
+            puller: Puller {
+                rules: Rules::default(),
+                ..puller.clone()
+            },
             content,
             name: kept.name,
             is_confirmed: false,

@@ -23,7 +23,7 @@ const FILE: &str = "sources.json";
 pub(super) struct ServedCatalog {
     /// The requested reference of an image, or the requested ConfigMap.
     pub(super) wanted: String,
-    /// The rights that it was pulled with.
+    /// The rights that it was pulled with, and the rules that it satisfied.
     pub(super) puller: Puller,
     /// The content.
     pub(super) content: Arc<StoredCatalog>,

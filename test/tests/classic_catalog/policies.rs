@@ -1,0 +1,89 @@
+//! OpenShift's ClusterImagePolicies and ImagePolicies, for the images of catalogs and bundles.
+
+use anyhow::{Context as _, Result};
+use olm_image::Digest;
+use olm_test::registry::signatures::{image_policy, key, sign};
+use serde_json::{Value, json};
+
+use crate::stage::{CLUSTER, OPERATOR, catalog_source, condition, subscription};
+
+const JUDGED: &str = "judged";
+
+#[test]
+fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let lab = &stage.lab;
+        lab.serve_image_policies()?;
+        let (public, pair) = key()?;
+        let scope = |what: &str| Ok::<_, anyhow::Error>(format!("{}/{JUDGED}-{what}", lab.registry()?));
+        let (catalogs, bundles) = (scope("catalog")?, scope("bundle")?);
+        let blobs = lab.push_bundles(JUDGED, &["1.0.0"], OPERATOR).await?;
+        let image = lab
+            .push_catalog(&format!("{JUDGED}-catalog:latest"), &blobs)
+            .await?;
+        stage.group(JUDGED, json!({}))?;
+        let of_catalogs = image_policy(json!({ "name": JUDGED }), &catalogs, &public);
+        let of_bundles = image_policy(
+            json!({ "name": "bundles", "namespace": JUDGED }),
+            &bundles,
+            &public,
+        );
+        // One of another namespace holds for none of these.
+        let elsewhere = image_policy(
+            json!({ "name": JUDGED, "namespace": "default" }),
+            &bundles,
+            &key()?.0,
+        );
+        lab.apply(&[of_catalogs.clone(), of_bundles.clone(), elsewhere.clone()])?;
+        let source = catalog_source(JUDGED, &image);
+        lab.apply(std::slice::from_ref(&source))?;
+        let refusal = format!("ClusterImagePolicy {JUDGED} (scope \"{catalogs}\") asks for a signature");
+        let message = |found: &Value| found["status"]["message"].as_str().unwrap_or_default().to_owned();
+        let is_refused = |found: &Value| message(found).contains(&refusal);
+        stage
+            .becomes("the catalog is refused", &source, is_refused)
+            .await?;
+        stage.delete(&of_catalogs).await?;
+
+        stage.subscribe(JUDGED, &json!({}))?;
+        let of_package = subscription(JUDGED, &json!({}));
+        let unsigned = format!("ImagePolicy {JUDGED}/bundles (scope \"{bundles}\") asks for a signature");
+        let is_unsigned = |found: &Value| {
+            let unpacking = condition(found, "BundleUnpacking");
+            let message = unpacking.and_then(|found| found["message"].as_str());
+            message.is_some_and(|why| why.contains(&unsigned))
+        };
+        stage
+            .becomes("the bundle is refused", &of_package, is_unsigned)
+            .await?;
+        let registry = lab.cluster.registry().context("a registry")?;
+        let (_, rest) = blobs.split_once("-bundle@").context("the bundle's image")?;
+        let digest = rest.split('"').next().context("the bundle's digest")?;
+        sign(
+            registry,
+            &format!("{JUDGED}-bundle"),
+            &digest.parse::<Digest>()?,
+            &pair,
+        )
+        .await?;
+        stage.installs(JUDGED, "1.0.0").await?;
+
+        // A catalog that is served stays, and its status says what a policy has against it.
+        lab.apply(std::slice::from_ref(&of_catalogs))?;
+        let stays = |found: &Value| {
+            is_refused(found) && found["status"]["connectionState"]["lastObservedState"] == "READY"
+        };
+        stage
+            .becomes("the catalog is refused and stays", &source, stays)
+            .await?;
+        for policy in [&of_catalogs, &of_bundles, &elsewhere] {
+            stage.delete(policy).await?;
+        }
+        stage
+            .becomes("the catalog is accepted again", &source, |found| {
+                message(found).is_empty()
+            })
+            .await
+            .map(drop)
+    })
+}
