@@ -320,6 +320,14 @@ pub mod migration {
 /// The key of the authority, PEM, in the Secrets with the certificates that OLM classic makes.
 pub const CLASSIC_AUTHORITY: &str = "olmCAKey";
 
+/// Secrets that Kubernetes fills with the token of a service account. It deletes those whose account does not exist.
+pub mod token_secret {
+    /// The type of these Secrets.
+    pub const TYPE: &str = "kubernetes.io/service-account-token";
+    /// Annotation: the name of the service account.
+    pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
+}
+
 /// Types of properties that bundles carry.
 pub mod property {
     /// Package, version and release.
