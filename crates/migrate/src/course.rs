@@ -82,11 +82,7 @@ pub async fn findings(
 }
 
 /// The objects of an operator whose move has not begun, and what keeps it from that. Only reads.
-async fn gather(
-    hands: &Hands<'_>,
-    case: Case<'_>,
-    wanted: &ClusterExtension,
-) -> anyhow::Result<Inventory> {
+async fn gather(hands: &Hands<'_>, case: Case<'_>, wanted: &ClusterExtension) -> anyhow::Result<Inventory> {
     let mut found = inventory(hands, case).await?;
     if let Err(error) = revision(case, wanted, &found.objects, hands.system_namespace) {
         found.block(

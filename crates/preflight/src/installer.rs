@@ -87,7 +87,8 @@ fn acts_as(object: &Value, account: &str) -> bool {
         ("", "Secret") => {
             let owner = object.pointer("/metadata/annotations");
             let owner = owner.and_then(|annotations| annotations.get(token_secret::ACCOUNT));
-            return text(object, "/type") == token_secret::TYPE && owner.and_then(Value::as_str) == Some(account);
+            return text(object, "/type") == token_secret::TYPE
+                && owner.and_then(Value::as_str) == Some(account);
         }
         ("", "Pod") => "/spec",
         ("", "PodTemplate") => "/template/spec",

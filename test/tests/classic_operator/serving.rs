@@ -195,22 +195,35 @@ fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> R
             .phase("shared", "shared.v1", "Succeeded", "InstallSucceeded")
             .await?;
         let found = stage.get(&greetings).await?.unwrap_or_default();
-        let entries = found["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let entries = found["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten();
         let webhook = "/fieldsV1/f:spec/f:conversion/f:webhook";
         let owners = entries.filter(|entry| entry.pointer(webhook).is_some()).count();
         ensure!(owners == 2, "{owners} managers own the webhook: {found:#}");
-        let other = ["get", "--raw", "/apis/shared.example/v2/namespaces/shared/greetings/hello"];
+        let other = [
+            "get",
+            "--raw",
+            "/apis/shared.example/v2/namespaces/shared/greetings/hello",
+        ];
         ensure!(stage.lab.kubectl(&other).is_err(), "no webhook answers");
 
         stage.delete(&version).await?;
         stage.goes(&version).await?;
         let found = stage.get(&greetings).await?.context("definitions stay")?;
-        ensure!(found["spec"]["conversion"] == json!({"strategy": "None"}), "{found:#}");
+        ensure!(
+            found["spec"]["conversion"] == json!({"strategy": "None"}),
+            "{found:#}"
+        );
         let read = eventually("the API server converts without the webhook", SOON, async || {
             Ok(stage.lab.kubectl(&other).ok())
         });
         let read: Value = serde_json::from_str(&read.await?)?;
-        ensure!(read["apiVersion"] == "shared.example/v2" && read["word"] == "hello", "{read}");
+        ensure!(
+            read["apiVersion"] == "shared.example/v2" && read["word"] == "hello",
+            "{read}"
+        );
         Ok(())
     })
 }
