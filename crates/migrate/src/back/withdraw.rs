@@ -183,11 +183,11 @@ async fn what_is_back(hands: &Hands<'_>, record: &Record) -> anyhow::Result<Opti
 /// The report about a return that has stopped.
 fn stopped(extension: &ClusterExtension, returned: &Returned) -> String {
     let uninstall = match extension.annotation(migration::UNINSTALL_BACKUP) {
-        Some(before @ ("delete" | "keep-crds")) => format!("--overwrite {}={before}", user::UNINSTALL),
+        Some(before @ ("delete" | "keep-crds")) => format!("{}={before}", user::UNINSTALL),
         _ => format!("{}-", user::UNINSTALL),
     };
     let (extension, back) = (extension.name(), migration::MIGRATE_BACK);
-    let annotate = format!("kubectl annotate clusterextension {extension}");
+    let annotate = format!("kubectl annotate --overwrite clusterextension {extension}");
     let stay = match returned.remedy {
         Remedy::Resume => {
             format!("; to stay with OLM v1: `{annotate} {uninstall}` and `olm resume {extension}`")
@@ -199,8 +199,8 @@ fn stopped(extension: &ClusterExtension, returned: &Returned) -> String {
         Remedy::Continue => String::new(),
     };
     format!(
-        "the return has stopped because annotation {back} was removed: {}, and this ClusterExtension is paused. To \
-         continue: `{annotate} {back}=true`{stay}",
+        "the return has stopped because annotation {back} no longer requests it: {}, and this ClusterExtension is paused. \
+         To continue: `{annotate} {back}=true`{stay}",
         returned.state
     )
 }
@@ -272,7 +272,7 @@ mod tests {
     fn a_stopped_return_says_how_to_go_on() {
         let extension = extension(&json!({}));
         let message = |remedy| message(&extension, remedy);
-        let annotate = "`kubectl annotate clusterextension postgres olm.operatorframework.io/";
+        let annotate = "`kubectl annotate --overwrite clusterextension postgres olm.operatorframework.io/";
         for remedy in [Remedy::Resume, Remedy::Move, Remedy::Continue] {
             assert!(message(remedy).contains(&format!("To continue: {annotate}migrate-back=true`")));
         }
@@ -291,10 +291,7 @@ mod tests {
             let extension = extension(&json!({"annotations": {migration::UNINSTALL_BACKUP: value}}));
             message(&extension, Remedy::Move)
         };
-        assert!(
-            before("keep-crds")
-                .contains("postgres --overwrite olm.operatorframework.io/uninstall=keep-crds ")
-        );
+        assert!(before("keep-crds").contains("postgres olm.operatorframework.io/uninstall=keep-crds "));
         assert!(before("; other").contains("postgres olm.operatorframework.io/uninstall- "));
     }
 }

@@ -166,9 +166,9 @@ fn a_return_without_its_request_is_undone_or_says_how_to_go_on() -> Result<()> {
         can_be_created(world, &subscription, false).await?;
         withdraws(stage, "cannot create Subscription fickle/fickle").await?;
         let parts = [
-            "the return has stopped because annotation olm.operatorframework.io/migrate-back was removed",
+            "the return has stopped because annotation olm.operatorframework.io/migrate-back no longer requests it",
             "ClusterServiceVersion fickle/fickle.v1.0.0 is back, and this ClusterExtension is paused",
-            "`kubectl annotate clusterextension fickle olm.operatorframework.io/migrate-back=true`",
+            "`kubectl annotate --overwrite clusterextension fickle olm.operatorframework.io/migrate-back=true`",
         ];
         let stopped = says(stage, &parts).await?;
         ensure!(of(&stopped, "paused") == Some("true"), "{stopped:#}");
