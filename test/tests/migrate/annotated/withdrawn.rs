@@ -114,7 +114,8 @@ fn events(world: &World, namespace: &str) -> Result<String> {
 
 async fn has_event(world: &World, namespace: &str, line: &str) -> Result<()> {
     let mut last = String::new();
-    let found = eventually(&format!("there is an event {line:?}"), LIMIT, async || {
+    let what = format!("there is an event {line:?}");
+    let found = eventually(&what, LIMIT, async || {
         last = events(world, namespace)?;
         Ok(last.lines().any(|found| found == line).then_some(()))
     });
