@@ -310,8 +310,12 @@ pub mod migration {
     pub const MIGRATE: &str = "olm.operatorframework.io/migrate";
     /// On ClusterExtensions that were created from a Subscription: `true` returns the operator to OLM classic.
     pub const MIGRATE_BACK: &str = "olm.operatorframework.io/migrate-back";
-    /// On ClusterExtensions: what blocks the return that [`MIGRATE_BACK`] requests. catalog-operator sets it.
+    /// On ClusterExtensions: what blocks the return that [`MIGRATE_BACK`] requests, or what is wrong with the request.
+    /// catalog-operator sets it.
     pub const MIGRATE_BACK_STATUS: &str = "olm.operatorframework.io/migrate-back-status";
+    /// On ClusterExtensions: the value of the annotation `uninstall` before a return, which comes back if the request is
+    /// withdrawn.
+    pub const UNINSTALL_BACKUP: &str = "olm.operatorframework.io/migration-uninstall-backup";
     /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
     /// `true`. On Subscriptions, and on the ClusterExtensions created from them.
     pub const ACKNOWLEDGED: &str = "olm.operatorframework.io/acknowledged-";
@@ -319,6 +323,14 @@ pub mod migration {
 
 /// The key of the authority, PEM, in the Secrets with the certificates that OLM classic makes.
 pub const CLASSIC_AUTHORITY: &str = "olmCAKey";
+
+/// Secrets that Kubernetes fills with the token of a service account. It deletes those whose account does not exist.
+pub mod token_secret {
+    /// The type of these Secrets.
+    pub const TYPE: &str = "kubernetes.io/service-account-token";
+    /// Annotation: the name of the service account.
+    pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
+}
 
 /// Types of properties that bundles carry.
 pub mod property {

@@ -19,20 +19,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use olm_api::names::migration;
+use olm_api::object::qualified_name;
 use olm_classic::cluster::{Cluster, text};
 use olm_classic::names;
-use olm_classic::subscription::without_migration;
+use olm_classic::subscription::{MigrationState, invalid_request, without_migration};
 use olm_platform::queue::{Outcome, Queue, on_its_own};
 use olm_rollout::failure::{FailureKind, RequestFailure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 pub use self::context::Mover;
-use self::requests::{Requests, answered, is_request};
+use self::requests::{Requests, is_request, unrequested};
 use super::write::update_status;
 use crate::objects::kinds::{self, Kind};
 use crate::objects::store::{Change, Store};
-use crate::objects::write::Actor;
 
 /// The kinds of OLM v1 that decide on moves. The cluster may not serve them.
 const KINDS: &[Kind] = &[kinds::CLUSTER_EXTENSION, kinds::CLUSTER_CATALOG];
@@ -148,28 +148,33 @@ impl Mover {
         }
     }
 
-    /// Removes the conditions and annotations about moves and returns whose request was withdrawn.
+    /// Removes the conditions and annotations about moves and returns whose request was withdrawn, and reports values
+    /// that are no request.
     async fn withdraw(&self, requests: &Requests) -> Turn {
         let cluster = self.base.store.snapshot();
         let mut turn = Turn::Done;
         for subscription in requests.at_rest(&cluster) {
-            let change = |live: &Value| without_migration(live, Timestamp::now());
-            let written = update_status(&self.base, subscription, change).await;
-            turn = turn.max(withdrawn(subscription, written.map(drop)));
+            let written = match invalid_request(subscription, migration::MIGRATE) {
+                Some(message) => {
+                    let key = qualified_name(subscription);
+                    self.say(&key, MigrationState::Invalid, &message).await
+                }
+                None => {
+                    let change = |live: &Value| without_migration(live, Timestamp::now());
+                    let written = update_status(&self.base, subscription, change).await;
+                    written.map(drop)
+                }
+            };
+            turn = turn.max(withdrawn(subscription, written));
         }
-        for extension in answered(&cluster) {
-            let uid = extension.pointer("/metadata/uid");
-            let patch = json!({"metadata": {
-                "uid": uid, "annotations": {migration::MIGRATE_BACK_STATUS: null},
-            }});
-            let written = self.base.writer.merge(&Actor::Own, extension, &patch).await;
-            turn = turn.max(withdrawn(extension, written.map(drop)));
+        for extension in unrequested(&cluster) {
+            turn = turn.max(self.without_request(extension).await);
         }
         turn
     }
 }
 
-/// The result of a write that removes the condition or annotation about a move.
+/// The result of a write of the condition or annotation about a move that is not requested.
 fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
     let Err(failure) = written else {
         return Turn::Done;
@@ -182,7 +187,7 @@ fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
         namespace = text(object, "/metadata/namespace"),
         name = text(object, "/metadata/name"),
         error = failure.message,
-        "cannot remove the report about a withdrawn move; will try again"
+        "cannot change the report about a move that is not requested; will try again"
     );
     Turn::Failed
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client};
+use olm_api::names::field_manager;
 use olm_classic::cluster::text;
 use olm_classic::names;
 use olm_cluster::apply::{Commit, Target, classify};
@@ -315,9 +316,23 @@ impl Writer {
     /// # Errors
     /// [`FailureKind::MissingNamespace`] when it is gone; others as the server says.
     pub async fn merge(&self, actor: &Actor, object: &Value, patch: &Value) -> Result<Value, RequestFailure> {
+        self.merge_as(field_manager::OBJECTS, actor, object, patch).await
+    }
+
+    /// The same by another field manager.
+    ///
+    /// # Errors
+    /// As [`Self::merge`].
+    pub async fn merge_as(
+        &self,
+        manager: &str,
+        actor: &Actor,
+        object: &Value,
+        patch: &Value,
+    ) -> Result<Value, RequestFailure> {
         let owned = self.owned_target(actor, object).await?;
         let target = owned.target();
-        let merged = target.merge(patch).await?;
+        let merged = target.merge_as(manager, patch).await?;
         self.take(&merged);
         Ok(merged)
     }

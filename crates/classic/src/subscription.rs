@@ -25,7 +25,8 @@ pub use deprecations::Entry;
 pub use failed_plan::{PlanRetries, reconsidered, retried, superseded};
 pub use installed::with_installed;
 pub use migration::{
-    MIGRATED, MigrationState, is_held, is_moving, keep_migration, migration, without_migration,
+    MIGRATED, MigrationState, invalid_request, is_held, is_moving, keep_migration, migration,
+    without_migration,
 };
 pub use namespace::{NamespaceDecision, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
 pub use paused::{is_namespace_paused, is_paused, is_version_paused};

@@ -188,8 +188,16 @@ impl Target<'_> {
     /// # Errors
     /// The object was not changed, or it is not known whether it was.
     pub async fn merge(&self, patch: &Value) -> Result<Value, RequestFailure> {
+        self.merge_as(names::field_manager::OBJECTS, patch).await
+    }
+
+    /// A merge patch with another field manager.
+    ///
+    /// # Errors
+    /// As [`Self::merge`].
+    pub async fn merge_as(&self, manager: &str, patch: &Value) -> Result<Value, RequestFailure> {
         let params = PatchParams {
-            field_manager: Some(names::field_manager::OBJECTS.to_owned()),
+            field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
         };
         self.send(self.request().patch(self.name, &params, &Patch::Merge(patch)))

@@ -46,6 +46,13 @@ impl Assessment {
         self.is_free
     }
 
+    /// Adds findings that the facts do not show.
+    pub fn add(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|finding| finding.severity);
+        self.is_free = is_free(&self.findings);
+    }
+
     /// `NAMESPACE/NAME` of the Subscription.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -63,15 +70,19 @@ pub fn assess(case: Case<'_>, extension: &str, choices: &Choices) -> Assessment 
         name: name(case.subscription).to_owned(),
         package: case.package().to_owned(),
         version: case.number().to_owned(),
-        is_free: findings
-            .iter()
-            .all(|finding| finding.severity == Severity::Acknowledged),
+        is_free: is_free(&findings),
         moves_with: Vec::new(),
         changes: mapping::changes(case, &made),
         manifests: manifests.map(manifest).collect(),
         findings,
         extension: made,
     }
+}
+
+/// Whether none of the findings is due.
+fn is_free(findings: &[Finding]) -> bool {
+    let mut findings = findings.iter();
+    findings.all(|finding| finding.severity == Severity::Acknowledged)
 }
 
 /// Orders the assessments of Subscriptions that move in one call: of operators that need each other, each comes after
@@ -101,14 +112,11 @@ pub fn bind(assessed: &mut Vec<Assessment>, groups: &[Vec<String>]) {
         if let Some(other) = holding.filter(|_| one.is_free) {
             one.findings.insert(
                 0,
-                Finding {
-                    check: "dependency",
-                    severity: Severity::Blocks,
-                    message: format!(
-                        "Subscription {other} moves together with this one, and cannot move yet"
-                    ),
-                    fix: "see its findings".to_owned(),
-                },
+                Finding::blocking(
+                    "dependency",
+                    format!("Subscription {other} moves together with this one, and cannot move yet"),
+                    "see its findings",
+                ),
             );
             one.is_free = false;
         }

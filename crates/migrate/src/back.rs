@@ -3,6 +3,7 @@
 
 mod findings;
 mod patch;
+mod withdraw;
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Map, Value, json};
 
 use self::patch::Owners;
+use self::withdraw::still_requested;
+pub use self::withdraw::{Withdrawal, withdraw};
 use crate::check::Request;
 use crate::course::{TRIES, is_conflict, unchanged};
 use crate::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
@@ -225,6 +228,7 @@ async fn give(
     extension: &ClusterExtension,
 ) -> anyhow::Result<Option<Restored>> {
     let set = pause(hands, extension).await?;
+    still_requested(hands, extension).await?;
     let api = api_of(&hands.own, &record.subscription);
     let live = get(&api, "Subscription", name(&record.subscription)).await?;
     if findings::has_gone_on(record, live.as_ref()) {
@@ -339,10 +343,14 @@ async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resul
         && extension.annotation(migration::MIGRATE).is_none();
     if extension.metadata.deletion_timestamp.is_none() && !is_paused {
         let wanted = wanted.iter().map(|(key, value)| (*key, Value::from(*value)));
-        let annotations: Map<String, Value> = wanted
+        let mut annotations: Map<String, Value> = wanted
             .chain([(migration::MIGRATE, Value::Null)])
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
+        let before = extension.annotation(user::UNINSTALL);
+        if before != Some("orphan") {
+            annotations.insert(migration::UNINSTALL_BACKUP.to_owned(), json!(before));
+        }
         let patch = json!({"metadata": {"uid": extension.metadata.uid, "annotations": annotations}});
         let paused = extensions
             .patch(extension.name(), &hands.changing(), &Patch::Merge(&patch))

@@ -15,12 +15,13 @@ use olm_rollout::outline::Owner;
 use olm_rollout::ownership::{Guard, fields_of};
 use serde_json::{Value, json};
 
+use crate::check::Finding;
 use crate::facts::{Case, annotation as annotation_of, list, name, text};
 use crate::hands::Hands;
 use crate::hint::Hint;
 use crate::objects::backup::{Record, keep};
 use crate::objects::content;
-use crate::objects::inventory::{api, api_of, get, inventory};
+use crate::objects::inventory::{Inventory, api, api_of, get, inventory};
 use crate::objects::record::{content_of, is_version, release, revision};
 
 /// The number of times that objects are taken over again when OLM classic takes them back.
@@ -37,11 +38,11 @@ pub async fn begin(
     wanted: &ClusterExtension,
 ) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
     let system_namespace = hands.system_namespace;
-    let objects = inventory(hands, case).await?;
+    let Inventory { objects, findings } = gather(hands, case, wanted).await?;
     // Objects that cannot be taken over are found before any write.
-    let (wanted_set, _) = revision(case, wanted, &objects, system_namespace)?;
-    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
-    free(&sets, wanted_set.name()).await?;
+    if let Some(Finding { message, fix, .. }) = findings.into_iter().next() {
+        return Err(anyhow!(message).context(Hint(fix)));
+    }
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
@@ -51,6 +52,7 @@ pub async fn begin(
     freeze(hands, case).await?;
     let (set, secrets) = revision(case, &extension, &objects, system_namespace)?;
     content::store(hands, &set, &secrets).await?;
+    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
     let created = sets.create(&hands.creating(), &set).await;
     let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
     (hands.tell)(&format!(
@@ -61,19 +63,54 @@ pub async fn begin(
     Ok((extension, created))
 }
 
-/// Checks that there is no ClusterObjectSet with the name of the revision: [`begun`] has found none of this move.
-async fn free(sets: &Api<ClusterObjectSet>, name: &str) -> anyhow::Result<()> {
-    let found = sets.get_opt(name).await;
-    let found = found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
-    if found.is_none() {
-        return Ok(());
+/// The findings of a move that has not begun which only the objects of the operator show: for these [`begin`] refuses
+/// it. Only reads.
+///
+/// # Errors
+/// An object cannot be read.
+pub async fn findings(
+    hands: &Hands<'_>,
+    case: Case<'_>,
+    wanted: &ClusterExtension,
+) -> anyhow::Result<Vec<Finding>> {
+    if let Some(extension) = case.successor()
+        && begun(&hands.own, extension).await?.is_some()
+    {
+        return Ok(Vec::new());
     }
-    let error = anyhow!(
-        "cannot create ClusterObjectSet {name:?}: one with this name exists, which is not of this move"
-    );
-    Err(error.context(Hint(format!(
-        "see what it holds with `kubectl get clusterobjectset {name} -o yaml`; delete it if nothing needs it"
-    ))))
+    Ok(gather(hands, case, wanted).await?.findings)
+}
+
+/// The objects of an operator whose move has not begun, and what keeps it from that. Only reads.
+async fn gather(hands: &Hands<'_>, case: Case<'_>, wanted: &ClusterExtension) -> anyhow::Result<Inventory> {
+    let mut found = inventory(hands, case).await?;
+    if let Err(error) = revision(case, wanted, &found.objects, hands.system_namespace) {
+        found.block(
+            format!("{error:#}"),
+            "only objects that OLM classic has written and nothing else controls can move",
+        );
+    }
+    let name = revision_name(wanted);
+    if revision_called(&hands.own, &name).await?.is_some() {
+        found.block(
+            format!("cannot create ClusterObjectSet {name:?}: one with this name exists, which is not of this move"),
+            &format!(
+                "see what it holds with `kubectl get clusterobjectset {name} -o yaml`; delete it if nothing needs it"
+            ),
+        );
+    }
+    Ok(found)
+}
+
+/// The name of the revision of a move.
+fn revision_name(extension: &ClusterExtension) -> String {
+    format!("{}-1", extension.name())
+}
+
+async fn revision_called(client: &Client, name: &str) -> anyhow::Result<Option<ClusterObjectSet>> {
+    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
+    let found = sets.get_opt(name).await;
+    found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))
 }
 
 async fn create_extension(
@@ -136,10 +173,7 @@ pub async fn begun(
     client: &Client,
     extension: &ClusterExtension,
 ) -> anyhow::Result<Option<ClusterObjectSet>> {
-    let sets: Api<ClusterObjectSet> = Api::all(client.clone());
-    let name = format!("{}-1", extension.name());
-    let found = sets.get_opt(&name).await;
-    let found = found.with_context(|| format!("cannot read ClusterObjectSet {name:?}"))?;
+    let found = revision_called(client, &revision_name(extension)).await?;
     Ok(found.filter(|set| {
         set.annotation(migration::SUBSCRIPTION).is_some()
             && controlling_extension(&set.metadata) == extension.metadata.uid.as_deref()
@@ -214,6 +248,14 @@ async fn hand_over(hands: &Hands<'_>, objects: &[Value], owner: &Owner) -> anyho
         "stop the Deployments olm-operator and catalog-operator of the Go implementation; {}",
         hands.again()
     ))))
+}
+
+/// The right that an error says is missing, if any.
+pub fn missing_right(error: &anyhow::Error) -> Option<&str> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
+        _ => None,
+    }
 }
 
 /// Whether another client wrote the object first. A name that is taken is none of these: a retry does not help.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use olm_api::names::user;
+use olm_api::names::{token_secret, user};
 use olm_api::object::text;
 use olm_api::text::escape;
 use serde_json::Value;
@@ -79,9 +79,6 @@ pub fn check<'a>(
     })
 }
 
-/// The type of Secrets that Kubernetes fills with the token of an account.
-const TOKEN: &str = "kubernetes.io/service-account-token";
-
 fn acts_as(object: &Value, account: &str) -> bool {
     let group = text(object, "/apiVersion")
         .rsplit_once('/')
@@ -89,8 +86,9 @@ fn acts_as(object: &Value, account: &str) -> bool {
     let pod = match (group, text(object, "/kind")) {
         ("", "Secret") => {
             let owner = object.pointer("/metadata/annotations");
-            let owner = owner.and_then(|annotations| annotations.get("kubernetes.io/service-account.name"));
-            return text(object, "/type") == TOKEN && owner.and_then(Value::as_str) == Some(account);
+            let owner = owner.and_then(|annotations| annotations.get(token_secret::ACCOUNT));
+            return text(object, "/type") == token_secret::TYPE
+                && owner.and_then(Value::as_str) == Some(account);
         }
         ("", "Pod") => "/spec",
         ("", "PodTemplate") => "/template/spec",
@@ -191,12 +189,12 @@ mod tests {
             json!({
                 "apiVersion": "v1", "kind": "Secret", "type": kind,
                 "metadata": {
-                    "name": "s", "namespace": "ns", "annotations": {"kubernetes.io/service-account.name": account},
+                    "name": "s", "namespace": "ns", "annotations": {token_secret::ACCOUNT: account},
                 },
             })
         };
-        assert!(check([&secret(TOKEN, "installer")], "ns", "installer").is_err());
-        assert!(check([&secret(TOKEN, "operator")], "ns", "installer").is_ok());
+        assert!(check([&secret(token_secret::TYPE, "installer")], "ns", "installer").is_err());
+        assert!(check([&secret(token_secret::TYPE, "operator")], "ns", "installer").is_ok());
         assert!(check([&secret("Opaque", "installer")], "ns", "installer").is_ok());
     }
 

@@ -10,7 +10,7 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::names::{SYSTEM_NAMESPACE, annotation, migration, operator_condition, user};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_migrate::assess::{self, Assessment, assess};
-use olm_migrate::check::{Choices, Request};
+use olm_migrate::check::{Choices, Finding, Request};
 use olm_migrate::facts::{self, Case, ClassicObjects, find, restore, successor};
 use olm_migrate::hands::Hands;
 use olm_migrate::needs::{groups, in_order};
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     };
     let is_new = |key: &&String| begun.iter().all(|(known, _)| known != *key);
     let new: Vec<&String> = selected.iter().filter(is_new).collect();
-    let assessed = assessed(arguments, &facts, &selected, &new)?;
+    let assessed = assessed(arguments, &cluster, &facts, &selected, &new)?;
     if assessed.is_empty() && begun.is_empty() {
         return Ok(Status::Success);
     }
@@ -390,6 +390,7 @@ fn begun(
 /// The assessments of the Subscriptions that have not begun to move; prints a note if there are none.
 fn assessed(
     arguments: &Arguments,
+    cluster: &Cluster,
     facts: &ClassicObjects,
     selected: &[String],
     new: &[&String],
@@ -423,13 +424,40 @@ fn assessed(
             name.to_owned()
         };
         let extension = arguments.extension.clone().or(made).unwrap_or(default);
-        found.push(assess(case, &extension, &choices));
+        let mut one = assess(case, &extension, &choices);
+        if case.version().is_some() {
+            one.add(refusals(arguments, cluster, case, &one.extension)?);
+        }
+        found.push(one);
     }
     if arguments.all && selected.is_empty() {
         note("there is no Subscription: nothing to do");
     }
     assess::bind(&mut found, &groups(facts));
     Ok(found)
+}
+
+/// The findings for which the move would refuse the objects of the operator.
+fn refusals(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    case: Case<'_>,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Vec<Finding>> {
+    let hands = hands(arguments, cluster);
+    let found = cluster
+        .runtime
+        .block_on(course::findings(&hands, case, extension));
+    let error = match found {
+        Ok(found) => return Ok(found),
+        Err(error) => error,
+    };
+    let Some(right) = course::missing_right(&error) else {
+        return Err(error);
+    };
+    let message = format!("{error}: {right}");
+    let fix = "run the command with the right to read the objects of the operator";
+    Ok(vec![Finding::blocking("objects", message, fix)])
 }
 
 /// Prints the findings and the changes of each Subscription.

@@ -3,10 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
+use olm_api::names::field_manager;
+use olm_test::objects::api;
+use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, Stage, csv, definition, named};
+use crate::stage::{CLUSTER, SOON, Stage, csv, definition, named};
 
 fn webhook(name: &str, deployment: &str) -> Value {
     json!({
@@ -116,32 +119,37 @@ fn an_aggregated_api_is_registered_and_removed() -> Result<()> {
     })
 }
 
+/// A definition `greetings` of two versions in the group of this name, and the version of an operator that converts it.
+fn converted(name: &str) -> Result<(Value, Value)> {
+    let mut greetings = definition(name, "greetings", "Greeting");
+    let mut second = greetings["spec"]["versions"][0].clone();
+    second["name"] = json!("v2");
+    second["storage"] = json!(false);
+    greetings["spec"]["versions"]
+        .as_array_mut()
+        .context("versions")?
+        .push(second);
+    let more = json!({
+        "installModes": [{"type": "AllNamespaces", "supported": true}],
+        "customresourcedefinitions": {"owned": [
+            {"name": format!("greetings.{name}.example"), "version": "v1", "kind": "Greeting"},
+        ]},
+        "webhookdefinitions": [{
+            "type": "ConversionWebhook", "generateName": format!("cjar.{name}.example"),
+            "deploymentName": format!("{name}-operator"), "containerPort": 443, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "webhookPath": "/convert",
+            "conversionCRDs": [format!("greetings.{name}.example")],
+        }],
+    });
+    Ok((greetings, csv(name, &format!("{name}.v1"), &more)))
+}
+
 #[test]
 fn a_conversion_webhook_is_written_into_the_definition_alone() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("converted", json!({}))?;
-        let mut greetings = definition("converted", "greetings", "Greeting");
-        let mut second = greetings["spec"]["versions"][0].clone();
-        second["name"] = json!("v2");
-        second["storage"] = json!(false);
-        greetings["spec"]["versions"]
-            .as_array_mut()
-            .context("versions")?
-            .push(second);
+        let (greetings, version) = converted("converted")?;
         stage.lab.apply(std::slice::from_ref(&greetings))?;
-        let more = json!({
-            "installModes": [{"type": "AllNamespaces", "supported": true}],
-            "customresourcedefinitions": {"owned": [
-                {"name": "greetings.converted.example", "version": "v1", "kind": "Greeting"},
-            ]},
-            "webhookdefinitions": [{
-                "type": "ConversionWebhook", "generateName": "cjar.converted.example",
-                "deploymentName": "converted-operator", "containerPort": 443, "sideEffects": "None",
-                "admissionReviewVersions": ["v1"], "webhookPath": "/convert",
-                "conversionCRDs": ["greetings.converted.example"],
-            }],
-        });
-        let version = csv("converted", "converted.v1", &more);
         stage.lab.apply(std::slice::from_ref(&version))?;
         stage
             .phase("converted", "converted.v1", "Succeeded", "InstallSucceeded")
@@ -153,6 +161,69 @@ fn a_conversion_webhook_is_written_into_the_definition_alone() -> Result<()> {
         stage.goes(&version).await?;
         let found = stage.get(&greetings).await?.context("definitions stay")?;
         ensure!(found["spec"]["conversion"]["strategy"] == "None");
+        Ok(())
+    })
+}
+
+#[test]
+fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.group("shared", json!({}))?;
+        let (mut greetings, version) = converted("shared")?;
+        // As authors write it. The plan that applies it stays the owner of what the installation leaves as it is.
+        greetings["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": {
+                "namespace": "system", "name": "webhook-service", "path": "/convert", "port": 443,
+            }},
+        }});
+        let by_plan = PatchParams::apply(field_manager::CLASSIC).force();
+        api(&stage.lab.client, &greetings)
+            .patch("greetings.shared.example", &by_plan, &Patch::Apply(&greetings))
+            .await?;
+        stage.lab.kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd/greetings.shared.example",
+        ])?;
+        let mut greeting = named("shared.example/v1", "Greeting", "shared", "hello");
+        greeting["word"] = json!("hello");
+        stage.lab.apply(&[greeting])?;
+        stage.lab.apply(std::slice::from_ref(&version))?;
+        stage
+            .phase("shared", "shared.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+        let found = stage.get(&greetings).await?.unwrap_or_default();
+        let entries = found["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let webhook = "/fieldsV1/f:spec/f:conversion/f:webhook";
+        let owners = entries.filter(|entry| entry.pointer(webhook).is_some()).count();
+        ensure!(owners == 2, "{owners} managers own the webhook: {found:#}");
+        let other = [
+            "get",
+            "--raw",
+            "/apis/shared.example/v2/namespaces/shared/greetings/hello",
+        ];
+        ensure!(stage.lab.kubectl(&other).is_err(), "no webhook answers");
+
+        stage.delete(&version).await?;
+        stage.goes(&version).await?;
+        let found = stage.get(&greetings).await?.context("definitions stay")?;
+        ensure!(
+            found["spec"]["conversion"] == json!({"strategy": "None"}),
+            "{found:#}"
+        );
+        let read = eventually("the API server converts without the webhook", SOON, async || {
+            Ok(stage.lab.kubectl(&other).ok())
+        });
+        let read: Value = serde_json::from_str(&read.await?)?;
+        ensure!(
+            read["apiVersion"] == "shared.example/v2" && read["word"] == "hello",
+            "{read}"
+        );
         Ok(())
     })
 }

@@ -1,6 +1,8 @@
 //! Moves by annotation, there and back, while the programs of OLM classic run.
 
 mod faults;
+mod tokens;
+mod withdrawn;
 
 use std::time::Duration;
 
@@ -31,16 +33,30 @@ const fn operator(name: &'static str, version: &'static str, definition: &'stati
 /// Publishes an operator and subscribes to it with these annotations, in a namespace of its name and under the account
 /// `installer` if the OperatorGroup names it. Returns the image of its catalog.
 async fn subscribe(stage: &Stage, operator: Operator, is_named: bool, annotations: Value) -> Result<String> {
+    let image = stage
+        .world
+        .publish(operator.package, &["1.0.0"], "sample-operator:v1")
+        .await?;
+    subscribe_to(stage, operator, &image, is_named, annotations)?;
+    Ok(image)
+}
+
+/// The same for an operator that is published.
+fn subscribe_to(
+    stage: &Stage,
+    operator: Operator,
+    image: &str,
+    is_named: bool,
+    annotations: Value,
+) -> Result<()> {
     let (world, name) = (&stage.world, operator.package);
-    let image = world.publish(name, &["1.0.0"], "sample-operator:v1").await?;
     world.apply(&administrator(name, "installer"))?;
-    let [mut group, source, mut subscription] = subscription(name, name, "stable", &image);
+    let [mut group, source, mut subscription] = subscription(name, name, "stable", image);
     if is_named {
         group["spec"] = json!({"serviceAccountName": "installer"});
     }
     subscription["metadata"]["annotations"] = annotations;
-    world.apply(&[group, source, subscription])?;
-    Ok(image)
+    world.apply(&[group, source, subscription])
 }
 
 /// Subscribes to an operator, and has OLM classic install it.

@@ -217,20 +217,19 @@ impl Stage {
     }
 }
 
-/// Pushes the operator of the page with a Secret in its bundle; returns the image of its catalog.
-async fn publish_with_secret(world: &World) -> Result<String> {
-    let mut files = samples::renamed_bundle(PACKAGE, "1.0.0", "sample-operator:v1");
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {"word": "hello"},
-    });
+/// Pushes the sample operator under this name with a Secret in its bundle; returns the image of its catalog.
+pub(super) async fn publish_with_secret(world: &World, package: &str, secret: &Value) -> Result<String> {
+    let mut files = samples::renamed_bundle(package, "1.0.0", "sample-operator:v1");
     files.insert(
         "manifests/secret.yaml".to_owned(),
         secret.to_string().into_bytes(),
     );
-    let bundle = world.push_bundle("greeter-bundle:with-secret", &files).await?;
+    let name = format!("{package}-bundle:with-secret");
+    let bundle = world.push_bundle(&name, &files).await?;
     let blobs = samples::catalog(&["1.0.0"], |_| bundle.clone());
+    let name = format!("{package}-catalog:with-secret");
     world
-        .push_catalog("greeter-catalog:with-secret", &samples::renamed(PACKAGE, &blobs))
+        .push_catalog(&name, &samples::renamed(package, &blobs))
         .await
 }
 
@@ -274,7 +273,10 @@ fn an_operator_moves_there_and_back_while_olm_classic_runs() -> Result<()> {
         let blocks = page("how-to/move-from-classic.md")?.marked("sh classic");
         let blocks: Result<[String; 4], _> = blocks.try_into();
         let [report, manifests, there, back] = blocks.map_err(|found| anyhow!("the page has {found:?}"))?;
-        let image = publish_with_secret(world).await?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {"word": "hello"},
+        });
+        let image = publish_with_secret(world, PACKAGE, &secret).await?;
         world.apply(&[catalog("greeter-catalog", &image)])?;
         world.kubectl(&[
             "wait",

@@ -3,12 +3,14 @@
 use kube::Client;
 use olm_api::ClusterExtension;
 use olm_api::names::migration;
-use olm_migrate::back::{Return, go, in_groups, prepare};
+use olm_migrate::back::{Return, Withdrawal, go, in_groups, prepare, withdraw};
 use olm_migrate::facts::{ClassicObjects, restore};
+use serde_json::{Value, json};
 
-use super::requests::Requests;
-use super::say::failure;
-use super::{Mover, Turn};
+use super::requests::{Requests, invalid, is_returning};
+use super::say::{BackState, failure};
+use super::{Mover, Turn, withdrawn};
+use crate::objects::write::Actor;
 
 impl Mover {
     /// Returns the requested operators to OLM classic as far as they can.
@@ -42,7 +44,7 @@ impl Mover {
                         let message = found.findings.join("; ");
                         turn = turn
                             .max(Turn::Waits)
-                            .max(self.said_back(extension, &message).await);
+                            .max(self.said_back(extension, BackState::Blocked, &message).await);
                     }
                     Err(error) => {
                         held.push(key.clone());
@@ -114,13 +116,56 @@ impl Mover {
             "the return of a ClusterExtension has stopped; will try again"
         );
         if turn == Turn::Failed {
-            return turn.max(self.said_back(extension, &message).await);
+            return turn.max(self.said_back(extension, BackState::Blocked, &message).await);
         }
         turn
     }
 
-    async fn said_back(&self, extension: &ClusterExtension, message: &str) -> Turn {
-        match self.say_back(extension, message).await {
+    /// Ends the return of a ClusterExtension without a request as far as it can be ended, and reports what remains or
+    /// an invalid request.
+    pub(super) async fn without_request(&self, object: &Value) -> Turn {
+        let Ok(extension) = serde_json::from_value::<ClusterExtension>(object.clone()) else {
+            return Turn::Done;
+        };
+        let withdrawal = if is_returning(object) {
+            let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
+            let tell = self.steps(key);
+            let hands = self.hands_of(self.base.writer.own().clone(), &tell);
+            withdraw(&hands, &extension).await
+        } else {
+            Ok(Withdrawal::Idle)
+        };
+        let message = match withdrawal {
+            Err(error) => return self.failed_back(&extension, &error).await,
+            Ok(Withdrawal::Stopped(message)) => {
+                return self.said_back(&extension, BackState::Stopped, &message).await;
+            }
+            Ok(Withdrawal::Resumed) => {
+                self.tell(
+                    object,
+                    false,
+                    "MigrationBackWithdrawn",
+                    "the request of the return was withdrawn before anything had gone back",
+                );
+                return Turn::Done;
+            }
+            Ok(Withdrawal::Idle) => invalid(object),
+        };
+        if let Some(message) = message {
+            return self.said_back(&extension, BackState::Invalid, &message).await;
+        }
+        if extension.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
+            return Turn::Done;
+        }
+        let patch = json!({"metadata": {
+            "uid": extension.metadata.uid, "annotations": {migration::MIGRATE_BACK_STATUS: null},
+        }});
+        let written = self.base.writer.merge(&Actor::Own, object, &patch).await;
+        withdrawn(object, written.map(drop))
+    }
+
+    async fn said_back(&self, extension: &ClusterExtension, state: BackState, message: &str) -> Turn {
+        match self.say_back(extension, state, message).await {
             Ok(()) => Turn::Done,
             Err(failure) => {
                 tracing::warn!(

@@ -7,6 +7,7 @@ use olm_api::names::{self as api, migration};
 use olm_api::object::qualified_name;
 use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::names;
+use olm_classic::subscription::invalid_request;
 use olm_migrate::facts::ClassicObjects;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +26,9 @@ fn is_about_move(object: &Value) -> bool {
     let has = |key: &str| !annotation(object, key).is_empty();
     match text(object, "/kind") {
         names::SUBSCRIPTION_KIND => has(migration::MIGRATE),
-        api::CLUSTER_EXTENSION => has(migration::MIGRATE) || has(migration::MIGRATE_BACK),
+        api::CLUSTER_EXTENSION => {
+            has(migration::MIGRATE) || has(migration::MIGRATE_BACK) || has(migration::MIGRATE_BACK_STATUS)
+        }
         _ => false,
     }
 }
@@ -62,10 +65,7 @@ impl Requests {
             .of_kind(names::SUBSCRIPTION_KIND)
             .filter(|subscription| is_set(subscription, migration::MIGRATE))
             .map(qualified_name);
-        // `olm migrate --back` pauses an extension so that its deletion leaves the objects.
-        let begun_back = extensions().filter(|extension| {
-            is_set(extension, api::user::PAUSED) && annotation(extension, api::user::UNINSTALL) == "orphan"
-        });
+        let begun_back = extensions().filter(|extension| is_returning(extension));
         let held: BTreeSet<String> = returning().chain(begun_back).map(origin).collect();
         let there: BTreeSet<String> = asked.chain(begun).filter(|key| !key.is_empty()).collect();
         Self {
@@ -87,10 +87,28 @@ impl Requests {
     }
 }
 
-/// The ClusterExtensions with the blockers of a return whose request was withdrawn.
-pub(super) fn answered(cluster: &Cluster) -> impl Iterator<Item = &Value> {
+/// Whether a return of a ClusterExtension has begun: it is paused so that its deletion leaves the objects.
+pub(super) fn is_returning(extension: &Value) -> bool {
+    annotation(extension, api::user::PAUSED) == "true"
+        && annotation(extension, api::user::UNINSTALL) == "orphan"
+}
+
+/// The fault of an annotation that would request the move or the return of a ClusterExtension.
+pub(super) fn invalid(extension: &Value) -> Option<String> {
+    [migration::MIGRATE_BACK, migration::MIGRATE]
+        .iter()
+        .find_map(|key| invalid_request(extension, key))
+}
+
+/// The ClusterExtensions without a request to return about which something is or must be said. Those that were not made
+/// from a Subscription are not ours to write.
+pub(super) fn unrequested(cluster: &Cluster) -> impl Iterator<Item = &Value> {
     cluster.of_kind(api::CLUSTER_EXTENSION).filter(|extension| {
-        !annotation(extension, migration::MIGRATE_BACK_STATUS).is_empty()
+        let is_due = !annotation(extension, migration::MIGRATE_BACK_STATUS).is_empty()
+            || is_returning(extension)
+            || invalid(extension).is_some();
+        is_due
+            && !annotation(extension, migration::SUBSCRIPTION).is_empty()
             && annotation(extension, migration::MIGRATE_BACK) != "true"
     })
 }
@@ -206,26 +224,40 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_without_a_request_is_withdrawn() {
-        let status = (migration::MIGRATE_BACK_STATUS, "no");
-        let with = |name: &str, request: &str| {
-            object(
-                "ClusterExtension",
-                name,
-                &json!({status.0: status.1, migration::MIGRATE_BACK: request}),
-            )
+    fn only_extensions_without_a_request_are_looked_after() {
+        let with = |name: &str, annotations: &Value| {
+            let mut found = object("ClusterExtension", name, annotations);
+            found["metadata"]["annotations"][migration::SUBSCRIPTION] = json!(format!("n/{name}"));
+            found
         };
+        let status = migration::MIGRATE_BACK_STATUS;
+        let paused = json!({api::user::PAUSED: "true", api::user::UNINSTALL: "orphan"});
         let cluster: Cluster = [
-            with("a", "true"),
-            with("b", "false"),
-            object("ClusterExtension", "c", &json!({status.0: status.1})),
-            object("ClusterExtension", "d", &json!({})),
+            with("a", &json!({status: "no", migration::MIGRATE_BACK: "true"})),
+            with("b", &json!({status: "no", migration::MIGRATE_BACK: "false"})),
+            with("c", &json!({status: "no"})),
+            with("d", &json!({})),
+            with("e", &json!({migration::MIGRATE_BACK: "yes"})),
+            with("f", &json!({migration::MIGRATE: "yes"})),
+            with("g", &paused),
+            with("h", &json!({api::user::PAUSED: "true"})),
+            object("ClusterExtension", "i", &json!({migration::MIGRATE_BACK: "yes"})),
         ]
         .into_iter()
         .collect();
-        let found: Vec<&str> = answered(&cluster)
+        let found: Vec<&str> = unrequested(&cluster)
             .map(|extension| text(extension, "/metadata/name"))
             .collect();
-        assert_eq!(found, ["b", "c"]);
+        assert_eq!(found, ["b", "c", "e", "f", "g"]);
+    }
+
+    #[test]
+    fn a_change_while_something_is_said_is_noticed() {
+        let said = |more: &str| {
+            let annotations = json!({migration::MIGRATE_BACK_STATUS: "stopped", api::user::PAUSED: more});
+            object("ClusterExtension", "a", &annotations)
+        };
+        assert!(is_request(Some(&said("true")), Some(&said("false"))));
+        assert!(!is_request(Some(&said("true")), Some(&said("true"))));
     }
 }

@@ -17,6 +17,28 @@ use crate::base::reference;
 use crate::catalog::write::update_status;
 use crate::objects::write::Actor;
 
+/// Why a ClusterExtension does not return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BackState {
+    /// A finding blocks it, or a step has failed and is tried again.
+    Blocked,
+    /// The request was withdrawn after the return had begun.
+    Stopped,
+    /// The annotation has a value that neither requests it nor declines it.
+    Invalid,
+}
+
+impl BackState {
+    /// The reason of the event.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Blocked => "MigrationBackBlocked",
+            Self::Stopped => "MigrationBackStopped",
+            Self::Invalid => "MigrationBackInvalid",
+        }
+    }
+}
+
 /// The most characters of a message.
 const MAX_MESSAGE: usize = 16_000;
 
@@ -88,7 +110,7 @@ impl Mover {
         let Some(written) = update_status(&self.base, subscription, change).await? else {
             return Ok(());
         };
-        let is_fault = matches!(state, MigrationState::Blocked | MigrationState::Failed);
+        let is_fault = !matches!(state, MigrationState::Moving | MigrationState::Moved);
         tracing::info!(
             namespace,
             name,
@@ -128,10 +150,11 @@ impl Mover {
         self.base.events.publish(reference(object), vec![notice]);
     }
 
-    /// Sets what blocks the return of a ClusterExtension, and records an event if that changes.
+    /// Sets why a ClusterExtension does not return, and records an event if that changes.
     pub(super) async fn say_back(
         &self,
         extension: &ClusterExtension,
+        state: BackState,
         message: &str,
     ) -> Result<(), RequestFailure> {
         if extension.annotation(annotations::MIGRATE_BACK_STATUS) == Some(message) {
@@ -147,7 +170,7 @@ impl Mover {
             message,
             "the return of a ClusterExtension"
         );
-        self.tell(&object, true, "MigrationBackBlocked", message);
+        self.tell(&object, true, state.reason(), message);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_classic::subscription::{MigrationState, is_paused};
 use olm_migrate::assess::{self, Assessment, assess, bind};
 use olm_migrate::back::release_version;
+use olm_migrate::check::Finding;
 use olm_migrate::facts::{Case, ClassicObjects, find, restore, successor};
 use olm_migrate::needs::{groups, in_order};
 use olm_migrate::{course, read};
@@ -187,7 +188,14 @@ impl Mover {
                 Some(extension) => extension.name(),
                 None => names.get(key).map(String::as_str).unwrap_or_default(),
             };
-            assessed.push(assess(case, extension, &self.choices(case.namespace(), keys)));
+            let mut one = assess(case, extension, &self.choices(case.namespace(), keys));
+            // An error stops the move itself.
+            if one.can_move()
+                && let Ok(found) = self.refusals(case, &one).await
+            {
+                one.add(found);
+            }
+            assessed.push(one);
         }
         bind(&mut assessed, &groups(facts));
         for mut one in assessed {
@@ -201,6 +209,13 @@ impl Mover {
             }
         }
         Ok(plan)
+    }
+
+    /// The findings for which the move would refuse the objects of the operator.
+    async fn refusals(&self, case: Case<'_>, one: &Assessment) -> anyhow::Result<Vec<Finding>> {
+        let tell = |_: &str| {};
+        let hands = self.hands(case.namespace(), &tell).await?;
+        course::findings(&hands, case, &one.extension).await
     }
 
     /// Moves Subscriptions whose operators need each other: all are recorded before the first one is handed over.

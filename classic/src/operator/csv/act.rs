@@ -209,7 +209,7 @@ fn with_stable_name(mut object: Value, csv: &ClusterServiceVersion) -> Value {
 }
 
 /// The conversion of a CustomResourceDefinition alone: the rest of it is not ours.
-pub(super) fn conversion(definition: &Value) -> Value {
+fn conversion(definition: &Value) -> Value {
     json!({
         "apiVersion": definition.get("apiVersion"), "kind": names::CRD_KIND,
         "metadata": {"name": text(definition, "/metadata/name")},

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::super::context::Context;
 use super::super::work::Name;
-use super::act::conversion;
 use crate::objects::write::Actor;
 
 /// Kinds at cluster scope that are found by their labels.
@@ -176,7 +175,7 @@ async fn clean(
     let mut left = Vec::new();
     let unfollowed = unfollowed(context, &actors, csv).await?;
     let steps = found.into_iter().chain(&unfollowed).map(Step::Delete);
-    for step in steps.chain(conversions.iter().map(Step::Convert)) {
+    for step in steps.chain(conversions.into_iter().map(Step::EndConversion)) {
         left.extend(by_first(context, &actors, step).await?);
     }
     Ok(left)
@@ -227,8 +226,8 @@ fn owner_selector(csv: &ClusterServiceVersion) -> Option<String> {
 enum Step<'a> {
     /// This object is deleted.
     Delete(&'a Value),
-    /// This part of a CustomResourceDefinition is written.
-    Convert(&'a Value),
+    /// This CustomResourceDefinition loses its conversion.
+    EndConversion(&'a Value),
     /// This object loses the label with the kind of its owner.
     Release(&'a Value),
 }
@@ -247,14 +246,15 @@ async fn by_first(
     actors: &[Actor],
     step: Step<'_>,
 ) -> Result<Option<String>, RequestFailure> {
-    let (Step::Delete(object) | Step::Convert(object) | Step::Release(object)) = step;
+    let (Step::Delete(object) | Step::EndConversion(object) | Step::Release(object)) = step;
     let mut refused = None;
     for actor in actors {
         let done = match step {
             Step::Delete(object) => context.writer().delete(actor, object).await,
-            Step::Convert(part) => {
-                let applied = context.writer().apply_as(names::CONVERSION_MANAGER, actor, part);
-                applied.await.map(drop)
+            Step::EndConversion(definition) => {
+                let (writer, patch) = (context.writer(), without_conversion(definition));
+                let merged = writer.merge_as(names::CONVERSION_MANAGER, actor, definition, &patch);
+                merged.await.map(drop)
             }
             Step::Release(object) => {
                 let patch = json!({"metadata": {"labels": {names::OWNER_KIND_LABEL: null}}});
@@ -314,9 +314,8 @@ fn living<'a>(
         })
 }
 
-/// The CustomResourceDefinitions that are converted by its webhooks, without conversion, unless another one replaces
-/// it.
-fn conversions(cluster: &Cluster, csv: &ClusterServiceVersion) -> Vec<Value> {
+/// The CustomResourceDefinitions that are converted by its webhooks, unless another one replaces it.
+fn conversions<'a>(cluster: &'a Cluster, csv: &ClusterServiceVersion) -> Vec<&'a Value> {
     if living(cluster, csv).any(|other| other.spec.replaces == csv.metadata.name) {
         return Vec::new();
     }
@@ -328,14 +327,20 @@ fn conversions(cluster: &Cluster, csv: &ClusterServiceVersion) -> Vec<Value> {
         .filter(|found| {
             text(found, "/spec/conversion/webhook/clientConfig/service/namespace") == csv.metadata.namespace
         })
-        .map(|found| {
-            let mut body = conversion(found);
-            if let Some(conversion) = body.pointer_mut("/spec/conversion") {
-                *conversion = json!({"strategy": "None"});
-            }
-            body
-        })
         .collect()
+}
+
+/// A merge patch that ends the conversion of a CustomResourceDefinition. It requires the object that was read. An apply
+/// would leave the fields that the manager of the bundle's content owns too, and the API server refuses a webhook
+/// beside the strategy `None`.
+fn without_conversion(definition: &Value) -> Value {
+    json!({
+        "metadata": {
+            "uid": definition.pointer("/metadata/uid"),
+            "resourceVersion": definition.pointer("/metadata/resourceVersion"),
+        },
+        "spec": {"conversion": {"strategy": "None", "webhook": null}},
+    })
 }
 
 #[cfg(test)]
@@ -417,15 +422,24 @@ mod tests {
     #[test]
     fn a_conversion_ends_with_the_last_version() {
         let definition = json!({
-            "kind": names::CRD_KIND, "metadata": {"name": "x"},
+            "kind": names::CRD_KIND, "metadata": {"name": "x", "uid": "u", "resourceVersion": "7"},
             "spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"namespace": "n"}}}}},
         });
         let successor = json!({
             "kind": names::CSV_KIND, "metadata": {"name": "e", "namespace": "n"}, "spec": {"replaces": "c"},
         });
-        let of = |objects: Vec<Value>| conversions(&objects.into_iter().collect(), &csv());
-        let ended = of(vec![definition.clone()]);
-        assert_eq!(ended[0]["spec"]["conversion"], json!({"strategy": "None"}));
+        let of = |objects: Vec<Value>| -> Vec<Value> {
+            let cluster = objects.into_iter().collect();
+            let found = conversions(&cluster, &csv());
+            found.into_iter().map(without_conversion).collect()
+        };
+        assert_eq!(
+            of(vec![definition.clone()]),
+            [json!({
+                "metadata": {"uid": "u", "resourceVersion": "7"},
+                "spec": {"conversion": {"strategy": "None", "webhook": null}},
+            })]
+        );
         assert!(of(vec![definition, successor]).is_empty());
     }
 }

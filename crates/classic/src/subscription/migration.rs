@@ -11,6 +11,9 @@ use crate::names;
 /// The type of the condition about the move.
 pub const MIGRATED: &str = "Migrated";
 
+/// The most characters of a value that are shown.
+const MAX_VALUE: usize = 64;
+
 /// How far a move is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationState {
@@ -22,6 +25,8 @@ pub enum MigrationState {
     Failed,
     /// A ClusterExtension has the operator.
     Moved,
+    /// The annotation has a value that neither requests it nor declines it.
+    Invalid,
 }
 
 impl MigrationState {
@@ -32,6 +37,7 @@ impl MigrationState {
             Self::Moving => "Moving",
             Self::Failed => "Failed",
             Self::Moved => "Moved",
+            Self::Invalid => "Invalid",
         }
     }
 }
@@ -39,6 +45,20 @@ impl MigrationState {
 /// Whether the annotation [`names::MIGRATE_ANNOTATION`] requests the move of a Subscription.
 pub fn is_moving(subscription: &Value) -> bool {
     annotation(subscription, names::MIGRATE_ANNOTATION) == "true"
+}
+
+/// The fault of a value that neither requests a move, by an annotation such as [`names::MIGRATE_ANNOTATION`], nor
+/// declines it; `None` for the others.
+pub fn invalid_request(object: &Value, key: &str) -> Option<String> {
+    let value = annotation(object, key);
+    if matches!(value, "" | "true" | "false") {
+        return None;
+    }
+    let shown: String = value.chars().take(MAX_VALUE).collect();
+    Some(format!(
+        "annotation {key} has the value {shown:?}, which requests nothing: set it to \"true\", or to \"false\" for no \
+         request"
+    ))
 }
 
 /// Whether nothing is resolved for a Subscription: its move is requested, it has installed nothing, and a
@@ -178,6 +198,32 @@ mod tests {
             keep_migration(&mut written, &of(&live));
             assert_eq!(written["status"]["conditions"], expected);
         }
+    }
+
+    #[test]
+    fn a_value_that_is_no_answer_is_shown() {
+        for value in ["", "true", "false"] {
+            assert_eq!(
+                invalid_request(&subscription(value, ""), names::MIGRATE_ANNOTATION),
+                None
+            );
+        }
+        for (value, shown) in [
+            ("yes", r#""yes""#),
+            ("True", r#""True""#),
+            (" true", r#"" true""#),
+            ("\u{202e}", r#""\u{202e}""#),
+        ] {
+            let message = invalid_request(&subscription(value, ""), names::MIGRATE_ANNOTATION).unwrap();
+            let start = format!(
+                "annotation olm.operatorframework.io/migrate has the value {shown}, which requests nothing"
+            );
+            assert!(message.starts_with(&start), "{message}");
+            assert!(!is_moving(&subscription(value, "")));
+        }
+        let long = "x".repeat(100_000);
+        let message = invalid_request(&subscription(&long, ""), names::MIGRATE_ANNOTATION).unwrap();
+        assert!(message.len() < 300, "{}", message.len());
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn fields(live: &Value, kept: &ClassicRecord) -> Option<Value> {
             entry.insert("manager".to_owned(), kept.manager.as_str().into());
             entry.insert("operation".to_owned(), operation.into());
         }
-        // We applied the fields of both. With two managers a conversion could not end.
+        // We applied the fields of both, and the conversion is that of its own manager alone.
         if has_conversion
             && let Some(spec) = entry
                 .pointer_mut("/fieldsV1/f:spec")

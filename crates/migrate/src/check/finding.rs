@@ -33,6 +33,18 @@ pub struct Finding {
     pub fix: String,
 }
 
+impl Finding {
+    /// A finding that blocks the move.
+    pub fn blocking(check: &'static str, message: String, fix: impl Into<String>) -> Self {
+        Self {
+            check,
+            severity: Severity::Blocks,
+            message,
+            fix: fix.into(),
+        }
+    }
+}
+
 /// How the move is requested: it decides what a finding advises.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Request {
@@ -73,12 +85,7 @@ impl Findings<'_> {
     }
 
     pub(crate) fn block(&mut self, check: &'static str, message: String, fix: impl Into<String>) {
-        self.found.push(Finding {
-            check,
-            severity: Severity::Blocks,
-            message,
-            fix: fix.into(),
-        });
+        self.found.push(Finding::blocking(check, message, fix));
     }
 
     pub(crate) fn ask(&mut self, check: &'static str, message: String, fix: impl Into<String>) {

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use olm_api::names::operator_condition;
+use olm_api::names::{operator_condition, token_secret};
 use olm_classic::names;
 use serde_json::Value;
 
 use crate::certificates;
-use crate::facts::{Case, list, name, text, within};
+use crate::check::Finding;
+use crate::facts::{Case, annotation, list, name, namespace, text, within};
 use crate::hands::Hands;
 
 /// A kind in bundles of OLM classic: group, version, kind, and whether it is namespaced.
@@ -96,8 +97,69 @@ pub(crate) async fn get(api: &Api<DynamicObject>, what: &str, name: &str) -> any
     Ok(found.map(serde_json::to_value).transpose()?)
 }
 
-/// All objects of the operator, as they live.
-pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<Value>> {
+/// The check of the objects.
+const CHECK: &str = "objects";
+/// The advice about an object that is not there.
+const COMPLETE: &str = "only an operator whose objects all exist can move: leave it to OLM classic";
+
+/// The objects of an operator.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// Those that a move takes over, as they live.
+    pub objects: Vec<Value>,
+    /// What keeps it from that.
+    pub findings: Vec<Finding>,
+}
+
+impl Inventory {
+    /// Adds a finding.
+    pub fn block(&mut self, message: String, fix: &str) {
+        self.findings.push(Finding::blocking(CHECK, message, fix));
+    }
+
+    fn has_account(&self, place: &str, wanted: &str) -> bool {
+        self.objects.iter().any(|object| {
+            text(object, "/kind") == "ServiceAccount" && namespace(object) == place && name(object) == wanted
+        })
+    }
+
+    /// Adds the Secrets that will not be there: Kubernetes deletes those with tokens of accounts that do not exist.
+    async fn check_tokens(&mut self, hands: &Hands<'_>) -> anyhow::Result<()> {
+        let mut findings = Vec::new();
+        for secret in &self.objects {
+            let Some(account) = token_account(secret) else {
+                continue;
+            };
+            let accounts = api(&hands.content, "", "v1", "ServiceAccount", namespace(secret));
+            if self.has_account(namespace(secret), account)
+                || get(&accounts, "ServiceAccount", account).await?.is_some()
+            {
+                continue;
+            }
+            findings.push(format!(
+                "Kubernetes deletes Secret {:?} of the operator: its ServiceAccount {account:?} does not exist",
+                name(secret)
+            ));
+        }
+        for finding in findings {
+            self.block(finding, COMPLETE);
+        }
+        Ok(())
+    }
+}
+
+/// The account whose token a Secret holds.
+fn token_account(object: &Value) -> Option<&str> {
+    let is_token = text(object, "/kind") == names::SECRET_KIND && text(object, "/type") == token_secret::TYPE;
+    annotation(object, token_secret::ACCOUNT).filter(|_| is_token)
+}
+
+/// All objects of the operator. Only reads.
+///
+/// # Errors
+/// An object cannot be read.
+pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inventory> {
+    let mut inventory = Inventory::default();
     let mut wanted: BTreeSet<(String, String, String, String, String)> = BTreeSet::new();
     let place = |is_namespaced: bool| {
         if is_namespaced {
@@ -121,11 +183,12 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<
         let is_of_group = |group: &str| ["", group].contains(&resource("group"));
         let known = known.find(|Kind(group, _, kind, _)| *kind == kind_of_step && is_of_group(group));
         let Some(Kind(group, version, kind, is_namespaced)) = known else {
-            bail!(
-                "cannot take over {} {:?}: the kind is unknown",
-                resource("kind"),
-                resource("name")
+            let (kind, wanted) = (resource("kind"), resource("name"));
+            inventory.block(
+                format!("cannot take over {kind} {wanted:?}: the kind is unknown"),
+                "leave the operator to OLM classic",
             );
+            continue;
         };
         let version = match resource("version") {
             number if *kind != names::CRD_KIND && !number.is_empty() => number,
@@ -181,7 +244,6 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<
             wanted.insert((group, "v1".to_owned(), kind, namespace, wanted_name));
         }
     }
-    let mut objects = Vec::new();
     for (group, version, kind, namespace, name) in wanted {
         let found = get(
             &api(&hands.content, &group, &version, &kind, &namespace),
@@ -189,12 +251,22 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Vec<
             &name,
         )
         .await?;
-        let Some(found) = found else {
-            bail!("{kind} {name:?} of the operator does not exist");
-        };
-        objects.push(found);
+        match found {
+            None => inventory.block(
+                format!("{kind} {name:?} of the operator does not exist"),
+                COMPLETE,
+            ),
+            Some(found) if found.pointer("/metadata/deletionTimestamp").is_some() => {
+                inventory.block(
+                    format!("{kind} {name:?} of the operator is being deleted"),
+                    COMPLETE,
+                );
+            }
+            Some(found) => inventory.objects.push(found),
+        }
     }
-    Ok(objects)
+    inventory.check_tokens(hands).await?;
+    Ok(inventory)
 }
 
 /// The names of the objects of a kind that the ClusterServiceVersion owns, by reference or by label.
@@ -229,4 +301,27 @@ async fn owned(case: Case<'_>, api: &Api<DynamicObject>, is_namespaced: bool) ->
         .filter(is_owned)
         .filter_map(|found| found.metadata.name)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_secret_of_that_type_holds_the_token_of_an_account() {
+        let object = |kind: &str, of_type: &str| {
+            json!({
+                "kind": kind, "type": of_type,
+                "metadata": {"name": "s", "annotations": {token_secret::ACCOUNT: "operator"}},
+            })
+        };
+        assert_eq!(
+            token_account(&object("Secret", token_secret::TYPE)),
+            Some("operator")
+        );
+        assert_eq!(token_account(&object("Secret", "Opaque")), None);
+        assert_eq!(token_account(&object("ConfigMap", token_secret::TYPE)), None);
+    }
 }
