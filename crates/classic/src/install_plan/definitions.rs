@@ -1,6 +1,6 @@
 //! Steps that create or replace a CustomResourceDefinition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -71,10 +71,7 @@ pub(super) fn apply(
 /// Notes which ClusterServiceVersions installed a CRD: the one of the step, and those noted before that still exist.
 fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, facts: &PassInput<'_>) {
     let noted = |object: &Value| -> Vec<String> {
-        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
-        let notes = annotations.into_iter().flatten();
-        notes
-            .filter(|(key, _)| key.starts_with(names::ALONGSIDE_PREFIX))
+        alongside(object)
             .filter_map(|(_, value)| value.as_str().map(str::to_owned))
             .collect()
     };
@@ -95,6 +92,54 @@ fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, 
         annotations.insert(key, one.into());
     }
     put(wanted, &["metadata"], "annotations", annotations);
+}
+
+/// The annotations about the ClusterServiceVersions that installed a CRD.
+fn alongside(definition: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let annotations = definition
+        .pointer("/metadata/annotations")
+        .and_then(Value::as_object);
+    let annotations = annotations.into_iter().flatten();
+    annotations.filter(|(key, _)| key.starts_with(names::ALONGSIDE_PREFIX))
+}
+
+/// The two writes of a CRD of which several plans may be installing at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DefinitionWrites {
+    /// The object that is applied.
+    pub applied: Value,
+    /// The annotations that are merged afterwards; those to remove are null.
+    pub merged: Map<String, Value>,
+}
+
+impl DefinitionWrites {
+    /// The writes of the CRD of a step. `found` is the one on the cluster that the pass has read.
+    ///
+    /// An apply removes annotations that an earlier one had and this one lacks, and plans that run at once do not read
+    /// each other's annotations. So an apply has only those that `found` has; the annotations of new
+    /// ClusterServiceVersions are merged, which removes nothing that others have written.
+    pub fn new(wanted: &Value, found: Option<&Value>) -> Self {
+        let known: BTreeSet<&String> = found
+            .into_iter()
+            .flat_map(alongside)
+            .map(|(key, _)| key)
+            .collect();
+        let noted: BTreeSet<&String> = alongside(wanted).map(|(key, _)| key).collect();
+        let added = alongside(wanted).filter(|(key, _)| !known.contains(key));
+        let mut merged: Map<String, Value> = added
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let mut applied = wanted.clone();
+        if let Some(annotations) = applied
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.retain(|key, _| !merged.contains_key(key));
+        }
+        let ended = known.difference(&noted);
+        merged.extend(ended.map(|key| ((*key).clone(), Value::Null)));
+        Self { applied, merged }
+    }
 }
 
 /// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy.
@@ -230,4 +275,46 @@ fn check_objects(found: &Value, wanted: &Value, facts: &PassInput<'_>) -> Result
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(notes: &[&str]) -> Value {
+        let key = |note: &str| format!("{}{note}", names::ALONGSIDE_PREFIX);
+        let notes = notes.iter().map(|note| (key(note), json!(note)));
+        let mut annotations: Map<String, Value> = notes.collect();
+        annotations.insert("own".to_owned(), json!("1"));
+        json!({"metadata": {"name": "as.g", "annotations": annotations}})
+    }
+
+    fn merged(writes: &DefinitionWrites) -> Vec<(&str, &Value)> {
+        let merged = writes.merged.iter();
+        merged
+            .map(|(key, value)| (key.strip_prefix(names::ALONGSIDE_PREFIX).unwrap(), value))
+            .collect()
+    }
+
+    #[test]
+    fn an_apply_has_no_annotation_that_another_plan_may_not_have_read() {
+        let first = DefinitionWrites::new(&definition(&["a"]), None);
+        assert_eq!(first.applied, definition(&[]));
+        assert_eq!(merged(&first), [("a", &json!("a"))]);
+        let second = DefinitionWrites::new(&definition(&["a", "b"]), Some(&definition(&["a"])));
+        assert_eq!(second.applied, definition(&["a"]));
+        assert_eq!(merged(&second), [("b", &json!("b"))]);
+    }
+
+    #[test]
+    fn annotations_of_what_is_gone_are_removed_whoever_has_written_them() {
+        let found = definition(&["a", "gone"]);
+        let writes = DefinitionWrites::new(&definition(&["a"]), Some(&found));
+        assert_eq!(writes.applied, definition(&["a"]));
+        assert_eq!(merged(&writes), [("gone", &Value::Null)]);
+        let settled = DefinitionWrites::new(&definition(&["a"]), Some(&definition(&["a"])));
+        assert!(settled.merged.is_empty());
+    }
 }
