@@ -126,9 +126,7 @@ impl DefinitionWrites {
             .collect();
         let noted: BTreeSet<&String> = alongside(wanted).map(|(key, _)| key).collect();
         let added = alongside(wanted).filter(|(key, _)| !known.contains(key));
-        let mut merged: Map<String, Value> = added
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
+        let mut merged: Map<String, Value> = added.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut applied = wanted.clone();
         if let Some(annotations) = applied
             .pointer_mut("/metadata/annotations")
