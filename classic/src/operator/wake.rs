@@ -19,6 +19,8 @@ mod rights;
 pub enum Urgency {
     /// Not before its time when it failed: the change may be its own.
     Patient,
+    /// After a moment in which more changes of that kind follow, and not before its time when it failed.
+    Later,
     /// At once.
     Now,
 }
@@ -112,6 +114,10 @@ impl Wake<'_> {
         self.tasks.insert((work, Urgency::Now));
     }
 
+    fn later(&mut self, work: Work) {
+        self.tasks.insert((work, Urgency::Later));
+    }
+
     fn csv(&mut self, csv: &Value) {
         self.add(Work::Csv(Name::of(csv)));
     }
@@ -196,7 +202,7 @@ impl Wake<'_> {
         }
         let operators = [before, now].into_iter().flatten();
         let operators = operators.flat_map(|shown| shown.operators).map(Work::Component);
-        self.tasks.extend(operators.map(|work| (work, Urgency::Patient)));
+        self.tasks.extend(operators.map(|work| (work, Urgency::Later)));
     }
 
     fn by_kind(&mut self, change: &Change, object: &Value) {
@@ -210,7 +216,7 @@ impl Wake<'_> {
                 self.csvs(Some(namespace), |csv| text(csv, "/spec/replaces") == name);
             }
             names::SUBSCRIPTION_KIND => {
-                self.add(Work::Subscription(Name::new(namespace, name)));
+                self.later(Work::Subscription(Name::new(namespace, name)));
                 let installed = text(object, "/status/installedCSV");
                 // The rest of its status is about catalogs and plans.
                 if !installed.is_empty() && differs(change, settings) {
@@ -220,7 +226,7 @@ impl Wake<'_> {
                 }
             }
             "Namespace" => self.of_namespace(name),
-            KIND => self.add(Work::Component(name.to_owned())),
+            KIND => self.later(Work::Component(name.to_owned())),
             "OLMConfig" => {
                 self.add(Work::Config(name.to_owned()));
                 let copied: Vec<Name> = self.cluster.of_kind(names::CSV_KIND).map(Name::of).collect();
@@ -262,7 +268,7 @@ impl Wake<'_> {
         }
         for subscription in self.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
             if text(subscription, "/status/installedCSV") == own.name {
-                self.add(Work::Subscription(Name::of(subscription)));
+                self.later(Work::Subscription(Name::of(subscription)));
             }
         }
         if is_asked || differs(change, phase) {
@@ -319,7 +325,7 @@ impl Wake<'_> {
             .in_namespace(names::SUBSCRIPTION_KIND, namespace)
             .filter(is_meant)
         {
-            self.add(Work::Subscription(Name::of(subscription)));
+            self.later(Work::Subscription(Name::of(subscription)));
         }
     }
 
