@@ -128,11 +128,13 @@ impl DefinitionWrites {
         let added = alongside(wanted).filter(|(key, _)| !known.contains(key));
         let mut merged: Map<String, Value> = added.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut applied = wanted.clone();
-        if let Some(annotations) = applied
-            .pointer_mut("/metadata/annotations")
-            .and_then(Value::as_object_mut)
+        if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+            && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
         {
             annotations.retain(|key, _| !merged.contains_key(key));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
         }
         let ended = known.difference(&noted);
         merged.extend(ended.map(|key| ((*key).clone(), Value::Null)));
@@ -304,6 +306,13 @@ mod tests {
         let second = DefinitionWrites::new(&definition(&["a", "b"]), Some(&definition(&["a"])));
         assert_eq!(second.applied, definition(&["a"]));
         assert_eq!(merged(&second), [("b", &json!("b"))]);
+        let mut bare = definition(&["a"]);
+        bare["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("own");
+        let writes = DefinitionWrites::new(&bare, None);
+        assert_eq!(writes.applied, json!({"metadata": {"name": "as.g"}}));
     }
 
     #[test]
