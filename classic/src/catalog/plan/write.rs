@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Actors;
 use crate::catalog::context::Context;
-use crate::objects::write::{Actor, Writer};
+use crate::objects::write::Actor;
 
 /// Writes the objects in their order. `read` has the CustomResourceDefinitions as the pass has read them.
 ///
@@ -32,7 +32,7 @@ pub(super) async fn write(
         let written = match kind {
             // What exists stays as it is.
             names::CSV_KIND | names::SUBSCRIPTION_KIND => writer.create_hearing(actor, &object).await,
-            names::CRD_KIND => write_definition(writer, actor, &object, read).await,
+            names::CRD_KIND => write_definition(context, actor, &object, read).await,
             _ => writer.apply_hearing(actor, &object).await,
         };
         let (written, warnings) = written.map_err(|failure| (position, failure))?;
@@ -53,16 +53,18 @@ pub(super) async fn write(
 
 /// Applies a CustomResourceDefinition, and merges the annotations that other plans do not know.
 async fn write_definition(
-    writer: &Writer,
+    context: &Context,
     actor: &Actor,
     object: &Value,
     read: &Cluster,
 ) -> Result<(Value, Vec<String>), RequestFailure> {
     let found = read.get(names::CRD_KIND, "", text(object, "/metadata/name"));
-    let writes = DefinitionWrites::new(object, found);
-    let applied = writer.apply_hearing(actor, &writes.applied).await?;
-    if !writes.merged.is_empty() {
-        let patch = json!({"metadata": {"annotations": writes.merged}});
+    let snapshot = context.base.store.snapshot();
+    let DefinitionWrites { applied, merged } = DefinitionWrites::new(object, found, &snapshot);
+    let writer = &context.base.writer;
+    let applied = writer.apply_hearing(actor, &applied).await?;
+    if !merged.is_empty() {
+        let patch = json!({"metadata": {"annotations": merged}});
         writer.merge(actor, object, &patch).await?;
     }
     Ok(applied)
