@@ -24,6 +24,7 @@ pub mod wake;
 pub mod work;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use olm_classic::cluster::Cluster;
 use olm_classic::csv::cluster_operator::{self, Reporter};
@@ -69,6 +70,10 @@ const KINDS: &[Kind] = &[
 const PROXY: &[Kind] = &[kinds::PROXY];
 /// Its CustomResourceDefinition.
 const PROXY_DEFINITION: &str = "proxies.config.openshift.io";
+
+/// Delay of Operators and of labels of what Subscriptions install: each step of an installation changes them, and
+/// nothing waits for them.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Runs the controllers until the process ends.
 pub async fn run(base: Arc<Base>, args: OperatorArgs) {
@@ -192,6 +197,7 @@ fn add(context: &Context, tasks: Tasks) {
     for (work, urgency) in tasks {
         match urgency {
             Urgency::Now => context.queue.add(work),
+            Urgency::Later => context.queue.add_later(work, MOMENT),
             Urgency::Patient => context.queue.add_patiently(work),
         }
     }

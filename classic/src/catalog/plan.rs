@@ -234,7 +234,7 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
         Err(failure) => return stop(&unchanged(), 0, &failure.message, patience(&failure)),
     };
     let decision = pass(plan, &gathered.facts(context), now);
-    match write::write(context, plan, &decision, &actors).await {
+    match write::write(context, plan, &decision, &gathered.cluster, &actors).await {
         Ok(()) => decision,
         Err((position, failure)) => stop(&decision, position, &failure.message, patience(&failure)),
     }

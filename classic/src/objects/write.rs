@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use kube::api::{DynamicObject, ListParams};
-use kube::core::{GroupVersionKind, TypeMeta};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use kube::{Api, Client};
 use olm_api::names::field_manager;
 use olm_classic::cluster::text;
@@ -360,7 +360,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The object as the store has it; one of a kind that is not followed, as the server has it.
+    /// The object as the store has it; one that the store may not see, as the server has it. One that was made meanwhile
+    /// is a conflict when it is created.
     async fn current(&self, target: &Target<'_>) -> Result<Option<Value>, RequestFailure> {
         if target.name.is_empty() {
             return Ok(None);
@@ -369,6 +370,7 @@ impl Writer {
         let snapshot = self.store.snapshot();
         match snapshot.get(kind, target.namespace, target.name) {
             Some(known) => Ok(Some(known.clone())),
+            None if shows_all(&target.resource.api) && self.store.has_listed(kind) => Ok(None),
             None => target.read().await,
         }
     }
@@ -379,6 +381,12 @@ impl Writer {
             self.store.take(kind, object.clone());
         }
     }
+}
+
+/// Whether a watch of the kind, where it is followed, shows all of its objects.
+fn shows_all(api: &ApiResource) -> bool {
+    kinds::find(&api.kind)
+        .is_some_and(|kind| kind.selector.is_empty() && kind.api_version() == api.api_version)
 }
 
 /// The object without the fields that the server sets.
@@ -451,6 +459,19 @@ mod tests {
         assert_eq!(content(&wanted), content(&known));
         let other = json!({"metadata": {"name": "a", "labels": {"l": ""}}, "spec": {"x": 1}});
         assert_ne!(content(&other), content(&known));
+    }
+
+    #[test]
+    fn only_a_watch_of_all_objects_replaces_a_read() {
+        assert!(shows_all(&kinds::OPERATOR.api()));
+        assert!(shows_all(&kinds::CLUSTER_ROLE.api()));
+        assert!(!shows_all(&kinds::SECRET.api()));
+        assert!(!shows_all(&kinds::CSV.api()));
+        let mut other = kinds::OPERATOR.api();
+        other.api_version = "other.example/v1".to_owned();
+        assert!(!shows_all(&other));
+        other.kind = "Widget".to_owned();
+        assert!(!shows_all(&other));
     }
 
     #[test]

@@ -54,7 +54,15 @@ pub async fn reconcile(context: &Context, name: &str) -> Outcome {
         .filter(|namespace| text(namespace, "/metadata/deletionTimestamp").is_empty())
         .map(|namespace| text(namespace, "/metadata/name"))
         .collect();
-    let deviate = cluster.of_kind(names::CSV_KIND).any(|object| {
+    // To read one costs more than to look at its annotation.
+    let may_be_global = |object: &&Value| {
+        let annotations = object.pointer("/metadata/annotations");
+        let targets =
+            annotations.and_then(|annotations| annotations.get(names::TARGET_NAMESPACES_ANNOTATION));
+        targets.is_some_and(|targets| targets == "")
+    };
+    let mut versions = cluster.of_kind(names::CSV_KIND).filter(may_be_global);
+    let deviate = versions.any(|object| {
         let Ok(csv) = ClusterServiceVersion::read(object) else {
             return false;
         };

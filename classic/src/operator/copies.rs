@@ -42,6 +42,7 @@ pub async fn reconcile(context: &Arc<Context>, name: &Name) -> Outcome {
     let (wanted, copy) = match &copied {
         Some((original, csv)) => match wanted(context, csv, &cluster) {
             CopyNamespaces::Kept => return Outcome::Done,
+            CopyNamespaces::These(wanted) if wanted.is_empty() => (wanted, None),
             CopyNamespaces::These(wanted) => (wanted, Some(copy_of(original))),
         },
         // It is gone, or was never one of ours.

@@ -30,7 +30,6 @@ use serde_json::{Value, json};
 use super::certificates::Authority;
 use super::context::{Context, written_time};
 use super::work::Name;
-use crate::objects::write::Actor;
 
 /// The reason that nothing but other rights ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
@@ -125,10 +124,11 @@ async fn refuse(context: &Context, object: &Value, message: &str) -> Result<Outc
 
 /// Makes passes until nothing changes, then writes the status.
 async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure> {
-    let mut stored = with_finalizer(context, object).await?;
+    let mut stored = object;
     let now = Timestamp::now();
     let issuer = Authority::new(now);
-    let mut current = stored.clone();
+    // Written with the annotations of the first pass, before any content.
+    let mut current = with_finalizer(&stored);
     if text(&current, "/status/reason") == NO_RETRY {
         // Whether the rights are others now shows only the next attempt.
         set_phase(
@@ -233,18 +233,18 @@ fn needs_unfollowed(csv: &Value) -> bool {
 }
 
 /// The object with the finalizer of OLM.
-async fn with_finalizer(context: &Context, object: Value) -> Result<Value, RequestFailure> {
-    if items(&object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
-        return Ok(object);
+fn with_finalizer(object: &Value) -> Value {
+    let mut wanted = object.clone();
+    if items(object, "/metadata/finalizers").any(|found| found == names::CLEANUP_FINALIZER) {
+        return wanted;
     }
-    let mut wanted = object;
     if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
         let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = list.as_array_mut() {
             list.push(names::CLEANUP_FINALIZER.into());
         }
     }
-    context.writer().write(&Actor::Own, &wanted).await
+    wanted
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
@@ -295,6 +295,18 @@ mod tests {
             Outcome::After(UNFOLLOWED),
         );
         check(json!({"apiservicedefinitions": {"owned": apis()}}), Outcome::Done);
+    }
+
+    #[test]
+    fn the_finalizer_is_added_once_and_others_stay() {
+        let first = with_finalizer(&json!({"metadata": {"finalizers": ["other"]}}));
+        assert_eq!(
+            first["metadata"]["finalizers"],
+            json!(["other", names::CLEANUP_FINALIZER])
+        );
+        assert_eq!(with_finalizer(&first), first);
+        let bare = with_finalizer(&json!({"metadata": {}}));
+        assert_eq!(bare["metadata"]["finalizers"], json!([names::CLEANUP_FINALIZER]));
     }
 
     #[test]

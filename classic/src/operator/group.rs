@@ -53,9 +53,7 @@ pub fn after(kind: &str, name: &str, failure: &RequestFailure) -> Outcome {
 
 async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), RequestFailure> {
     let decision = pass(&name.namespace, &name.name, cluster, Timestamp::now());
-    // No client reads the label on its service account, and the program writes no accounts.
-    let is_ours = |object: &&Value| text(object, "/kind") != "ServiceAccount";
-    for object in decision.written.iter().filter(is_ours) {
+    for object in decision.written.iter().filter(|object| is_ours(object)) {
         context.writer().write(&Actor::Own, object).await?;
     }
     for namespace in decision.namespaces {
@@ -72,6 +70,17 @@ async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), 
         Some(error) => tracing::warn!(%name, %error, "cannot reconcile OperatorGroup"),
     }
     Ok(())
+}
+
+/// Whether the controller of OperatorGroups writes an object. No client reads the label on its service account, and the
+/// program writes no accounts. A new ClusterServiceVersion annotates itself in its own first write, which this one would
+/// only conflict with.
+fn is_ours(object: &Value) -> bool {
+    match text(object, "/kind") {
+        "ServiceAccount" => false,
+        names::CSV_KIND => !text(object, "/status/phase").is_empty(),
+        _ => true,
+    }
 }
 
 async fn remove_roles(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), RequestFailure> {
@@ -104,5 +113,21 @@ pub async fn label_namespace(context: &Context, name: &str) -> Outcome {
     match context.writer().write(&Actor::Own, &wanted).await {
         Ok(_) => Outcome::Done,
         Err(failure) => after("Namespace", name, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn neither_accounts_nor_new_versions_are_written() {
+        let version = |phase: &str| json!({"kind": names::CSV_KIND, "status": {"phase": phase}});
+        assert!(!is_ours(&json!({"kind": "ServiceAccount"})));
+        assert!(!is_ours(&json!({"kind": names::CSV_KIND})));
+        assert!(!is_ours(&version("")) && is_ours(&version("Pending")));
+        assert!(is_ours(&json!({"kind": "ClusterRole"})));
     }
 }

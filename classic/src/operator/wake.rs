@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use olm_classic::cluster::{Cluster, items, label, text};
-use olm_classic::csv::component::{KIND, named_by, operator_name};
+use olm_classic::csv::component::{KIND, Shown, lacks_label_of, named_by, operator_name};
 use olm_classic::names;
+use olm_classic::subscription::is_paused;
 use serde_json::Value;
 
 use super::work::{Name, Work};
 use crate::objects::store::Change;
 
+mod definitions;
 mod rights;
 
 /// Urgency of work.
@@ -17,6 +19,8 @@ mod rights;
 pub enum Urgency {
     /// Not before its time when it failed: the change may be its own.
     Patient,
+    /// After a moment in which more changes of that kind follow, and not before its time when it failed.
+    Later,
     /// At once.
     Now,
 }
@@ -30,13 +34,16 @@ pub fn tasks(change: &Change, cluster: &Cluster) -> Tasks {
         cluster,
         tasks: Tasks::new(),
     };
-    for version in [change.before.as_deref(), change.now.as_deref()]
-        .into_iter()
-        .flatten()
-    {
+    wake.components(change);
+    if change.kind == names::CRD_KIND {
+        wake.of_definition(change);
+    }
+    for version in versions(change) {
         wake.owners(version);
-        wake.components(version);
         wake.by_kind(change, version);
+    }
+    if let Some(now) = change.now.as_deref() {
+        wake.unlabelled(now);
     }
     wake.tasks
 }
@@ -85,6 +92,18 @@ pub fn all(cluster: &Cluster) -> Tasks {
     tasks
 }
 
+/// The object before and after a change.
+fn versions(change: &Change) -> impl Iterator<Item = &Value> {
+    [change.before.as_deref(), change.now.as_deref()]
+        .into_iter()
+        .flatten()
+}
+
+/// Whether a change makes this of an object another one. Its creation and its deletion always do.
+fn differs<'a, T: PartialEq>(change: &'a Change, part: impl Fn(&'a Value) -> T) -> bool {
+    change.before.as_deref().map(&part) != change.now.as_deref().map(&part)
+}
+
 struct Wake<'a> {
     cluster: &'a Cluster,
     tasks: Tasks,
@@ -93,6 +112,10 @@ struct Wake<'a> {
 impl Wake<'_> {
     fn add(&mut self, work: Work) {
         self.tasks.insert((work, Urgency::Now));
+    }
+
+    fn later(&mut self, work: Work) {
+        self.tasks.insert((work, Urgency::Later));
     }
 
     fn csv(&mut self, csv: &Value) {
@@ -144,13 +167,8 @@ impl Wake<'_> {
             names::OPERATOR_GROUP_KIND => Some(Work::Group(labelled_owner(object))),
             _ => None,
         };
-        let works: Vec<Work> = referenced.chain(labelled).collect();
-        for work in works {
-            if let Work::Csv(name) = &work {
-                self.add(Work::Owned(name.clone()));
-            }
-            self.tasks.insert((work, Urgency::Patient));
-        }
+        let works = referenced.chain(labelled);
+        self.tasks.extend(works.map(|work| (work, Urgency::Patient)));
         for owner in items(object, "/metadata/ownerReferences") {
             if text(owner, "/kind") == names::OPERATOR_CONDITION_KIND {
                 self.add(Work::Condition(Name::new(namespace, text(owner, "/name"))));
@@ -158,10 +176,33 @@ impl Wake<'_> {
         }
     }
 
-    /// The Operators that an object belongs to.
-    fn components(&mut self, object: &Value) {
-        let operators = named_by(object).into_iter().map(Work::Component);
-        self.tasks.extend(operators.map(|work| (work, Urgency::Patient)));
+    /// The ClusterServiceVersions that own an object and whose labels it lacks.
+    fn unlabelled(&mut self, object: &Value) {
+        let namespace = text(object, "/metadata/namespace");
+        let owners = items(object, "/metadata/ownerReferences");
+        let referenced = owners
+            .filter(|owner| text(owner, "/kind") == names::CSV_KIND)
+            .map(|owner| Name::new(namespace, text(owner, "/name")));
+        let is_labelled = label(object, names::OWNER_KIND_LABEL) == names::CSV_KIND;
+        let labelled = is_labelled.then(|| labelled_owner(object));
+        for name in referenced.chain(labelled) {
+            let owner = self.cluster.get(names::CSV_KIND, &name.namespace, &name.name);
+            if owner.is_some_and(|owner| lacks_label_of(object, owner)) {
+                self.add(Work::Owned(name));
+            }
+        }
+    }
+
+    /// The Operators that show an object, unless they show the same as before.
+    fn components(&mut self, change: &Change) {
+        let [before, now] =
+            [&change.before, &change.now].map(|version| version.as_deref().and_then(Shown::of));
+        if before == now {
+            return;
+        }
+        let operators = [before, now].into_iter().flatten();
+        let operators = operators.flat_map(|shown| shown.operators).map(Work::Component);
+        self.tasks.extend(operators.map(|work| (work, Urgency::Later)));
     }
 
     fn by_kind(&mut self, change: &Change, object: &Value) {
@@ -175,14 +216,17 @@ impl Wake<'_> {
                 self.csvs(Some(namespace), |csv| text(csv, "/spec/replaces") == name);
             }
             names::SUBSCRIPTION_KIND => {
-                self.add(Work::Subscription(Name::new(namespace, name)));
+                self.later(Work::Subscription(Name::new(namespace, name)));
                 let installed = text(object, "/status/installedCSV");
-                if !installed.is_empty() {
-                    self.add(Work::Csv(Name::new(namespace, installed)));
+                // The rest of its status is about catalogs and plans.
+                if !installed.is_empty() && differs(change, settings) {
+                    let installed = Name::new(namespace, installed);
+                    self.add(Work::Csv(installed.clone()));
+                    self.add(Work::Owned(installed));
                 }
             }
             "Namespace" => self.of_namespace(name),
-            KIND => self.add(Work::Component(name.to_owned())),
+            KIND => self.later(Work::Component(name.to_owned())),
             "OLMConfig" => {
                 self.add(Work::Config(name.to_owned()));
                 let copied: Vec<Name> = self.cluster.of_kind(names::CSV_KIND).map(Name::of).collect();
@@ -196,15 +240,6 @@ impl Wake<'_> {
                 self.csvs(Some(namespace), |csv| {
                     names_account(csv, name) || has_gone_without_rights(csv)
                 });
-            }
-            names::CRD_KIND => {
-                let is_meant =
-                    |csv: &Value| has_api(csv, "customresourcedefinitions", |api| text(api, "/name") == name);
-                self.csvs(None, is_meant);
-                let labelled = self.cluster.of_kind(names::CSV_KIND).filter(|csv| is_meant(csv));
-                let works: Vec<Work> = labelled.map(|csv| Work::Owned(Name::of(csv))).collect();
-                self.tasks
-                    .extend(works.into_iter().map(|work| (work, Urgency::Now)));
             }
             names::API_SERVICE_KIND => self.csvs(None, |csv| {
                 has_api(csv, "apiservicedefinitions", |api| is_served_by(api, name))
@@ -223,32 +258,23 @@ impl Wake<'_> {
         let namespace = text(csv, "/metadata/namespace");
         let own = Name::of(csv);
         // A status of its own is no news to it. What others change is: a deletion does not wait for the next attempt.
-        let urgency = if asked(change.before.as_deref()) == asked(change.now.as_deref()) {
-            Urgency::Patient
-        } else {
-            Urgency::Now
-        };
+        let is_asked = differs(change, asked);
+        let urgency = if is_asked { Urgency::Now } else { Urgency::Patient };
         self.tasks.insert((Work::Csv(own.clone()), urgency));
         self.add(Work::Copies(own.clone()));
         self.add(Work::Condition(own.clone()));
-        self.add(Work::Owned(own.clone()));
+        if differs(change, labelling) {
+            self.add(Work::Owned(own.clone()));
+        }
         for subscription in self.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
             if text(subscription, "/status/installedCSV") == own.name {
-                self.add(Work::Subscription(Name::of(subscription)));
+                self.later(Work::Subscription(Name::of(subscription)));
             }
         }
-        self.groups(|group| text(group, "/metadata/namespace") == namespace);
-        let state = |csv: Option<&Value>| {
-            csv.map(|csv| {
-                (
-                    text(csv, "/status/phase").to_owned(),
-                    text(csv, "/status/reason").to_owned(),
-                    csv.pointer("/metadata/generation").cloned(),
-                    text(csv, "/metadata/deletionTimestamp").to_owned(),
-                )
-            })
-        };
-        if state(change.before.as_deref()) == state(change.now.as_deref()) {
+        if is_asked || differs(change, phase) {
+            self.groups(|group| text(group, "/metadata/namespace") == namespace);
+        }
+        if !differs(change, state) {
             return;
         }
         // Those before and behind it in the chain, and those that may be in conflict with it.
@@ -299,7 +325,7 @@ impl Wake<'_> {
             .in_namespace(names::SUBSCRIPTION_KIND, namespace)
             .filter(is_meant)
         {
-            self.add(Work::Subscription(Name::of(subscription)));
+            self.later(Work::Subscription(Name::of(subscription)));
         }
     }
 
@@ -339,14 +365,53 @@ fn labelled_owner(object: &Value) -> Name {
 }
 
 /// The parts of a ClusterServiceVersion that people and other programs change: all but its status.
-fn asked(csv: Option<&Value>) -> Option<[Option<&Value>; 4]> {
+fn asked(csv: &Value) -> [Option<&Value>; 4] {
     let parts = [
         "/metadata/generation",
         "/metadata/deletionTimestamp",
         "/metadata/annotations",
         "/metadata/labels",
     ];
-    csv.map(|csv| parts.map(|part| csv.pointer(part)))
+    parts.map(|part| csv.pointer(part))
+}
+
+fn phase(csv: &Value) -> &str {
+    text(csv, "/status/phase")
+}
+
+/// The parts of a ClusterServiceVersion that others in its namespace look at.
+fn state(csv: &Value) -> [Option<&Value>; 4] {
+    let parts = [
+        "/status/phase",
+        "/status/reason",
+        "/metadata/generation",
+        "/metadata/deletionTimestamp",
+    ];
+    parts.map(|part| csv.pointer(part))
+}
+
+/// The parts of a ClusterServiceVersion on which it depends which objects get which labels, and whether they can.
+fn labelling(csv: &Value) -> (&str, BTreeSet<String>, Vec<&str>, bool, &str) {
+    let owned = items(csv, "/spec/customresourcedefinitions/owned");
+    (
+        text(csv, "/metadata/uid"),
+        named_by(csv),
+        owned.map(|api| text(api, "/name")).collect(),
+        is_paused(csv),
+        // With its phase the account may have changed that writes the labels.
+        phase(csv),
+    )
+}
+
+/// The parts of a Subscription on which the ClusterServiceVersion depends that it has installed.
+fn settings(subscription: &Value) -> [Option<&Value>; 4] {
+    let parts = [
+        "/metadata/generation",
+        "/metadata/annotations",
+        "/metadata/labels",
+        "/status/installedCSV",
+    ];
+    parts.map(|part| subscription.pointer(part))
 }
 
 /// Whether a ClusterServiceVersion brings or needs such an API.

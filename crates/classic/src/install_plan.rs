@@ -21,7 +21,7 @@ mod typed;
 
 pub use account::{AccountLookup, look_up_account};
 pub use approval::{approval, edited, plan_digest, refused};
-pub use definitions::Replacement;
+pub use definitions::{DefinitionWrites, Replacement};
 pub use execute::{pending, wanted_definitions};
 pub use files::{FilesError, read_bundle};
 pub use objects::is_supported;

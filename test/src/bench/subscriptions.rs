@@ -7,11 +7,12 @@ use anyhow::{Context as _, Result, bail};
 use classic::registry::client::RegistryClient;
 use classic::registry::trust::Trust;
 use futures::TryStreamExt as _;
+use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Figures, catalog, process, requests};
 use crate::classic::{self as prepared, aggregated, becomes, own_address, packageserver_rights};
-use crate::cluster::Binaries;
+use crate::cluster::{Binaries, objects};
 use crate::registry::opm::Opm;
 use crate::world::{CLASSIC_NAMESPACE, Lab, Manager, eventually, free_address};
 
@@ -40,8 +41,9 @@ pub(super) async fn measure(megabytes: u64, quiet: Duration, figures: &mut Figur
     tokio::time::sleep(quiet).await;
     memory(&programs, megabytes, figures)?;
 
+    namespace(&lab, "alone")?;
     let begin = Instant::now();
-    subscribe(&lab, "alone")?;
+    subscribe(&lab, &["alone".to_owned()]).await?;
     succeeded(&lab, &["alone".to_owned()]).await?;
     let what = format!("one Subscription, {megabytes} MB catalog present: applied to CSV Succeeded");
     figures.add(&what, &format!("{:.2} s", begin.elapsed().as_secs_f64()));
@@ -51,17 +53,25 @@ pub(super) async fn measure(megabytes: u64, quiet: Duration, figures: &mut Figur
     for name in &names {
         namespace(&lab, name)?;
     }
-    let objects: Vec<Value> = names.iter().map(|name| subscription(name)).collect();
+    let used = used(&programs)?;
     let log = lab.cluster.audit_log();
     let start = requests::end(log)?;
     let begin = Instant::now();
-    lab.apply(&objects)?;
+    subscribe(&lab, &names).await?;
     succeeded(&lab, &names).await?;
     let what = format!("{NAMESPACES} Subscriptions in {NAMESPACES} namespaces");
     figures.add(
         &format!("{what}: applied to CSVs Succeeded"),
         &format!("{:.2} s", begin.elapsed().as_secs_f64()),
     );
+    for ((name, program), before) in programs.iter().zip(used) {
+        let pid = program.pid().context("a program does not run")?;
+        let used = process::used(pid)?.saturating_sub(before).as_secs_f64();
+        figures.add(
+            &format!("{what}: {name}"),
+            &format!("{used:.1} s of processor time"),
+        );
+    }
     for (who, verbs) in requests::since(log, start)? {
         figures.add(
             &format!("{what}: API requests of {who}"),
@@ -159,24 +169,48 @@ fn subscription(namespace: &str) -> Value {
     })
 }
 
-fn subscribe(lab: &Lab, name: &str) -> Result<()> {
-    namespace(lab, name)?;
-    lab.apply(&[subscription(name)])
+/// Subscribes in each of these namespaces, in all at once.
+async fn subscribe(lab: &Lab, namespaces: &[String]) -> Result<()> {
+    let creations = namespaces.iter().map(|namespace| async {
+        let object = subscription(namespace);
+        let wanted: DynamicObject = serde_json::from_value(object.clone())?;
+        objects::api(&lab.client, &object)
+            .create(&PostParams::default(), &wanted)
+            .await?;
+        anyhow::Ok(())
+    });
+    futures::future::try_join_all(creations).await?;
+    Ok(())
+}
+
+/// The processor time that each program has used so far.
+fn used(programs: &[(&str, Manager)]) -> Result<Vec<Duration>> {
+    let pids = programs.iter().map(|(_, program)| program.pid());
+    pids.map(|pid| process::used(pid.context("a program does not run")?))
+        .collect()
 }
 
 /// Waits until the operator is installed in all of these namespaces.
 async fn succeeded(lab: &Lab, names: &[String]) -> Result<()> {
+    let versions = objects::api(
+        &lab.client,
+        &json!({"apiVersion": V1ALPHA1, "kind": "ClusterServiceVersion"}),
+    );
+    // The loop should not be a load of its own.
+    let pause = Duration::from_millis(if names.len() == 1 { 10 } else { 150 });
     eventually("the operators are installed", LIMIT, async || {
-        let form =
-            "-o=jsonpath={range .items[?(@.status.phase==\"Succeeded\")]}{.metadata.namespace}{\"\\n\"}{end}";
-        let found = lab.kubectl(&["get", "csv", "-A", form])?;
-        let done = names
-            .iter()
-            .filter(|name| found.lines().any(|line| line == *name))
-            .count();
+        let found = versions.list(&ListParams::default()).await?.items;
+        let is_installed = |name: &&String| {
+            found.iter().any(|version| {
+                version.metadata.namespace.as_ref() == Some(*name)
+                    && version.data["status"]["phase"] == "Succeeded"
+            })
+        };
+        let done = names.iter().filter(is_installed).count();
         if done == names.len() {
             return Ok(Some(()));
         }
+        tokio::time::sleep(pause).await;
         bail!("{done} of {} are installed", names.len())
     })
     .await

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use olm_test::world::eventually;
 use serde_json::json;
 
-use crate::stage::{CLUSTER, SOON, V1ALPHA1, csv, named, subscription};
+use crate::stage::{CLUSTER, OPERATOR, SOON, V1ALPHA1, catalog_source, csv, named, subscription};
 
 #[test]
 fn a_manual_plan_waits_for_its_approval() -> Result<()> {
@@ -229,6 +229,45 @@ fn a_warning_of_the_api_server_names_the_step_that_it_is_about() -> Result<()> {
         let expected = "1 warning(s) generated during installation of operator \"warned.v1.0.0\" (ClusterServiceVersion \
                         \"warned.v1.0.0\"): ";
         ensure!(note.starts_with(expected) && note.ends_with("mind the gap"), "{note}");
+        Ok(())
+    })
+}
+
+#[test]
+fn plans_that_run_at_once_keep_each_others_notes_on_a_definition() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let image = stage.lab.publish("together", &["1.0.0"], OPERATOR).await?;
+        let places: Vec<String> = (0..8).map(|number| format!("together-{number}")).collect();
+        let mut subscriptions = Vec::new();
+        for place in &places {
+            stage.group(place, json!({"targetNamespaces": [place]}))?;
+            stage.lab.apply(&[catalog_source(place, &image)])?;
+            subscriptions.push(subscription(place, &json!({"name": "together"})));
+        }
+        stage.lab.apply(&subscriptions)?;
+        for place in &places {
+            stage.phase(place, "Complete").await?;
+        }
+        let definition = named(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "",
+            "greetings.together.olm.example",
+        );
+        let found = stage.get(&definition).await?.context("it is not there")?;
+        let annotations = found["metadata"]["annotations"].as_object();
+        let mut notes: Vec<&str> = annotations
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| key.starts_with("operatorframework.io/installed-alongside-"))
+            .filter_map(|(_, value)| value.as_str())
+            .collect();
+        notes.sort_unstable();
+        let expected: Vec<String> = places
+            .iter()
+            .map(|place| format!("{place}/together.v1.0.0"))
+            .collect();
+        ensure!(notes == expected, "{notes:?}");
         Ok(())
     })
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use olm_classic::cluster::{items, text};
-use olm_classic::install_plan::InstallPlanDecision;
+use olm_classic::cluster::{Cluster, items, text};
+use olm_classic::install_plan::{DefinitionWrites, InstallPlanDecision};
 use olm_classic::names;
 use olm_rollout::failure::RequestFailure;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Actors;
 use crate::catalog::context::Context;
+use crate::objects::write::Actor;
 
-/// Writes the objects in their order.
+/// Writes the objects in their order. `read` has the CustomResourceDefinitions as the pass has read them.
 ///
 /// # Errors
 /// The position of the object that was not written, and why.
@@ -19,6 +20,7 @@ pub(super) async fn write(
     context: &Context,
     plan: &Value,
     decision: &InstallPlanDecision,
+    read: &Cluster,
     actors: &Actors,
 ) -> Result<(), (usize, RequestFailure)> {
     let mut uids: BTreeMap<String, String> = BTreeMap::new();
@@ -30,6 +32,7 @@ pub(super) async fn write(
         let written = match kind {
             // What exists stays as it is.
             names::CSV_KIND | names::SUBSCRIPTION_KIND => writer.create_hearing(actor, &object).await,
+            names::CRD_KIND => write_definition(context, actor, &object, read).await,
             _ => writer.apply_hearing(actor, &object).await,
         };
         let (written, warnings) = written.map_err(|failure| (position, failure))?;
@@ -46,6 +49,25 @@ pub(super) async fn write(
         }
     }
     Ok(())
+}
+
+/// Applies a CustomResourceDefinition, and merges the annotations that other plans do not know.
+async fn write_definition(
+    context: &Context,
+    actor: &Actor,
+    object: &Value,
+    read: &Cluster,
+) -> Result<(Value, Vec<String>), RequestFailure> {
+    let found = read.get(names::CRD_KIND, "", text(object, "/metadata/name"));
+    let snapshot = context.base.store.snapshot();
+    let DefinitionWrites { applied, merged } = DefinitionWrites::new(object, found, &snapshot);
+    let writer = &context.base.writer;
+    let applied = writer.apply_hearing(actor, &applied).await?;
+    if !merged.is_empty() {
+        let patch = json!({"metadata": {"annotations": merged}});
+        writer.merge(actor, object, &patch).await?;
+    }
+    Ok(applied)
 }
 
 /// Tells of the warnings of the API server about the object of a step.

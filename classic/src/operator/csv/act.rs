@@ -218,10 +218,11 @@ fn conversion(definition: &Value) -> Value {
 }
 
 /// Metadata that passes change.
-fn marks(csv: &Value) -> [Option<&Value>; 2] {
+fn marks(csv: &Value) -> [Option<&Value>; 3] {
     [
         csv.pointer("/metadata/annotations"),
         csv.pointer("/metadata/labels"),
+        csv.pointer("/metadata/finalizers"),
     ]
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
+use crate::objects::kinds;
 
 fn csv(name: &str, more: &Value) -> Value {
     let mut csv = json!({
@@ -205,4 +206,160 @@ fn a_left_over_api_service_is_looked_at_at_the_start() {
     let tasks = all(&[service].into_iter().collect());
     let expected = (Work::Csv(Name::new("n", "gone")), Urgency::Now);
     assert_eq!(tasks, Tasks::from([expected]));
+}
+
+const LABEL: &str = "operators.coreos.com/p.n";
+
+/// The meant work of a change from one version to another.
+fn works(before: &Value, now: &Value, others: &[Value], is_meant: fn(&Work) -> bool) -> Vec<Work> {
+    let kind = kinds::find(text(now, "/kind")).unwrap().kind;
+    let cluster: Cluster = others.iter().chain([now]).cloned().collect();
+    let change = Change {
+        kind,
+        before: Some(Arc::new(before.clone())),
+        now: Some(Arc::new(now.clone())),
+    };
+    let tasks = tasks(&change, &cluster).into_iter();
+    tasks.map(|(work, _)| work).filter(is_meant).collect()
+}
+
+fn with(object: &Value, pointer: &str, value: &Value) -> Value {
+    let mut object = object.clone();
+    let mut here = &mut object;
+    for key in pointer.split('/').skip(1) {
+        here = &mut here[key.replace('~', "/")];
+    }
+    *here = value.clone();
+    object
+}
+
+#[test]
+fn an_operator_waits_for_what_it_shows() {
+    let version = with(&csv("a", &json!({})), "/metadata/labels", &json!({LABEL: ""}));
+    let is_component = |work: &Work| matches!(work, Work::Component(_));
+    let check = |pointer: &str, value: &Value, expected: usize| {
+        let now = with(&version, pointer, value);
+        let found = works(&version, &now, &[], is_component);
+        assert_eq!(
+            found,
+            vec![Work::Component("p.n".to_owned()); expected],
+            "{pointer}"
+        );
+    };
+    check("/metadata/annotations", &json!({"a": "b"}), 0);
+    check("/status/requirementStatus", &json!([{"name": "x"}]), 0);
+    check("/status/phase", &json!("Failed"), 1);
+    check("/status/message", &json!("m"), 1);
+    check("/metadata/labels", &json!({}), 1);
+}
+
+#[test]
+fn notes_on_a_definition_wake_only_those_that_it_came_with() {
+    let brings = json!({"customresourcedefinitions": {"owned": [{"name": "as.g"}]}});
+    let elsewhere = with(&csv("b", &brings), "/metadata/namespace", &json!("m"));
+    let others = [csv("a", &brings), elsewhere, csv("c", &json!({}))];
+    let definition = json!({
+        "kind": names::CRD_KIND, "metadata": {"name": "as.g"}, "spec": {"scope": "Cluster"},
+        "status": {"conditions": []},
+    });
+    let is_version = |work: &Work| matches!(work, Work::Csv(_));
+    let check = |pointer: &str, value: &Value, expected: &[Name]| {
+        let now = with(&definition, pointer, value);
+        let expected: Vec<Work> = expected.iter().cloned().map(Work::Csv).collect();
+        assert_eq!(
+            works(&definition, &now, &others, is_version),
+            expected,
+            "{pointer}"
+        );
+        assert_eq!(
+            works(&now, &definition, &others, is_version),
+            expected,
+            "{pointer}"
+        );
+    };
+    let all = [Name::new("m", "b"), Name::new("n", "a")];
+    let note = format!("{}0a", names::ALONGSIDE_PREFIX);
+    check("/metadata/annotations", &json!({note: "n/old"}), &all[1..]);
+    check("/metadata/annotations", &json!({"other": "n/old"}), &[]);
+    check("/metadata/labels", &json!({"a": "b"}), &[]);
+    check("/status/storedVersions", &json!(["v1"]), &[]);
+    check("/metadata/uid", &json!("u"), &all);
+    check("/metadata/deletionTimestamp", &json!("t"), &all);
+    check("/spec/scope", &json!("Namespaced"), &all);
+    check("/status/conditions", &json!([{"type": "Established"}]), &all);
+}
+
+#[test]
+fn what_lacks_a_label_is_labelled() {
+    let brings = json!({"customresourcedefinitions": {"owned": [{"name": "as.g"}]}});
+    let version = with(&csv("a", &brings), "/metadata/labels", &json!({LABEL: ""}));
+    let deployment = json!({"kind": "Deployment", "metadata": {
+        "namespace": "n", "name": "d", "ownerReferences": [{"kind": names::CSV_KIND, "name": "a"}],
+    }});
+    let role = json!({"kind": "ClusterRole", "metadata": {"name": "r", "labels": {
+        "olm.owner": "a", "olm.owner.namespace": "n", "olm.owner.kind": names::CSV_KIND,
+    }}});
+    let definition = json!({"kind": names::CRD_KIND, "metadata": {"name": "as.g"}});
+    let is_owned = |work: &Work| matches!(work, Work::Owned(_));
+    let wanted = [Work::Owned(Name::new("n", "a"))];
+    let none: [Work; 0] = [];
+    for object in [deployment, role, definition] {
+        let now = with(&object, "/metadata/annotations", &json!({"a": "b"}));
+        let found = works(&object, &now, std::slice::from_ref(&version), is_owned);
+        assert_eq!(found, wanted, "{object}");
+        let key = format!("/metadata/labels/{}", LABEL.replace('/', "~"));
+        let [before, now] = [&object, &now].map(|object| with(object, &key, &json!("")));
+        let others = std::slice::from_ref(&version);
+        assert_eq!(works(&before, &now, others, is_owned), none, "{object}");
+        assert_eq!(works(&before, &object, others, is_owned), wanted, "{object}");
+        assert_eq!(works(&object, &now, &[], is_owned), none, "{object}");
+    }
+}
+
+#[test]
+fn a_status_of_a_version_wakes_its_group_and_its_labels_only_with_another_phase() {
+    let version = with(&csv("a", &json!({})), "/metadata/labels", &json!({LABEL: ""}));
+    let group = json!({"kind": names::OPERATOR_GROUP_KIND, "metadata": {"namespace": "n", "name": "g"}});
+    let is_meant = |work: &Work| matches!(work, Work::Owned(_) | Work::Group(_));
+    let check = |pointer: &str, value: &Value, expected: &[Work]| {
+        let now = with(&version, pointer, value);
+        let found = works(&version, &now, std::slice::from_ref(&group), is_meant);
+        assert_eq!(found, expected, "{pointer}");
+    };
+    let both = [Work::Group(Name::new("n", "g")), Work::Owned(Name::new("n", "a"))];
+    check("/status/message", &json!("m"), &[]);
+    check("/status/reason", &json!("R"), &[]);
+    check("/status/phase", &json!("Failed"), &both);
+    check("/metadata/labels", &json!({}), &both);
+    check("/metadata/annotations", &json!({"a": "b"}), &both[..1]);
+    check("/metadata/deletionTimestamp", &json!("t"), &both[..1]);
+    check(
+        "/metadata/annotations",
+        &json!({names::PAUSED_ANNOTATION: "true"}),
+        &both,
+    );
+}
+
+#[test]
+fn only_settings_of_a_subscription_matter_to_its_version() {
+    let subscription = json!({
+        "kind": names::SUBSCRIPTION_KIND, "metadata": {"namespace": "n", "name": "s", "generation": 1},
+        "status": {"installedCSV": "a"},
+    });
+    let is_meant = |work: &Work| matches!(work, Work::Csv(_) | Work::Owned(_));
+    let check = |pointer: &str, value: &Value, expected: &[&str]| {
+        let now = with(&subscription, pointer, value);
+        let versions = expected.iter().map(|name| Name::new("n", name));
+        let expected: Vec<Work> = versions
+            .clone()
+            .map(Work::Csv)
+            .chain(versions.map(Work::Owned))
+            .collect();
+        assert_eq!(works(&subscription, &now, &[], is_meant), expected, "{pointer}");
+    };
+    check("/status/conditions", &json!([{"type": "x"}]), &[]);
+    check("/status/currentCSV", &json!("b"), &[]);
+    check("/status/installedCSV", &json!("b"), &["a", "b"]);
+    check("/metadata/generation", &json!(2), &["a"]);
+    check("/metadata/annotations", &json!({"a": "b"}), &["a"]);
 }

@@ -76,6 +76,33 @@ fn component_labels(object: &Value) -> impl Iterator<Item = &String> {
         .filter(|key| key.starts_with(names::COMPONENT_LABEL_PREFIX))
 }
 
+/// What an Operator shows of an object, and the Operators that show it. Only another one changes [`decide`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// The names of the Operators.
+    pub operators: BTreeSet<String>,
+    reference: Value,
+    is_copy: bool,
+}
+
+impl Shown {
+    /// What is shown of an object; nothing where no label names an Operator.
+    pub fn of(object: &Value) -> Option<Self> {
+        let operators = named_by(object);
+        (!operators.is_empty()).then(|| Self {
+            operators,
+            reference: reference(object),
+            is_copy: !label(object, names::COPIED_FROM_LABEL).is_empty(),
+        })
+    }
+}
+
+/// Whether an object lacks a label of its ClusterServiceVersion and can get it.
+pub fn lacks_label_of(object: &Value, csv: &Value) -> bool {
+    let keys = component_labels(csv).cloned().collect();
+    lacking(object, &keys).is_some()
+}
+
 /// An object that lacks labels, and these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unlabelled<'a> {

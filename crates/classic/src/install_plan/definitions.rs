@@ -1,6 +1,6 @@
 //! Steps that create or replace a CustomResourceDefinition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::PassInput;
 use super::objects::{Objects, StepResult};
 use super::schema::faults;
 use super::step_error::StepError;
-use crate::cluster::{items, put, text};
+use crate::cluster::{Cluster, items, put, text};
 use crate::csv::ClusterServiceVersion;
 use crate::wire::{UNEXPECTED_EOF, json_fault};
 use crate::{hash, names};
@@ -71,16 +71,13 @@ pub(super) fn apply(
 /// Notes which ClusterServiceVersions installed a CRD: the one of the step, and those noted before that still exist.
 fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, facts: &PassInput<'_>) {
     let noted = |object: &Value| -> Vec<String> {
-        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
-        let notes = annotations.into_iter().flatten();
-        notes
-            .filter(|(key, _)| key.starts_with(names::ALONGSIDE_PREFIX))
+        alongside(object)
             .filter_map(|(_, value)| value.as_str().map(str::to_owned))
             .collect()
     };
     let mut all = noted(wanted);
     all.extend(found.map(noted).unwrap_or_default());
-    all.retain(|one| Some(one.as_str()) != own && exists(one, facts));
+    all.retain(|one| Some(one.as_str()) != own && is_kept(one, facts.cluster));
     all.extend(own.map(str::to_owned));
     all.sort();
     all.dedup();
@@ -97,11 +94,65 @@ fn note_alongside(wanted: &mut Value, found: Option<&Value>, own: Option<&str>, 
     put(wanted, &["metadata"], "annotations", annotations);
 }
 
-/// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy.
-fn exists(csv: &str, facts: &PassInput<'_>) -> bool {
+/// The annotations about the ClusterServiceVersions that installed a CRD.
+fn alongside(definition: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let annotations = definition
+        .pointer("/metadata/annotations")
+        .and_then(Value::as_object);
+    let annotations = annotations.into_iter().flatten();
+    annotations.filter(|(key, _)| key.starts_with(names::ALONGSIDE_PREFIX))
+}
+
+/// The two writes of a CRD of which several plans may be installing at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DefinitionWrites {
+    /// The object that is applied.
+    pub applied: Value,
+    /// The annotations that are merged afterwards; those to remove are null.
+    pub merged: Map<String, Value>,
+}
+
+impl DefinitionWrites {
+    /// The writes of the CRD of a step. `found` is the one on the cluster that the pass has read, `cluster` has the
+    /// ClusterServiceVersions and InstallPlans since then.
+    ///
+    /// An apply removes annotations that an earlier one had and this one lacks, and plans that run at once do not read
+    /// each other's annotations. So an apply has only those that `found` has; the annotations of new
+    /// ClusterServiceVersions are merged, which removes nothing that others have written.
+    pub fn new(wanted: &Value, found: Option<&Value>, cluster: &Cluster) -> Self {
+        let known: BTreeMap<&String, &Value> = found.into_iter().flat_map(alongside).collect();
+        let noted: BTreeSet<&String> = alongside(wanted).map(|(key, _)| key).collect();
+        let added = alongside(wanted).filter(|(key, _)| !known.contains_key(key));
+        let mut merged: Map<String, Value> = added.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let mut applied = wanted.clone();
+        if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+            && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+        {
+            annotations.retain(|key, _| !merged.contains_key(key));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+        let ended = known.into_iter().filter(|(key, note)| {
+            !noted.contains(key) && !note.as_str().is_some_and(|note| is_kept(note, cluster))
+        });
+        merged.extend(ended.map(|(key, _)| (key.clone(), Value::Null)));
+        Self { applied, merged }
+    }
+}
+
+/// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy, or a plan may still create it: a plan
+/// writes its CRDs first.
+fn is_kept(csv: &str, cluster: &Cluster) -> bool {
     let (namespace, name) = csv.split_once('/').unwrap_or(("", csv));
-    let found = facts.cluster.get(names::CSV_KIND, namespace, name);
-    found.is_some_and(|found| !ClusterServiceVersion::read(found).is_ok_and(|found| found.is_copy()))
+    if let Some(found) = cluster.get(names::CSV_KIND, namespace, name) {
+        return !ClusterServiceVersion::read(found).is_ok_and(|found| found.is_copy());
+    }
+    let mut plans = cluster.in_namespace(names::INSTALL_PLAN_KIND, namespace);
+    plans.any(|plan| {
+        text(plan, "/status/phase") != "Complete"
+            && items(plan, "/status/plan").any(|step| text(step, "/resolving") == name)
+    })
 }
 
 /// Refuses a CRD that objects of the cluster do not fit, or that lacks a stored version.
@@ -230,4 +281,79 @@ fn check_objects(found: &Value, wanted: &Value, facts: &PassInput<'_>) -> Result
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(notes: &[&str]) -> Value {
+        let key = |note: &str| format!("{}{note}", names::ALONGSIDE_PREFIX);
+        let notes = notes.iter().map(|note| (key(note), json!(note)));
+        let mut annotations: Map<String, Value> = notes.collect();
+        annotations.insert("own".to_owned(), json!("1"));
+        json!({"metadata": {"name": "as.g", "annotations": annotations}})
+    }
+
+    fn new(wanted: &Value, found: Option<&Value>) -> DefinitionWrites {
+        DefinitionWrites::new(wanted, found, &Cluster::default())
+    }
+
+    fn merged(writes: &DefinitionWrites) -> Vec<(&str, &Value)> {
+        let merged = writes.merged.iter();
+        merged
+            .map(|(key, value)| (key.strip_prefix(names::ALONGSIDE_PREFIX).unwrap(), value))
+            .collect()
+    }
+
+    #[test]
+    fn an_apply_has_no_annotation_that_another_plan_may_not_have_read() {
+        let first = new(&definition(&["a"]), None);
+        assert_eq!(first.applied, definition(&[]));
+        assert_eq!(merged(&first), [("a", &json!("a"))]);
+        let second = new(&definition(&["a", "b"]), Some(&definition(&["a"])));
+        assert_eq!(second.applied, definition(&["a"]));
+        assert_eq!(merged(&second), [("b", &json!("b"))]);
+        let mut bare = definition(&["a"]);
+        bare["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("own");
+        let writes = new(&bare, None);
+        assert_eq!(writes.applied, json!({"metadata": {"name": "as.g"}}));
+    }
+
+    #[test]
+    fn annotations_of_what_is_gone_are_removed_whoever_has_written_them() {
+        let found = definition(&["a", "gone"]);
+        let writes = new(&definition(&["a"]), Some(&found));
+        assert_eq!(writes.applied, definition(&["a"]));
+        assert_eq!(merged(&writes), [("gone", &Value::Null)]);
+        let settled = new(&definition(&["a"]), Some(&definition(&["a"])));
+        assert!(settled.merged.is_empty());
+    }
+
+    #[test]
+    fn annotations_of_what_a_plan_may_still_create_stay() {
+        let plan = |phase: &str| {
+            json!({
+                "kind": names::INSTALL_PLAN_KIND, "metadata": {"namespace": "n", "name": "p"},
+                "status": {"phase": phase, "plan": [{"resolving": "c.v1"}]},
+            })
+        };
+        let csv = json!({"kind": names::CSV_KIND, "metadata": {"namespace": "n", "name": "c.v1"}});
+        let check = |object: Value, expected: bool| {
+            let cluster: Cluster = [object].into_iter().collect();
+            assert_eq!(is_kept("n/c.v1", &cluster), expected);
+            let found = definition(&["n/c.v1"]);
+            let writes = DefinitionWrites::new(&definition(&[]), Some(&found), &cluster);
+            assert_eq!(writes.merged.is_empty(), expected);
+            assert!(!is_kept("n/c.v2", &cluster) && !is_kept("m/c.v1", &cluster));
+        };
+        check(plan("Installing"), true);
+        check(plan("Complete"), false);
+        check(csv, true);
+    }
 }

@@ -191,14 +191,15 @@ impl Pass<'_> {
     }
 
     fn write_roles_and_prune(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
-        let recorded = Surface::of(group).provided;
+        let surface = Surface::of(group);
+        let recorded = surface.provided.clone();
         let providers = providers(members);
         let provided: ApiSet = providers.keys().cloned().collect();
         let all = provided.union(&recorded);
         for role in group_roles(group, &all, self.cluster) {
             self.changes.put(role);
         }
-        for csv in providers_of(self.cluster, &all) {
+        for csv in providers_of(self.cluster, &all, &surface) {
             self.requeue(&csv);
         }
         // A member that has not come to its APIs yet will record them.
@@ -286,10 +287,25 @@ fn providers<'a>(members: &'a [Member<'_>]) -> BTreeMap<ApiKey, Vec<&'a ClusterS
     providers
 }
 
-/// The ClusterServiceVersions of the whole cluster that provide any of these APIs: one that was in conflict may be free
-/// of it now.
-fn providers_of(cluster: &Cluster, apis: &ApiSet) -> Vec<ClusterServiceVersion> {
-    let csvs = cluster.of_kind(names::CSV_KIND);
+/// The ClusterServiceVersions that provide any of these APIs under other OperatorGroups that select a namespace of this
+/// one: these APIs may be a conflict for them now. A change of an OperatorGroup wakes its own members, and all that are
+/// in conflict.
+fn providers_of(cluster: &Cluster, apis: &ApiSet, surface: &Surface) -> Vec<ClusterServiceVersion> {
+    if apis.is_empty() {
+        return Vec::new();
+    }
+    let others: Vec<Surface> = cluster
+        .of_kind(names::OPERATOR_GROUP_KIND)
+        .filter_map(|other| Some(Surface::of(&OperatorGroup::read(other).ok()?)))
+        .collect();
+    let namespaces: BTreeSet<&str> = surface
+        .intersecting(&others)
+        .into_iter()
+        .map(Surface::namespace)
+        .collect();
+    let csvs = namespaces
+        .into_iter()
+        .flat_map(|namespace| cluster.in_namespace(names::CSV_KIND, namespace));
     csvs.filter_map(|object| ClusterServiceVersion::read(object).ok())
         .filter(|csv| !csv.is_copy())
         .filter(|csv| {

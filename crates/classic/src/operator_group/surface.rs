@@ -43,6 +43,13 @@ impl Surface {
         }
     }
 
+    /// The namespace of the OperatorGroup.
+    pub fn namespace(&self) -> &str {
+        self.identifier
+            .rsplit_once('/')
+            .map_or("", |(_, namespace)| namespace)
+    }
+
     /// Those of the others that select a namespace that this one selects, in the order given.
     pub fn intersecting<'a>(&self, others: &'a [Self]) -> Vec<&'a Self> {
         let meets = |other: &&Self| {

@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         let mut state = self.state();
         if state.running.contains_key(&key) {
             state.again_patiently.insert(key);
-        } else if !(state.failures.contains_key(&key) && state.delayed.contains_key(&key)) {
+        } else if !state.is_retried(&key) {
             self.add_to(state, key);
         }
     }
@@ -143,6 +143,14 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         }
         drop(state);
         self.shared.changed.notify_one();
+    }
+
+    /// Adds a key after a time in which more of its changes are expected, but not before its retry time if it failed.
+    pub fn add_later(&self, key: K, delay: Duration) {
+        let is_retried = self.state().is_retried(&key);
+        if !is_retried {
+            self.add_after(key, delay);
+        }
     }
 
     /// Works on keys until `stop` is cancelled, at most `concurrency` at once, then waits for the running ones.
@@ -299,6 +307,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         is_new
     }
 
+    /// Whether a key has failed and waits for its retry time.
+    fn is_retried(&self, key: &K) -> bool {
+        self.failures.contains_key(key) && self.delayed.contains_key(key)
+    }
+
     /// The number of waiting keys, including keys that are also running.
     fn depth(&self) -> usize {
         self.ready.len() + self.again.len()
@@ -440,6 +453,36 @@ mod tests {
                 "{series} {value} is not in {text}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_that_follow_each_other_make_one_run_and_no_earlier_retry() {
+        let (queue, stop) = (Queue::default(), CancellationToken::new());
+        let started = Instant::now();
+        let times = Mutex::new(Vec::new());
+        let add = || queue.add_later("a", Duration::from_secs(2));
+        add();
+        let run = queue.run(1, stop.clone(), |_| {
+            let mut times = times.lock();
+            times.push(started.elapsed().as_secs());
+            std::future::ready(match times.len() {
+                1..=3 => Outcome::Failed,
+                _ => Outcome::Done,
+            })
+        });
+        let changes = async {
+            for _ in 0..100 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                if started.elapsed() < Duration::from_secs(10) {
+                    add();
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            stop.cancel();
+        };
+        tokio::join!(run, changes);
+        // Two seconds after the first change; then the retries in their own time, and one run for later changes.
+        assert_eq!(times.into_inner(), [2, 3, 5, 9, 11]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -184,3 +184,39 @@ fn members_of_a_group_that_selects_nothing_get_no_namespaces() {
         json!({"olm.operatorGroup": "g", "olm.operatorNamespace": "n"})
     );
 }
+
+#[test]
+fn providers_under_groups_that_share_a_namespace_are_looked_at() {
+    let spec = json!({"targetNamespaces": ["x"]});
+    let elsewhere = |kind: &Value, place: &str, targets: &Value| {
+        let mut object = kind.clone();
+        object["metadata"]["namespace"] = json!(place);
+        if object["kind"] == "OperatorGroup" {
+            object["status"] = json!({"namespaces": targets});
+        }
+        object
+    };
+    let group = group(&spec, &settled(), "A.v1.g");
+    let csv = csv("c.v1", "Succeeded", &annotated());
+    let mut objects = vec![group.clone(), csv.clone()];
+    for (place, targets) in [
+        ("shares", json!(["x", "y"])),
+        ("global", json!([""])),
+        ("apart", json!(["z"])),
+        ("new", json!([])),
+    ] {
+        objects.push(elsewhere(&group, place, &targets));
+        objects.push(elsewhere(&csv, place, &targets));
+    }
+    objects.push(elsewhere(&csv, "without", &json!(null)));
+    let mut other = elsewhere(&csv, "shares", &json!(null));
+    other["metadata"]["name"] = json!("other.v1");
+    other["spec"] = json!({});
+    objects.push(other);
+    let places: Vec<String> = run(&objects)
+        .csvs
+        .into_iter()
+        .map(|(namespace, name)| format!("{namespace}/{name}"))
+        .collect();
+    assert_eq!(places, ["global/c.v1", "shares/c.v1"]);
+}
