@@ -2,8 +2,9 @@
 
 mod complete;
 mod examples;
+mod suggest;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -54,7 +55,12 @@ pub(crate) fn parse() -> Option<Arguments> {
     if name.is_some_and(|name| name.starts_with("kubectl-")) {
         command = command.bin_name("kubectl olm");
     }
-    let matches = command.get_matches();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.unwrap_or_else(|error| {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let words = words.iter().filter_map(|word| word.to_str());
+        suggest::with_one_suggestion(error, &command, words).exit()
+    });
     Some(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
