@@ -40,7 +40,9 @@ fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::C
 fn commands_on_a_cluster_share_their_options() {
     let command = super::command();
     let options = |word: &str| {
-        let found = command.find_subcommand(word).unwrap();
+        let mut words = word.split(' ');
+        let found = words.try_fold(&command, |group, word| group.find_subcommand(word));
+        let found = found.unwrap();
         ["output", "dry-run", "wait"].map(|long| {
             let option = found.get_arguments().find(|one| one.get_long() == Some(long));
             option.map(|option| {
@@ -55,12 +57,22 @@ fn commands_on_a_cluster_share_their_options() {
     for (words, is_change, waits) in [
         (
             &[
-                "events", "explain", "get", "history", "plan", "search", "show", "updates",
+                "events",
+                "explain",
+                "fleet plan",
+                "get",
+                "history",
+                "inventory",
+                "plan",
+                "resolve",
+                "search",
+                "show",
+                "updates",
             ][..],
             false,
             false,
         ),
-        (&["pause", "reject"], true, false),
+        (&["mirror", "pause", "reject"], true, false),
         (
             &[
                 "approve",
