@@ -24,15 +24,11 @@ fn the_words_of_kubectl_and_helm_lead_to_our_commands() {
     }
 }
 
-/// The commands without subcommands, by their words.
-fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+/// A command and all below it, by their words.
+fn with_subcommands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+    found.push((words.to_owned(), command.clone()));
     for inner in command.get_subcommands().filter(|one| one.get_name() != "help") {
-        let words = format!("{words} {}", inner.get_name());
-        if inner.has_subcommands() {
-            leaves(inner, &words, found);
-        } else {
-            found.push((words, inner.clone()));
-        }
+        with_subcommands(inner, &format!("{words} {}", inner.get_name()), found);
     }
 }
 
@@ -100,7 +96,7 @@ fn commands_on_a_cluster_share_their_options() {
 #[test]
 fn every_help_has_an_example_that_is_understood() {
     let mut found = Vec::new();
-    leaves(&super::command(), "olm", &mut found);
+    with_subcommands(&super::command(), "olm", &mut found);
     for (words, command) in found {
         let text = command
             .get_after_help()
@@ -131,7 +127,7 @@ fn every_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
     super::man(&directory.path().join("man1")).unwrap();
     let mut found = Vec::new();
-    leaves(&super::command(), "olm", &mut found);
+    with_subcommands(&super::command(), "olm", &mut found);
     for (words, _) in found {
         let page = directory.path().join("man1").join(words.replace(' ', "-") + ".1");
         let text =
