@@ -2,6 +2,7 @@
 
 mod complete;
 mod examples;
+mod man;
 mod suggest;
 
 use std::ffi::{OsStr, OsString};
@@ -219,7 +220,7 @@ fn completion(shell: Shell) -> CommandResult {
 fn man(directory: &Path) -> CommandResult {
     let failed = || format!("cannot write to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(failed)?;
-    clap_mangen::generate_to(command(), directory).with_context(failed)?;
+    man::write(command(), directory).with_context(failed)?;
     Ok(Status::Success)
 }
 

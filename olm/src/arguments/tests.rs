@@ -128,11 +128,25 @@ fn every_command_has_a_manual_page() {
     super::man(&directory.path().join("man1")).unwrap();
     let mut found = Vec::new();
     with_subcommands(&super::command(), "olm", &mut found);
-    for (words, _) in found {
+    for (words, command) in found {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
         let page = directory.path().join("man1").join(words.replace(' ', "-") + ".1");
         let text =
             std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        assert!(text.contains(".SH SYNOPSIS"), "{text}");
+        for part in [
+            ".SH SYNOPSIS\n",
+            ".SH EXAMPLES\n.nf\nolm",
+            concat!("\"olm ", env!("CARGO_PKG_VERSION"), "\""),
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert!(!text.contains("EXTRA") && !text.contains("Examples:"), "{text}");
+        assert_eq!(
+            text.contains(".SH \"EXIT STATUS\"\n"),
+            help.contains("Exit status: "),
+            "{text}"
+        );
     }
 }
 
