@@ -2,8 +2,10 @@
 
 mod complete;
 mod examples;
+mod man;
+mod suggest;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -54,7 +56,12 @@ pub(crate) fn parse() -> Option<Arguments> {
     if name.is_some_and(|name| name.starts_with("kubectl-")) {
         command = command.bin_name("kubectl olm");
     }
-    let matches = command.get_matches();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.unwrap_or_else(|error| {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let words = words.iter().filter_map(|word| word.to_str());
+        suggest::with_one_suggestion(error, &command, words).exit()
+    });
     Some(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
@@ -213,7 +220,7 @@ fn completion(shell: Shell) -> CommandResult {
 fn man(directory: &Path) -> CommandResult {
     let failed = || format!("cannot write to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(failed)?;
-    clap_mangen::generate_to(command(), directory).with_context(failed)?;
+    man::write(command(), directory).with_context(failed)?;
     Ok(Status::Success)
 }
 

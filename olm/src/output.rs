@@ -53,16 +53,6 @@ pub(crate) enum ReportFormat {
     Json,
 }
 
-/// The format of manifests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ManifestFormat {
-    /// YAML, one document for each object.
-    #[default]
-    Yaml,
-    /// JSON, for several objects a List.
-    Json,
-}
-
 /// The format of the objects of a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectFormat {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use self::cluster::Cluster;
 use crate::extension::access::ClusterArguments;
 use crate::input::CatalogFiles;
-use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::{faults_shown, named_source, open_catalog, unreadable, warn_of_missing_image};
 
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     default_catalogs: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
+    output: ObjectFormat,
 }
 
 impl Arguments {
@@ -167,10 +167,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             if context.is_none() && !resolution.bundle.requirements.is_empty() {
                 note("what the bundle requires is not checked; --cluster checks it on a cluster");
             }
-            match arguments.output {
-                ReportFormat::Text => print_text(&text(&resolution, &messages))?,
-                ReportFormat::Json => print_json(&json(&resolution, &messages))?,
-            }
+            arguments
+                .output
+                .print(&json(&resolution, &messages), bundle.map(str::to_owned), || {
+                    text(&resolution, &messages)
+                })?;
             Ok(Status::Success)
         }
         Err(mut refusal) => {
@@ -180,13 +181,16 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             }));
             let refusal = refusal.on_command_line();
             match arguments.output {
-                ReportFormat::Text => note(&format!("refused: {refusal}")),
-                ReportFormat::Json => print_json(&json!({
-                    "resolved": false,
-                    "reason": refusal.reason().to_string(),
-                    "findings": refusal.findings(),
-                    "hints": refusal.hints().collect::<Vec<_>>(),
-                }))?,
+                ObjectFormat::Table | ObjectFormat::Name => note(&format!("refused: {refusal}")),
+                format @ (ObjectFormat::Json | ObjectFormat::Yaml) => {
+                    let answer = json!({
+                        "resolved": false,
+                        "reason": refusal.reason().to_string(),
+                        "findings": refusal.findings(),
+                        "hints": refusal.hints().collect::<Vec<_>>(),
+                    });
+                    format.print(&answer, None, String::new)?;
+                }
             }
             Ok(Status::Failure)
         }

@@ -89,7 +89,7 @@ pub(crate) struct ShowArguments {
     output: ObjectFormat,
 }
 
-/// The metadata of a package from the head of its default channel.
+/// The metadata of a package: its newest version, the rest from the head of its default channel.
 pub(crate) struct PackageMetadata {
     pub(crate) name: String,
     pub(crate) default_channel: String,
@@ -106,16 +106,27 @@ pub(crate) struct PackageMetadata {
 
 /// The packages of a catalog, by name.
 pub(crate) fn packages(catalog: &Catalog) -> Vec<PackageMetadata> {
+    described_by(catalog, &PackageSummary::of_catalog(catalog))
+}
+
+fn described_by(catalog: &Catalog, summaries: &[PackageSummary]) -> Vec<PackageMetadata> {
+    let newest: HashMap<&str, &str> = summaries
+        .iter()
+        .map(|facts| (facts.name.as_str(), facts.latest_version.as_str()))
+        .collect();
     let mut packages: Vec<PackageMetadata> = catalog
         .packages
         .iter()
-        .map(|package| about(catalog, package))
+        .map(|package| {
+            let version = newest.get(package.name.as_str()).copied();
+            about(catalog, package, version.unwrap_or_default())
+        })
         .collect();
     packages.sort_by(|left, right| left.name.cmp(&right.name));
     packages
 }
 
-fn about(catalog: &Catalog, package: &olm_fbc::Package) -> PackageMetadata {
+fn about(catalog: &Catalog, package: &olm_fbc::Package, version: &str) -> PackageMetadata {
     let of_package = |name: &str| {
         catalog
             .bundles
@@ -169,10 +180,7 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package) -> PackageMetadata {
         description: package.description.clone(),
         display_name: text("/displayName"),
         provider: text("/provider/name"),
-        version: head
-            .and_then(|bundle| bundle.version_release().ok())
-            .map(|version| version.to_string())
-            .unwrap_or_default(),
+        version: version.to_owned(),
         keywords: texts("/keywords"),
         categories: text("/annotations/categories")
             .split(',')
@@ -255,13 +263,15 @@ fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, PackageMe
     let words: Vec<&str> = words.iter().flat_map(|words| words.split_whitespace()).collect();
     let mut found = Vec::new();
     for catalog in catalogs {
-        let summaries = PackageSummary::of_catalog(&catalog.catalog).into_iter();
-        let ranks: HashMap<String, u32> = summaries
-            .filter_map(|facts| Some((facts.relevance(words.iter().copied())?, facts.name)))
-            .map(|(rank, package)| (package, rank))
+        let summaries = PackageSummary::of_catalog(&catalog.catalog);
+        let ranks: HashMap<&str, u32> = summaries
+            .iter()
+            .filter_map(|facts| Some((facts.name.as_str(), facts.relevance(words.iter().copied())?)))
             .collect();
-        let packages = packages(&catalog.catalog).into_iter();
-        found.extend(packages.filter_map(|package| Some((*ranks.get(&package.name)?, catalog, package))));
+        let packages = described_by(&catalog.catalog, &summaries).into_iter();
+        found.extend(
+            packages.filter_map(|package| Some((*ranks.get(package.name.as_str())?, catalog, package))),
+        );
     }
     found.sort_by(|left, right| place(left).cmp(&place(right)));
     let found = found.into_iter();

@@ -70,6 +70,8 @@ pub struct Options {
     pub catalogd_server: Option<String>,
     /// The address at which operator-controller reaches the API server, as `http://HOST:PORT`; directly if absent.
     pub operator_controller_server: Option<String>,
+    /// The folder with the programs of the managers; those that are built beside the tests if absent.
+    pub programs: Option<PathBuf>,
 }
 
 impl World {
@@ -99,6 +101,9 @@ impl World {
             (&mut operator_controller, options.operator_controller_server),
         ] {
             server.map_or(Ok(()), |server| manager.go_through(&server))?;
+            if let Some(programs) = &options.programs {
+                manager.take_from(programs);
+            }
         }
         let mut world = Self {
             lab,

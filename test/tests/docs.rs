@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use olm_constraint::cel::{self, Budget, Program, Variable};
 use olm_test::docs::{Page, generated, page, pages};
 use olm_test::world::repository;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+/// The kind of Open Cluster Management in the docs.
+const REPLICA_SET: &str = "ManifestWorkReplicaSet";
 const WIDTH: usize = 120;
 const README_LINES: usize = 120;
 /// Options of other programs that pages name in their text.
@@ -395,6 +398,69 @@ fn pages_about_flags_are_the_generated_ones() -> Result<()> {
     for (path, text) in generated()? {
         let committed = std::fs::read_to_string(repository().join("docs").join(path))?;
         ensure!(committed == text, "docs/{path} differs: run `make crds`");
+    }
+    Ok(())
+}
+
+/// The object of a kind in the manifests of a page.
+fn manifest(page: &Page, kind: &str) -> Result<Value> {
+    for block in page.blocks().iter().filter(|block| block.mark == "yaml") {
+        for document in olm_yaml::documents(block.text.as_bytes(), &olm_yaml::Limits::default()) {
+            let value = document?.into_value()?;
+            if value["kind"] == kind {
+                return Ok(value);
+            }
+        }
+    }
+    anyhow::bail!("no {kind}")
+}
+
+#[test]
+fn a_rollout_with_open_cluster_management_waits_until_objects_are_ready() -> Result<()> {
+    let template = manifest(&page("how-to/fleet.md")?, REPLICA_SET)?["spec"]["manifestWorkTemplate"].take();
+    let list = |value: &Value| value.as_array().cloned().context("a list");
+    let manifests = list(&template["workload"]["manifests"])?;
+    let configs = list(&template["manifestConfigs"])?;
+    ensure!(manifests.len() == configs.len(), "{configs:?}");
+    for (manifest, config) in manifests.iter().zip(&configs) {
+        let (kind, of) = (
+            manifest["kind"].as_str().context("a kind")?,
+            &config["resourceIdentifier"],
+        );
+        ensure!(
+            of["name"] == manifest["metadata"]["name"]
+                && of["resource"] == format!("{}s", kind.to_lowercase()),
+            "{of} is not about {manifest}"
+        );
+        let rule = &config["conditionRules"][0];
+        ensure!(
+            rule["type"] == "CEL" && rule["condition"] == "Progressing",
+            "{rule}"
+        );
+        let text = rule["celExpressions"][0].as_str().context("an expression")?;
+        // The evaluator knows a value out of JSON by this name.
+        let program = Program::over(Variable::Predicate, &text.replace("object.", "predicate."))?;
+        let ready = |status: &str, generation: u64| {
+            let condition = json!({"type": "Ready", "status": status, "observedGeneration": generation});
+            json!({"conditions": [{"type": "Other", "status": "True"}, condition]})
+        };
+        for (status, is_progressing) in [
+            (Value::Null, true),
+            (json!({}), true),
+            (json!({"conditions": []}), true),
+            (ready("False", 2), true),
+            (ready("Unknown", 2), true),
+            (ready("True", 1), true),
+            (ready("True", 2), false),
+        ] {
+            let mut object = json!({"metadata": {"generation": 2}});
+            if !status.is_null() {
+                object["status"] = status;
+            }
+            let value = cel::Value::from_json(&object.to_string())?;
+            let found = program.evaluate(&value, &mut Budget::new(10_000))?;
+            ensure!(found == is_progressing, "{object}");
+        }
     }
     Ok(())
 }

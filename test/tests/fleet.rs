@@ -279,6 +279,18 @@ async fn scenario(world: &mut World) -> Result<()> {
     ] {
         ensure!(table.contains(part), "{part:?} in\n{table}");
     }
+    let (names, _) = olm(world, "fleet plan fleet=next.json east.yaml -o name")?;
+    ensure!(names.contains("east/by-steps\neast/"), "{names}");
+    let (table, _) = olm(world, "inventory --name east -o table")?;
+    ensure!(
+        table.contains("by-steps        by-steps        1.0.0\n"),
+        "{table}"
+    );
+    let (names, _) = olm(world, "inventory --name east -o name")?;
+    ensure!(
+        names.contains("clusterextension.olm.operatorframework.io/by-steps\n"),
+        "{names}"
+    );
 
     let reference = world.push_catalog("fleet:v2", &next).await?;
     world.apply(&[catalog("fleet", &reference)])?;

@@ -16,6 +16,8 @@ use crate::write;
 
 /// The field of a bundle whose metadata moved from the property `olm.bundle.object` to `olm.csv.metadata` or back.
 pub const METADATA_FORM: &str = "form of the metadata";
+/// The field of a bundle with its properties.
+const PROPERTIES: &str = "properties";
 
 /// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -115,6 +117,9 @@ pub struct BundleDiff {
     /// [`METADATA_FORM`], which does not affect users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<&'static str>,
+    /// The types of the properties that changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<String>,
 }
 
 /// The changes of a deprecation.
@@ -136,6 +141,15 @@ impl BundleDiff {
             Change::Removed => true,
             Change::Changed => self.fields.iter().any(|field| *field != METADATA_FORM),
         }
+    }
+
+    /// The changed fields for people: `image, properties (olm.gvk)`; empty if there are none.
+    pub fn changed_fields(&self) -> String {
+        let fields = self.fields.iter().map(|field| match *field {
+            PROPERTIES => format!("{PROPERTIES} ({})", self.properties.join(", ")),
+            field => field.to_owned(),
+        });
+        fields.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -191,7 +205,7 @@ impl Diff {
                     Change::Removed => lines.push(format!("package {of}: bundle {name} is gone")),
                     Change::Changed => lines.push(format!(
                         "package {of}: the content of bundle {name} changed ({})",
-                        bundle.fields.join(", ")
+                        bundle.changed_fields()
                     )),
                 }
             }
@@ -407,7 +421,7 @@ fn updates(
 }
 
 fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<BundleDiff> {
-    let mut fields = Vec::new();
+    let (mut fields, mut properties) = (Vec::new(), Vec::new());
     if let (Some(old), Some(new)) = (old, new) {
         let images = |bundle: &Bundle| -> BTreeSet<(String, String)> {
             let images = bundle.related_images.iter();
@@ -419,12 +433,10 @@ fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<Bund
             (Some(old), Some(new)) => old != new,
             _ => false,
         };
+        properties = changed_properties(old, new, is_moved);
         for (differs, field) in [
             (old.image != new.image, "image"),
-            (
-                properties(old, is_moved) != properties(new, is_moved),
-                "properties",
-            ),
+            (!properties.is_empty(), PROPERTIES),
             (images(old) != images(new), "relatedImages"),
             (is_moved, METADATA_FORM),
         ] {
@@ -440,6 +452,7 @@ fn bundle(name: &str, old: Option<&Bundle>, new: Option<&Bundle>) -> Option<Bund
         name: name.to_owned(),
         change: change(old, new),
         fields,
+        properties,
     })
 }
 
@@ -453,13 +466,27 @@ fn carried(bundle: &Bundle) -> Option<&'static str> {
     }
 }
 
-/// The properties as texts that do not depend on order or spelling; without the metadata if its form changes.
-fn properties(bundle: &Bundle, is_moved: bool) -> Vec<String> {
-    let counts = |kind: &str| !is_moved || ![TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA].contains(&kind);
-    let properties = bundle.properties.iter();
-    let properties = properties.filter(|property| counts(&property.kind));
-    let mut properties: Vec<String> = properties.map(write::property).collect();
-    properties.sort();
+/// The types of the properties that differ; without the metadata if its form changes.
+fn changed_properties(old: &Bundle, new: &Bundle, is_moved: bool) -> Vec<String> {
+    let (old, new) = (properties(old), properties(new));
+    let kinds: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+    let differ = kinds.into_iter().filter(|kind| old.get(kind) != new.get(kind));
+    differ
+        .filter(|kind| !is_moved || ![TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA].contains(kind))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The properties by type, as texts that do not depend on order or spelling.
+fn properties(bundle: &Bundle) -> BTreeMap<&str, Vec<String>> {
+    let mut properties: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for property in &bundle.properties {
+        let known = properties.entry(&property.kind).or_default();
+        known.push(write::property(property));
+    }
+    for texts in properties.values_mut() {
+        texts.sort();
+    }
     properties
 }
 
@@ -545,7 +572,10 @@ mod tests {
             assert_eq!(diff.breaking(), [""; 0]);
         }
         let other = property("olm.csv.metadata", r#"{"displayName":"Y"}"#);
-        assert_eq!(diff(&metadata, &other).breaking().len(), 1);
+        assert_eq!(
+            diff(&metadata, &other).breaking(),
+            ["package x: the content of bundle x.v2 changed (properties (olm.csv.metadata))"]
+        );
     }
 
     #[test]

@@ -21,12 +21,17 @@ pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
         command = command.find_subcommand(word).unwrap_or(command);
     }
     let mut found: Vec<(String, String)> = Vec::new();
-    let wanted = before.last().and_then(|word| option(command, word));
+    // The value is the last word, or follows the option in it: `--output=ya`.
+    let (named, begin) = match last.split_once('=') {
+        Some((named, _)) if named.starts_with("--") => (Some(named), format!("{named}=")),
+        _ => (before.last().map(String::as_str), String::new()),
+    };
+    let wanted = named.and_then(|word| option(command, word));
     if let Some(wanted) = wanted.filter(|wanted| wanted.get_action().takes_values()) {
         let values = wanted.get_possible_values();
         found.extend(values.iter().filter(|value| !value.is_hide_set()).map(|value| {
             let help = value.get_help().map(ToString::to_string);
-            (value.get_name().to_owned(), help.unwrap_or_default())
+            (format!("{begin}{}", value.get_name()), help.unwrap_or_default())
         }));
     } else if last.starts_with('-') {
         let options = command.get_arguments().filter(|option| !option.is_hide_set());
@@ -90,6 +95,8 @@ mod tests {
             forms.starts_with("table\t") && forms.contains("\nyaml\t"),
             "{forms}"
         );
+        let forms = completed("catalog diff --fail-on=b");
+        assert!(forms.starts_with("--fail-on=breaking\t"), "{forms}");
         assert_eq!(completed("mirror ./cat"), ":0\n");
         assert!(completed("").lines().count() > 20);
     }

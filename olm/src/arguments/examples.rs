@@ -2,8 +2,41 @@
 
 use clap::Command;
 
-/// The words of a command, and its examples.
+/// The words of a command or a group, and its examples.
 const EXAMPLES: &[(&[&str], &[&str])] = &[
+    (
+        &[],
+        &[
+            "olm search database",
+            "olm install greeter --wait",
+            "olm get",
+            "olm explain greeter",
+        ],
+    ),
+    (
+        &["catalog"],
+        &[
+            "olm catalog validate ./catalog",
+            "olm catalog push ./catalog registry.example/catalogs/mine:latest",
+        ],
+    ),
+    (
+        &["bundle"],
+        &[
+            "olm bundle validate ./bundle",
+            "olm bundle push ./bundle registry.example/greeter-bundle:v1.0.0",
+        ],
+    ),
+    (&["crd"], &["olm crd check old-crd.yaml new-crd.yaml"]),
+    (&["fleet"], &["olm fleet plan samples=./catalog inventories/"]),
+    (
+        &["image"],
+        &["olm image push catalogd.tar registry.example/olmv1/catalogd:v0.1.0"],
+    ),
+    (
+        &["trust-root"],
+        &["olm trust-root update --mirror https://tuf.example --root root.json"],
+    ),
     (
         &["trust-root", "update"],
         &[

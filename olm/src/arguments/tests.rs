@@ -24,15 +24,11 @@ fn the_words_of_kubectl_and_helm_lead_to_our_commands() {
     }
 }
 
-/// The commands without subcommands, by their words.
-fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+/// A command and all below it, by their words.
+fn with_subcommands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+    found.push((words.to_owned(), command.clone()));
     for inner in command.get_subcommands().filter(|one| one.get_name() != "help") {
-        let words = format!("{words} {}", inner.get_name());
-        if inner.has_subcommands() {
-            leaves(inner, &words, found);
-        } else {
-            found.push((words, inner.clone()));
-        }
+        with_subcommands(inner, &format!("{words} {}", inner.get_name()), found);
     }
 }
 
@@ -40,7 +36,9 @@ fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::C
 fn commands_on_a_cluster_share_their_options() {
     let command = super::command();
     let options = |word: &str| {
-        let found = command.find_subcommand(word).unwrap();
+        let mut words = word.split(' ');
+        let found = words.try_fold(&command, |group, word| group.find_subcommand(word));
+        let found = found.unwrap();
         ["output", "dry-run", "wait"].map(|long| {
             let option = found.get_arguments().find(|one| one.get_long() == Some(long));
             option.map(|option| {
@@ -55,12 +53,22 @@ fn commands_on_a_cluster_share_their_options() {
     for (words, is_change, waits) in [
         (
             &[
-                "events", "explain", "get", "history", "plan", "search", "show", "updates",
+                "events",
+                "explain",
+                "fleet plan",
+                "get",
+                "history",
+                "inventory",
+                "plan",
+                "resolve",
+                "search",
+                "show",
+                "updates",
             ][..],
             false,
             false,
         ),
-        (&["pause", "reject"], true, false),
+        (&["mirror", "pause", "reject"], true, false),
         (
             &[
                 "approve",
@@ -88,7 +96,7 @@ fn commands_on_a_cluster_share_their_options() {
 #[test]
 fn every_help_has_an_example_that_is_understood() {
     let mut found = Vec::new();
-    leaves(&super::command(), "olm", &mut found);
+    with_subcommands(&super::command(), "olm", &mut found);
     for (words, command) in found {
         let text = command
             .get_after_help()
@@ -119,12 +127,26 @@ fn every_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
     super::man(&directory.path().join("man1")).unwrap();
     let mut found = Vec::new();
-    leaves(&super::command(), "olm", &mut found);
-    for (words, _) in found {
+    with_subcommands(&super::command(), "olm", &mut found);
+    for (words, command) in found {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
         let page = directory.path().join("man1").join(words.replace(' ', "-") + ".1");
         let text =
             std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        assert!(text.contains(".SH SYNOPSIS"), "{text}");
+        for part in [
+            ".SH SYNOPSIS\n",
+            ".SH EXAMPLES\n.nf\nolm",
+            concat!("\"olm ", env!("CARGO_PKG_VERSION"), "\""),
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert!(!text.contains("EXTRA") && !text.contains("Examples:"), "{text}");
+        assert_eq!(
+            text.contains(".SH \"EXIT STATUS\"\n"),
+            help.contains("Exit status: "),
+            "{text}"
+        );
     }
 }
 

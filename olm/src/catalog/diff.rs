@@ -141,7 +141,7 @@ fn package_text(package: &PackageDiff, text: &mut String) {
         let fields = if bundle.fields.is_empty() {
             String::new()
         } else {
-            format!(": {}", bundle.fields.join(", "))
+            format!(": {}", bundle.changed_fields())
         };
         let (sign, end) = (mark(bundle.change), breaking(bundle.is_breaking()));
         let _ = writeln!(text, "  {sign} bundle {}{fields}{end}", bundle.name);

@@ -14,14 +14,14 @@ use olm_api::names::annotation;
 use olm_author::write;
 use olm_fbc::Catalog;
 use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::place::{Destination, NOWHERE, mirror_sets, mirrored, registries, registries_conf};
 use self::select::{PackageSelector, lacking, select};
 use super::push;
 use crate::hint::Hint;
 use crate::output::table::table;
-use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
+use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::{MalformedBlobs, load_catalog, named_source};
 
@@ -43,7 +43,7 @@ const NAMED: usize = 2;
 )]
 pub(crate) struct Arguments {
     /// Catalog to mirror: a file, directory, image, or address of a running catalogd; or a directory that this command
-    /// wrote
+    /// wrote. For a ClusterCatalog, give the image in its spec.source.image.ref
     #[arg(value_name = "[NAME=]CATALOG")]
     catalog: String,
     /// Packages to mirror, with the versions that are wanted [default: all]
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     config_dir: PathBuf,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: ReportFormat,
+    output: ObjectFormat,
     #[command(flatten)]
     registry: RegistryArguments,
 }
@@ -386,25 +386,30 @@ fn role(role: &str) -> BTreeMap<String, String> {
 
 /// The images to copy, those already copied and those that the source lacks.
 fn report(arguments: &Arguments, known: &[InspectedImage]) -> anyhow::Result<()> {
-    if arguments.output == ReportFormat::Json {
-        let images = known.iter().map(|known| {
-            let (outline, lacking) = match &known.found {
-                Ok((outline, lacking)) => (Some(outline), Some(lacking)),
-                Err(_) => (None, None),
-            };
-            json!({
-                "image": known.item.reference.to_string(),
-                "role": known.item.role,
-                "digest": outline.map(|outline| outline.digest().to_string()),
-                "attached": outline.map(Outline::attached),
-                "bytes": outline.map(Outline::bytes),
-                "bytesToCopy": lacking.map(|lacking| lacking.bytes),
-                "missing": known.found.as_ref().err(),
-                "usedBy": known.item.used_by,
-            })
-        });
-        return print_json(&images.collect());
-    }
+    let images: Vec<Value> = known.iter().map(json).collect();
+    let names = known.iter().map(|known| known.item.reference.to_string());
+    arguments.output.print(&images, names, || text(known))
+}
+
+fn json(known: &InspectedImage) -> Value {
+    let (outline, lacking) = match &known.found {
+        Ok((outline, lacking)) => (Some(outline), Some(lacking)),
+        Err(_) => (None, None),
+    };
+    json!({
+        "image": known.item.reference.to_string(),
+        "role": known.item.role,
+        "digest": outline.map(|outline| outline.digest().to_string()),
+        "attached": outline.map(Outline::attached),
+        "bytes": outline.map(Outline::bytes),
+        "bytesToCopy": lacking.map(|lacking| lacking.bytes),
+        "missing": known.found.as_ref().err(),
+        "usedBy": known.item.used_by,
+    })
+}
+
+/// A table of the images, the reasons why some are missing, and the counts.
+fn text(known: &[InspectedImage]) -> String {
     let (mut rows, mut missing) = (Vec::new(), String::new());
     let (mut bytes, mut there, mut lost) = (0, 0_usize, 0_usize);
     for known in known {
@@ -438,12 +443,12 @@ fn report(arguments: &Arguments, known: &[InspectedImage]) -> anyhow::Result<()>
         rows.push(vec![known.item.reference.to_string(), state, users]);
     }
     let images = known.len();
-    print_text(&format!(
+    format!(
         "{}{missing}{images} images: {} to copy, {there} present, {lost} missing; {} to send at most\n",
         table(&["IMAGE", "STATE", "USED BY"], &rows),
         images - there - lost,
         size(bytes)
-    ))
+    )
 }
 
 fn size(bytes: u64) -> String {

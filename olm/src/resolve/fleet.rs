@@ -7,7 +7,7 @@ use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use olm_resolve::cluster::fleet::{Change, ClusterPlan, ClusterRecord, KnownCatalog, Planner};
 use olm_yaml::{Limits, documents};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::packages;
 use crate::hint::Hint;
 use crate::input;
-use crate::output::{CHANGES, CommandResult, Status, note, print, print_json, print_text};
+use crate::output::{CHANGES, CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::{named_source, open_catalog};
 
@@ -61,26 +61,14 @@ pub(crate) struct Arguments {
     /// Show extensions that stay as they are, too
     #[arg(long)]
     all: bool,
-    /// Output format; json and yaml hold all extensions
+    /// Output format; json and yaml hold all extensions, name those of the table as CLUSTER/EXTENSION
     #[arg(short, long, value_enum, default_value_t)]
-    output: FleetPlanFormat,
+    output: ObjectFormat,
     /// Exit with status 3 when something would change, 1 when an extension would find no bundle
     #[arg(long)]
     exit_code: bool,
     #[command(flatten)]
     registry: RegistryArguments,
-}
-
-/// The output format of a plan.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum FleetPlanFormat {
-    /// Columns, for people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-    /// For both.
-    Yaml,
 }
 
 /// The changes on all clusters.
@@ -142,11 +130,11 @@ fn plan(arguments: &Arguments) -> CommandResult {
         catalog: changed,
         clusters,
     };
-    match arguments.output {
-        FleetPlanFormat::Table => print_text(&text::text(&plan, arguments.all))?,
-        FleetPlanFormat::Json => print_json(&serde_json::to_value(&plan)?)?,
-        FleetPlanFormat::Yaml => print(&olm_yaml::to_yaml(&serde_json::to_value(&plan)?))?,
-    }
+    let names = text::shown(&plan, arguments.all);
+    let names = names.map(|(cluster, extension)| format!("{cluster}/{}", extension.extension));
+    arguments
+        .output
+        .print(&plan, names, || text::text(&plan, arguments.all))?;
     Ok(match arguments.exit_code {
         true if plan.summary.has(Change::NoBundle) => Status::Failure,
         true if plan.summary.clusters_that_change > 0 => Status::Changes,

@@ -4,12 +4,13 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use kube::config::Kubeconfig;
-use serde_json::Value;
+use olm_resolve::cluster::fleet::ClusterRecord;
 
 use super::cluster::Cluster;
 use crate::extension::access::ClusterArguments;
 use crate::hint::Hint;
-use crate::output::{CommandResult, ManifestFormat, Status, print, print_json};
+use crate::output::table::table;
+use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 
 #[derive(Debug, Args)]
 #[command(
@@ -26,9 +27,9 @@ pub(crate) struct Arguments {
     /// ClusterCatalogs of extensions that select none, comma-separated: the --default-catalogs of operator-controller
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',')]
     default_catalogs: Vec<String>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ManifestFormat,
+    /// Output format; `olm fleet plan` reads yaml and json
+    #[arg(short, long, value_enum, default_value_t = ObjectFormat::Yaml)]
+    output: ObjectFormat,
     #[command(flatten)]
     cluster: ClusterArguments,
 }
@@ -47,12 +48,27 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         let cluster = Cluster::reach(&arguments.cluster).await?;
         cluster.record(name, &arguments.default_catalogs).await
     })?;
-    let value: Value = serde_json::to_value(&record)?;
-    match arguments.output {
-        ManifestFormat::Yaml => print(&olm_yaml::to_yaml(&value))?,
-        ManifestFormat::Json => print_json(&value)?,
-    }
+    let names = record.extensions.iter();
+    let names = names.map(|extension| resource_name("clusterextension", &extension.name));
+    arguments.output.print(&record, names, || text(&record))?;
     Ok(Status::Success)
+}
+
+/// The extensions with their packages and installed versions.
+fn text(record: &ClusterRecord) -> String {
+    let rows: Vec<Vec<String>> = record
+        .extensions
+        .iter()
+        .map(|extension| {
+            let installed = extension.installed.as_ref();
+            vec![
+                extension.name.clone(),
+                extension.catalog.package_name.clone(),
+                installed.map_or_else(|| "-".to_owned(), |installed| installed.bundle.version.clone()),
+            ]
+        })
+        .collect();
+    table(&["NAME", "PACKAGE", "INSTALLED"], &rows)
 }
 
 /// The name of the cluster in the kubeconfig.

@@ -6,6 +6,7 @@
     reason = "outside of the test functions too, a test fails where it stands"
 )]
 
+mod access;
 mod bundle;
 mod bundle_validate;
 mod catalog;

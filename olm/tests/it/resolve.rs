@@ -36,6 +36,28 @@ fn the_best_bundle_that_all_filters_allow_is_chosen() {
 }
 
 #[test]
+fn the_answer_is_yaml_or_a_name_on_request() {
+    let files = Files::new(&[("cat/catalog.json", CATALOG)]);
+    let printed = |format: &str, range: &str| {
+        let catalog = ["resolve", "foo", "--catalog", "cat", "--version", range];
+        olm(&files.path(""), &[&catalog[..], &["-o", format]].concat())
+    };
+    assert_eq!(printed("name", "1.0.x").stdout, "foo.v1.0.0\n");
+    assert!(printed("yaml", "1.0.x").stdout.contains("\nresolved: true\n"));
+    assert_eq!(printed("text", "1.0.x").stdout, printed("table", "1.0.x").stdout);
+    let refused = printed("yaml", ">=3.0.0");
+    assert!(
+        refused.status == 1 && refused.stdout.contains("resolved: false\n"),
+        "{refused:?}"
+    );
+    let refused = printed("name", ">=3.0.0");
+    assert!(
+        refused.stdout.is_empty() && refused.stderr.starts_with("refused: "),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn a_bundle_without_an_image_is_reported() {
     let image = "\"image\":\"reg.example/foo:1.0.0\"";
     assert!(CATALOG.contains(image));

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
@@ -101,28 +101,36 @@ fn names(items: &Value, package: &str) -> Vec<String> {
 }
 
 fn asked(address: &str, words: &str) -> std::io::Result<Value> {
-    let mut stream = TcpStream::connect(address)?;
     let query: String = words
         .bytes()
         .flat_map(|byte| ["%".to_owned(), format!("{byte:02X}")])
         .collect();
+    Ok(serde_json::from_str(&fetched(
+        address,
+        &format!("/api/v1/search?q={query}"),
+    )?)?)
+}
+
+/// The body of the answer to a request for a path.
+fn fetched(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
     write!(
         stream,
-        "GET /api/v1/search?q={query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    Ok(serde_json::from_str(body)?)
+    Ok(body.to_owned())
 }
 
-#[test]
-fn the_command_and_the_server_find_the_same_in_the_same_order() {
-    let files = catalogs();
+/// `olm catalog serve` of directories among the files, and its address.
+fn serving(files: &Files, catalogs: &[&str]) -> (Child, String) {
     let mut child = binary()
         .current_dir(files.path(""))
-        .args(["catalog", "serve", "one", "other", "--addr", "127.0.0.1:0"])
+        .args(["catalog", "serve", "--addr", "127.0.0.1:0"])
+        .args(catalogs)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary runs");
@@ -130,18 +138,29 @@ fn the_command_and_the_server_find_the_same_in_the_same_order() {
     BufReader::new(child.stdout.take().expect("its output is piped"))
         .read_line(&mut line)
         .expect("it says where");
-    let address = line.split('/').nth(2).unwrap_or_default();
+    let address = line.split('/').nth(2).unwrap_or_default().to_owned();
+    (child, address)
+}
+
+fn stop(mut child: Child) {
+    child.kill().expect("it can be stopped");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn the_command_and_the_server_find_the_same_in_the_same_order() {
+    let files = catalogs();
+    let (child, address) = serving(&files, &["one", "other"]);
     let outcomes: Vec<_> = QUERIES
         .iter()
         .map(|(words, expected)| {
             let arguments = ["search", "--catalog", "one", "--catalog", "other", "-o", "json"];
             let arguments: Vec<&str> = arguments.into_iter().chain(words.split(' ')).collect();
             let run = olm(&files.path(""), &arguments);
-            (words, expected, asked(address, words), run)
+            (words, expected, asked(&address, words), run)
         })
         .collect();
-    child.kill().expect("it can be stopped");
-    child.wait().expect("it ends");
+    stop(child);
     for (words, expected, answer, run) in outcomes {
         let printed: Value = serde_json::from_str(&run.stdout).expect("it prints JSON");
         let printed = names(&printed, "package");
@@ -150,6 +169,48 @@ fn the_command_and_the_server_find_the_same_in_the_same_order() {
         let answer = answer.expect("it answers");
         assert_eq!(names(&answer["items"], "name"), printed, "{words}");
     }
+}
+
+#[test]
+fn pages_and_commands_name_the_newest_version_of_all_channels() {
+    let text = package(
+        "words",
+        &about("Words", "A list of words.", "Acme", &[], ""),
+        ("w.example", "Word"),
+    );
+    let newer = json!({"schema": "olm.bundle", "name": "words.v2.0.0", "package": "words", "image": "reg.example/b:2",
+        "properties": [{"type": "olm.package", "value": {"packageName": "words", "version": "2.0.0"}}]});
+    let fast = json!({"schema": "olm.channel", "name": "fast", "package": "words", "entries": [{"name": "words.v2.0.0"}]});
+    let files = Files::new(&[("one/catalog.json", &format!("{text}{newer}\n{fast}\n"))]);
+    let (child, address) = serving(&files, &["one"]);
+    let found = asked(&address, "words");
+    let page = fetched(&address, "/packages/one/words");
+    stop(child);
+    assert_eq!(found.expect("it answers")["items"][0]["latestVersion"], "2.0.0");
+    let page = page.expect("it answers");
+    assert!(
+        page.contains(r#"<span class="badge version">2.0.0</span>"#),
+        "{page}"
+    );
+    assert!(
+        !page.contains("channels: [") && page.contains("--for=condition=Ready"),
+        "{page}"
+    );
+    for command in [["search", "words"], ["show", "words"]] {
+        let run = olm(
+            &files.path(""),
+            &[&command[..], &["--catalog", "one", "-o", "json"]].concat(),
+        );
+        let printed: Value = serde_json::from_str(&run.stdout).expect("it prints JSON");
+        assert_eq!(printed[0]["version"], "2.0.0", "{command:?}");
+        assert_eq!(printed[0]["defaultChannel"], "stable", "{command:?}");
+    }
+    let run = olm(
+        &files.path(""),
+        &["resolve", "words", "--catalog", "one", "-o", "json"],
+    );
+    let printed: Value = serde_json::from_str(&run.stdout).expect("it prints JSON");
+    assert_eq!(printed["version"], "2.0.0");
 }
 
 /// Words, and the matching packages in order.

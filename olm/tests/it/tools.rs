@@ -366,7 +366,7 @@ fn packages_are_found_by_all_words() {
            {"type":"olm.csv.metadata","value":{"displayName":"Foo Operator","keywords":["fast"],"annotations":{"categories":"Database, Storage"}}}"#,
     );
     let files = Files::new(&[("c.json", &described)]);
-    let found = "CATALOG  PACKAGE  DISPLAY NAME  VERSION  DEFAULT CHANNEL\nc        foo      Foo Operator  1.1.0    stable\n";
+    let found = "CATALOG  PACKAGE  DISPLAY NAME  VERSION  DEFAULT CHANNEL\nc        foo      Foo Operator  2.0.0    stable\n";
     for words in [&["foo"][..], &["FAST", "storage"][..], &["widget"][..]] {
         let arguments = [&["search", "--catalog", "c.json"][..], words].concat();
         check(&files, &arguments, 0, found, "");
@@ -405,7 +405,7 @@ fn packages_are_found_by_all_words() {
         &files,
         &["show", "foo", "--catalog", "mine=c.json"],
         0,
-        "package     foo\ncatalog     mine\nname        Foo Operator\nversion     1.1.0\ndefault     stable\n\
+        "package     foo\ncatalog     mine\nname        Foo Operator\nversion     2.0.0\ndefault     stable\n\
          channels    fast (foo.v2.0.0), stable (foo.v1.1.0)\nkeywords    fast\ncategories  Database, Storage\n\
          apis        g.example/v1/Widget\n",
         "",

@@ -25,6 +25,8 @@ pub const CLASSIC_NAMESPACE: &str = "olm";
 #[derive(Debug)]
 pub struct Manager {
     program: &'static str,
+    /// The file of the program; the one that is built beside the tests if absent.
+    file: Option<PathBuf>,
     name: String,
     child: Option<Child>,
     arguments: Vec<String>,
@@ -119,6 +121,7 @@ impl Manager {
         arguments.extend(more);
         Ok(Self {
             program,
+            file: None,
             name: name.to_owned(),
             child: None,
             arguments,
@@ -154,6 +157,11 @@ impl Manager {
         Ok(())
     }
 
+    /// Takes the program from a folder from the next start on.
+    pub fn take_from(&mut self, folder: &Path) {
+        self.file = Some(folder.join(self.program));
+    }
+
     /// Limits the descriptors of the process from the next start on.
     pub fn limit_descriptors(&mut self, most: u32) {
         self.descriptors = Some(most);
@@ -179,7 +187,7 @@ impl Manager {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let errors = log.try_clone()?;
         let mut arguments = self.arguments.clone();
-        let mut program = binary(self.program)?;
+        let mut program = self.file.clone().map_or_else(|| binary(self.program), Ok)?;
         if let Some(disk) = &self.disk {
             arguments.splice(..0, mounted(disk, &program));
             program = "unshare".into();

@@ -63,6 +63,11 @@ fn pods_have_bounds_and_the_labels_that_others_select_them_by() -> Result<()> {
                         .any(|one| selects(&one["labelSelector"]["matchLabels"], labels))),
                     "{overlay}: the replicas of {name} are not spread over nodes: {spread:?}"
                 );
+                let families = &find("Service").context("no Service")?["spec"]["ipFamilyPolicy"];
+                ensure!(
+                    families == "PreferDualStack",
+                    "{overlay}: the Service of {name} asks for {families}"
+                );
                 let policy = find("NetworkPolicy").context("no policy")?["spec"]["ingress"].to_string();
                 ensure!(
                     !policy.contains("8081"),

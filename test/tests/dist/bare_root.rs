@@ -1,12 +1,15 @@
 //! Installs an operator on an empty cluster with only the folder of a release and kubectl, in a root without
 //! compiler and shell.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::{await_version, catalog};
+use olm_test::images::contents::Contents;
 use olm_test::images::{self, libraries};
 use olm_test::samples;
 use olm_test::world::{Lab, Options, World};
@@ -69,8 +72,7 @@ fn bare_root(lab: &Lab) -> Result<Root> {
     let archive = &archives(&folder)?[system];
     let olm = root.path("bin/olm");
     std::fs::create_dir_all(root.path("bin"))?;
-    std::fs::write(&olm, &unpacked(&folder.join(archive))?["olm"].1)?;
-    std::fs::set_permissions(&olm, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    write_program(&olm, &unpacked(&folder.join(archive))?["olm"].1)?;
     let needed = libraries(&olm)?;
     // Without a release, the program is the one of the tests.
     ensure!(needed.is_empty() || !is_built(), "olm is not static: {needed:?}");
@@ -82,6 +84,21 @@ fn bare_root(lab: &Lab) -> Result<Root> {
     root.put(&lab.authorities().join("ca.crt"), "ca/ca.crt")?;
     std::fs::create_dir(root.path("tmp"))?;
     Ok(root)
+}
+
+/// Writes the managers out of the images for this machine into a folder.
+fn unpack_managers(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for name in ["catalogd", "operator-controller"] {
+        let image = Contents::read(&release()?.join(format!("{name}.tar")))?;
+        write_program(&folder.join(name), image.file(name)?)?;
+    }
+    Ok(())
+}
+
+fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes)?;
+    Ok(std::fs::set_permissions(path, Permissions::from_mode(0o755))?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,8 +149,14 @@ async fn a_release_is_enough_to_install_an_operator() -> Result<()> {
     root.run(&[&["kubectl", "wait", "-n", "olmv1-system"][..], &available].concat())?;
     step("manifests applied, Deployments available");
 
-    // The node is simulated: the managers run as processes instead of Pods.
-    let world = World::over(lab, Options::default()).await?;
+    // The node is simulated: the managers of the images run as processes instead of Pods.
+    let programs = root.path("managers");
+    unpack_managers(&programs)?;
+    let options = Options {
+        programs: Some(programs),
+        ..Options::default()
+    };
+    let world = World::over(lab, options).await?;
     step("managers ready");
     std::fs::write(root.path("samples.yaml"), catalog("samples", &image).to_string())?;
     root.run(&["kubectl", "apply", "-f", "/samples.yaml"])?;

@@ -280,6 +280,11 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
         rehearsed.contains("7 images: 7 to copy, 0 present, 0 missing;"),
         "{rehearsed}"
     );
+    let names = olm(folder, &format!("{line} --dry-run -o name"))?;
+    ensure!(
+        names.lines().count() == 7 && names.starts_with(&format!("{catalog}\n")),
+        "{names}"
+    );
     let done = olm(folder, &line)?;
     ensure!(done.contains("7 to copy"), "{done}");
     let host = from.address.replace(':', "-");

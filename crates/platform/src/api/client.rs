@@ -1,12 +1,14 @@
 //! The connection to the API server.
 
+use std::error::Error as _;
+use std::io::ErrorKind;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::client::{Body, ClientBuilder};
-use kube::config::KubeConfigOptions;
+use kube::config::{InferConfigError, KubeConfigOptions, KubeconfigError};
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,12 +17,23 @@ use tower::layer::layer_fn;
 
 use crate::metrics::{Metrics, RequestLabels};
 
+/// A variable that the kubelet sets in Pods.
+const POD: &str = "KUBERNETES_SERVICE_HOST";
+
 /// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is neither a kubeconfig nor a Pod's credentials.
-    #[error("no way to the API server: set KUBECONFIG (or --kubeconfig), or run inside a cluster")]
-    Config(#[source] kube::config::InferConfigError),
+    /// There is neither this kubeconfig nor a Pod's credentials.
+    #[error(
+        "cannot find the API server: there is no file `{0}`; set `KUBECONFIG` or `--kubeconfig` to a kubeconfig"
+    )]
+    Missing(String),
+    /// There is no kubeconfig, and the Pod's credentials cannot be used.
+    #[error("cannot use the credentials of the Pod")]
+    Pod(#[source] kube::config::InClusterError),
+    /// The kubeconfig in use cannot be used, for this reason.
+    #[error("cannot use the kubeconfig: {0}; fix it, or set `KUBECONFIG` or `--kubeconfig` to another one")]
+    Unusable(String),
     /// The named kubeconfig cannot be used.
     #[error("cannot use the kubeconfig `{path}`")]
     Kubeconfig {
@@ -65,7 +78,7 @@ pub async fn config_in(
         ..KubeConfigOptions::default()
     };
     let mut config = match (kubeconfig, context) {
-        (None, None) => Config::infer().await.map_err(ClientError::Config)?,
+        (None, None) => Config::infer().await.map_err(|error| without_config(&error))?,
         (None, Some(context)) => {
             Config::from_kubeconfig(&options)
                 .await
@@ -95,6 +108,24 @@ pub async fn config_in(
     // The work queue retries with its own limits; hidden retries would only delay the report.
     config.default_retry = false;
     Ok(config)
+}
+
+/// The part of the client's error that helps: its own text lists the reasons of all sources.
+fn without_config(error: &InferConfigError) -> ClientError {
+    let Some(kubeconfig) = error.source() else {
+        return ClientError::Unusable(error.to_string());
+    };
+    let missing = match kubeconfig.downcast_ref() {
+        Some(KubeconfigError::ReadConfig(cause, path)) if cause.kind() == ErrorKind::NotFound => {
+            path.display().to_string()
+        }
+        Some(KubeconfigError::FindPath) => "~/.kube/config".to_owned(),
+        _ => return ClientError::Unusable(kubeconfig.to_string()),
+    };
+    match Config::incluster() {
+        Err(source) if std::env::var_os(POD).is_some() => ClientError::Pod(source),
+        _ => ClientError::Missing(missing),
+    }
 }
 
 /// A client whose requests are counted.

@@ -56,10 +56,10 @@ pub(super) fn section(of: &Package, version: Option<&str>) -> Markup {
                         (block("Command to grant rights", &format!("olm rbac {} | kubectl apply -f -", of.name)))
                     }
                     li {
-                        p { "Wait until it is installed:" }
+                        p { "Wait until it is ready:" }
                         (block(
                             "Command to wait",
-                            &format!("kubectl wait --for=condition=Installed clusterextension/{} --timeout=5m", of.name),
+                            &format!("kubectl wait --for=condition=Ready clusterextension/{} --timeout=5m", of.name),
                         ))
                     }
                 }
@@ -90,16 +90,16 @@ fn manifests(of: &Package, version: Option<&str>) -> String {
         quoted(suggested)
     };
     let account = quoted(&format!("{}-installer", of.name));
-    let choice = match version {
-        Some(version) => format!("version: {}", quoted(version)),
-        None => format!("channels: [{}]", quoted(of.default_channel())),
-    };
+    // Without a version, all channels count, as for `olm install`.
+    let choice = version
+        .map(|version| format!("version: {}\n      ", quoted(version)))
+        .unwrap_or_default();
     format!(
         "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n---\n\
          apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {account}\n  namespace: {namespace}\n---\n\
          apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n  namespace: {namespace}\n  \
          serviceAccount:\n    name: {account}\n  source:\n    sourceType: Catalog\n    catalog:\n      \
-         packageName: {name}\n      {choice}\n      selector:\n        matchLabels:\n          {label}: {catalog}\n",
+         packageName: {name}\n      {choice}selector:\n        matchLabels:\n          {label}: {catalog}\n",
         api = olm_api::names::API_VERSION,
         kind = olm_api::names::CLUSTER_EXTENSION,
         label = olm_api::names::label::METADATA_NAME,
@@ -127,13 +127,22 @@ mod tests {
             command(&of, Some("1.2.0")),
             "olm install db --version 1.2.0 --catalog cat --wait"
         );
-        let text = manifests(&of, Some("1.2.0"));
-        let values: Vec<Value> = text
-            .split("---\n")
-            .map(|part| olm_yaml::to_json(part.as_bytes()).unwrap())
-            .collect();
-        assert_eq!(values[1]["metadata"]["name"], "db-installer");
-        assert_eq!(values[2]["spec"]["source"]["catalog"]["version"], "1.2.0");
+        let values = |version| -> Vec<Value> {
+            let text = manifests(&of, version);
+            text.split("---\n")
+                .map(|part| olm_yaml::to_json(part.as_bytes()).unwrap())
+                .collect()
+        };
+        let one = values(Some("1.2.0"));
+        assert_eq!(one[1]["metadata"]["name"], "db-installer");
+        assert_eq!(one[2]["spec"]["source"]["catalog"]["version"], "1.2.0");
+        let newest = values(None);
+        let catalog = &newest[2]["spec"]["source"]["catalog"];
+        let selector = serde_json::json!({"matchLabels": {"olm.operatorframework.io/metadata.name": "cat"}});
+        assert_eq!(
+            *catalog,
+            serde_json::json!({"packageName": "db", "selector": selector})
+        );
     }
 
     #[test]

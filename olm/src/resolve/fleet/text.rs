@@ -14,22 +14,29 @@ const NONE: &str = "-";
 /// The number of clusters that are listed for a reason.
 const NAMED: usize = 3;
 
+/// The extensions that change or are held back, or all of them, with their clusters.
+pub(super) fn shown(plan: &FleetPlan, is_everything: bool) -> impl Iterator<Item = (&str, &ExtensionPlan)> {
+    let clusters = plan.clusters.iter();
+    let extensions = clusters.flat_map(|cluster| {
+        let extensions = cluster.extensions.iter();
+        extensions.map(|extension| (cluster.cluster.as_str(), extension))
+    });
+    extensions.filter(move |(_, extension)| {
+        let is_quiet =
+            matches!(extension.change, Change::Stay | Change::OtherCatalog) && extension.newest.is_none();
+        is_everything || !is_quiet
+    })
+}
+
 /// The extensions that change or are held back, the reasons, and the counts.
 pub(super) fn text(plan: &FleetPlan, is_everything: bool) -> String {
     let mut rows = Vec::new();
     let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for cluster in &plan.clusters {
-        for extension in &cluster.extensions {
-            let is_quiet =
-                matches!(extension.change, Change::Stay | Change::OtherCatalog) && extension.newest.is_none();
-            if is_quiet && !is_everything {
-                continue;
-            }
-            for reason in notes(extension) {
-                reasons.entry(reason).or_default().push(&cluster.cluster);
-            }
-            rows.push(row(&cluster.cluster, extension));
+    for (cluster, extension) in shown(plan, is_everything) {
+        for reason in notes(extension) {
+            reasons.entry(reason).or_default().push(cluster);
         }
+        rows.push(row(cluster, extension));
     }
     let mut text = String::new();
     if !rows.is_empty() {

@@ -1,0 +1,74 @@
+//! The suggestion for a mistyped command: one visible name.
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use olm_fbc::similar::nearest;
+
+/// Replaces clap's suggestions, which name hidden aliases and put the best guess last. `words` are those of the command
+/// line after the name of the program.
+pub(super) fn with_one_suggestion<'w>(
+    mut error: Error,
+    root: &Command,
+    words: impl IntoIterator<Item = &'w str>,
+) -> Error {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let Some(ContextValue::String(mistyped)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let mut group = root;
+    for word in words.into_iter().take_while(|word| word != mistyped) {
+        group = group.find_subcommand(word).unwrap_or(group);
+    }
+    let suggestion = meant(mistyped, group).map(str::to_owned);
+    error.remove(ContextKind::SuggestedSubcommand);
+    if let Some(name) = suggestion {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(name));
+    }
+    error
+}
+
+/// The command of a group that a word probably means: the only one that begins with it, otherwise the most similar.
+fn meant<'c>(mistyped: &str, group: &'c Command) -> Option<&'c str> {
+    let commands = group.get_subcommands().filter(|one| !one.is_hide_set());
+    let names: Vec<&str> = commands.map(Command::get_name).collect();
+    let mut longer = names.iter().filter(|name| name.starts_with(mistyped));
+    match (longer.next(), longer.next()) {
+        (Some(name), None) => Some(*name),
+        _ => nearest(mistyped, names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_one_suggestion;
+
+    /// What is printed for a mistyped command line.
+    fn printed(line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        let command = crate::arguments::command();
+        let error = command.clone().try_get_matches_from(&words).unwrap_err();
+        let words = words.into_iter().skip(1);
+        with_one_suggestion(error, &command, words).to_string()
+    }
+
+    #[test]
+    fn one_visible_command_is_suggested() {
+        for (line, name) in [
+            ("olm instal", "install"),
+            ("olm upgarde", "upgrade"),
+            ("olm uninst", "uninstall"),
+            ("olm catalog validat", "validate"),
+        ] {
+            let text = printed(line);
+            let tip = format!("tip: a similar subcommand exists: '{name}'\n");
+            assert!(text.contains(&tip), "{line}: {text}");
+        }
+        let text = printed("olm something-else");
+        assert!(
+            text.contains("unrecognized subcommand") && !text.contains("tip:"),
+            "{text}"
+        );
+    }
+}
