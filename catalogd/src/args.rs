@@ -29,8 +29,8 @@ pub struct Args {
     /// Registries that are reached over plain HTTP, `HOST[:PORT]`, comma-separated.
     #[arg(long, env = "OLM_PLAIN_HTTP_REGISTRIES", value_delimiter = ',')]
     pub plain_http_registries: Vec<String>,
-    /// Let only those read catalogs whose bearer token the API server knows as made for the audience
-    /// `catalogd.olm.operatorframework.io`, and whom it lets `get` `clustercatalogs/content` of the catalog's name.
+    /// Require a bearer token for the audience `catalogd.olm.operatorframework.io` and the right to `get`
+    /// `clustercatalogs/content` of the catalog.
     #[arg(long, env = "OLM_CONTENT_AUTHENTICATION", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub content_authentication: bool,
     /// Limits for the download of an image.

@@ -27,8 +27,8 @@ pub struct Args {
     /// any, and its upgrades from the same.
     #[arg(long, env = "OLM_DEFAULT_CATALOGS", value_delimiter = ',')]
     pub default_catalogs: Vec<String>,
-    /// Directory with further certificate authorities for catalogd, PEM; the one that catalogd makes for itself is
-    /// known.
+    /// Directory with further certificate authorities for catalogd, PEM; the authority of catalogd is always
+    /// trusted.
     #[arg(long, env = "OLM_CATALOGD_CAS_DIR", default_value = "")]
     pub catalogd_cas_dir: String,
     /// File with a bearer token for a catalogd that serves its content only to clients with a token; empty: no token.

@@ -58,8 +58,7 @@ fn pending(reference: &str, registry: &str, state: Pending) -> String {
     match state {
         Pending::UnderWay => format!("pulling image {reference}"),
         Pending::Queued => format!(
-            "waiting to pull image {reference}: as many images are being pulled as --pulls and --pulls-per-registry \
-             allow at once, in all or from {registry}"
+            "waiting to pull image {reference}: --pulls or --pulls-per-registry limits concurrent pulls from {registry}"
         ),
     }
 }
@@ -332,7 +331,10 @@ impl Registries {
         match self.images.prune_contents(&keep).await {
             Ok(0) => {}
             Ok(removed) => tracing::debug!(removed, "removed unused bundles"),
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget bundles"),
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot remove unused bundles"
+            ),
         }
     }
 

@@ -400,7 +400,8 @@ fn no_extension_of_a_circle_moves_while_one_may_not() -> Result<()> {
         )
         .await?;
         for package in ["circle-a", "circle-b"] {
-            let who = "goes together with circle-c.v2.0.0 of ClusterExtension circle-c, which cannot go: ";
+            let who =
+                "updates together with circle-c.v2.0.0 of ClusterExtension circle-c, which cannot update: ";
             await_progressing(world, package, conditions::reason::SUCCEEDED, who).await?;
         }
         for package in circle {

@@ -1,13 +1,16 @@
-//! The commands of the docs, run unchanged: the blocks marked `sh cluster` on a cluster, and those marked `sh registry`
-//! on files and a registry.
+//! The commands of the docs, run unchanged: the blocks marked `sh cluster` and `sh alone` on a cluster, those marked
+//! `sh registry` on files and a registry, and those marked `sh serve` with a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use olm_api::conditions::reason;
+use olm_test::cluster::free_address;
 use olm_test::docs::{self, Page, page};
-use olm_test::extensions::{await_gone, await_progressing, await_version, catalog};
+use olm_test::extensions::{
+    SOON, administrator, await_gone, await_progressing, await_version, catalog, patch_source,
+};
 use olm_test::registry::signatures::{key, sign};
 use olm_test::samples;
 use olm_test::shared::Shared;
@@ -15,6 +18,9 @@ use olm_test::world::{Options, World, binary, repository};
 use serde_json::json;
 
 static CLUSTER: Shared<World> = Shared::new(|| Box::pin(start()));
+
+/// The image of the catalog `samples`.
+const SAMPLES: &str = "greeter-catalog:latest";
 
 /// The pages about the cluster of `make run`.
 const TOUR: &[&str] = &["README.md", "getting-started.md"];
@@ -37,6 +43,7 @@ const ADMINISTRATION: &[&str] = &[
     "how-to/approve.md",
     "how-to/verify-signatures.md",
     "how-to/move-over.md",
+    "reference/annotations.md",
     "how-to/remove.md",
 ];
 const RUNBOOKS_AFTER: &str = "troubleshooting.md";
@@ -47,6 +54,20 @@ const PUBLISHING: &[&str] = &[
     "how-to/least-privilege.md",
 ];
 
+/// The pages with commands that would disturb the extensions of other tests.
+const ALONE: &[&str] = &[
+    "how-to/pin.md",
+    "how-to/least-privilege.md",
+    "troubleshooting.md",
+    "how-to/add-a-catalog.md",
+];
+/// The pages with a server that does not end by itself, each with a part of what it answers.
+const SERVING: &[(&str, &str)] = &[
+    ("getting-started.md", "greeter"),
+    ("how-to/publish-a-catalog.md", "olm.package"),
+    ("reference/http.md", "olmbundles"),
+];
+
 /// The pages with commands on files and a registry, in an order in which a push does not replace a signed image too
 /// early.
 const FILES: &[&str] = &[
@@ -55,6 +76,7 @@ const FILES: &[&str] = &[
     "how-to/publish-a-catalog.md",
     "how-to/upgrade.md",
     "how-to/fleet.md",
+    "how-to/add-a-catalog.md",
     "how-to/air-gap.md",
 ];
 /// The pages with blocks that are only parsed, and the reason. Runbooks also read the logs of the managers, which are no
@@ -66,45 +88,29 @@ const NOT_RUN: &[(&str, &str)] = &[
         "a benchmark takes an hour, perf is not installed",
     ),
     ("design/testing.md", "CI runs these tests themselves"),
-    (
-        "getting-started.md",
-        "`make run` and `olm catalog serve` do not end",
-    ),
+    ("getting-started.md", "`make run` does not end"),
     (
         "how-to/add-a-catalog.md",
-        "there is no internet; the cluster keeps its catalog; a port is forwarded to a Pod",
+        "there is no internet, and a port is forwarded to a Pod",
     ),
     ("how-to/air-gap.md", "there is no internet"),
-    ("how-to/fleet.md", "the exit status is the answer"),
     (
         "how-to/install-olm.md",
         "a release, krew, helm or an image builder is needed",
     ),
     (
         "how-to/least-privilege.md",
-        "the managers are no Deployment; the last test of the page runs the clean-up",
+        "a registry for the images of OLM is needed, and the managers are no Deployment",
     ),
     (
         "how-to/monitor.md",
-        "there is no Prometheus, and the managers are no Deployment",
+        "there is no Prometheus, the managers are no Deployment, `olm ui` does not end",
     ),
     (
         "how-to/move-from-classic.md",
-        "`test/tests/migrate` moves operators of OLM classic",
+        "`test/tests/migrate/together.rs` moves operators that need each other",
     ),
-    (
-        "how-to/move-over.md",
-        "the manifests of the default account are not applied",
-    ),
-    ("how-to/pin.md", "the later pages need the other version"),
-    (
-        "how-to/publish-a-catalog.md",
-        "`olm catalog serve` does not end and takes a fixed port",
-    ),
-    (
-        "how-to/remove.md",
-        "the deletion ends, and OLM is not installed from olm.yaml",
-    ),
+    ("how-to/remove.md", "OLM is not installed from olm.yaml"),
     ("how-to/replace-olm-classic.md", "the cluster has no OLM classic"),
     (
         "how-to/verify-a-release.md",
@@ -114,16 +120,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "how-to/verify-signatures.md",
         "cosign is not installed; `test/tests/signatures` uses it",
     ),
-    ("reference/annotations.md", "the later pages remove the CRDs"),
-    (
-        "reference/http.md",
-        "`olm catalog serve` does not end and takes a fixed port",
-    ),
-    ("reference/registries.md", "the page creates no account"),
     ("reliability.md", "fault tests take hours"),
     (
         "troubleshooting.md",
-        "the faults are not there; the managers are no Deployment",
+        "no right is missing, and the managers are no Deployment",
     ),
 ];
 
@@ -133,19 +133,29 @@ async fn start() -> Result<World> {
     let blobs = world
         .push_bundles("greeter", samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
-    let reference = world.push_catalog("greeter-catalog:latest", &blobs).await?;
+    world.push_catalog(SAMPLES, &blobs).await?;
     // The name that pages use for a catalog of one's own.
     world.push_catalog("catalogs/mine:latest", &blobs).await?;
-    world.apply(&[catalog("samples", &reference)])?;
-    world.kubectl(&[
-        "wait",
-        "--for=condition=Serving",
-        "--timeout=120s",
-        "ccat/samples",
-    ])?;
+    offer(&world, "samples")?;
     // The namespace of Argo CD.
     world.kubectl(&["create", "namespace", "argocd"])?;
     Ok(world)
+}
+
+/// Creates a ClusterCatalog of the samples, and waits until it is served.
+fn offer(world: &World, name: &str) -> Result<()> {
+    world.apply(&[catalog(name, &format!("{}/{SAMPLES}", world.registry()?))])?;
+    let name = format!("ccat/{name}");
+    world
+        .kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", &name])
+        .map(drop)
+}
+
+/// A catalog of the sample operator as another package, in one version.
+fn package(name: &str, version: &str) -> String {
+    let image = format!("quay.io/operatorhubio/{name}:v{version}");
+    let blobs = samples::catalog(&["1.0.0"], |_| image.clone());
+    samples::renamed(name, &blobs).replace("1.0.0", version)
 }
 
 /// A page by its path in the repository or in `docs`.
@@ -205,32 +215,39 @@ fn follow(world: &World, folder: &Path, page: &Page) -> Result<()> {
     Ok(())
 }
 
+/// The pages with a block of this mark.
+fn marked(mark: &str) -> Result<BTreeSet<PathBuf>> {
+    let mut pages = docs::pages()?;
+    pages.retain(|page| !page.marked(mark).is_empty());
+    Ok(pages.into_iter().map(|page| page.path).collect())
+}
+
+fn paths<'a>(pages: impl IntoIterator<Item = &'a &'a str>) -> Result<BTreeSet<PathBuf>> {
+    let read = pages.into_iter().map(|path| Ok(read(path)?.path));
+    read.collect()
+}
+
 #[test]
-fn every_page_with_commands_for_a_cluster_is_followed() -> Result<()> {
-    let mut followed: BTreeSet<PathBuf> = runbooks()?.into_iter().map(|page| page.path).collect();
-    for path in [TOUR, ADMINISTRATION, PUBLISHING].concat() {
-        followed.insert(read(path)?.path);
-    }
-    let mut marked = docs::pages()?;
-    marked.retain(|page| !page.marked("sh cluster").is_empty());
-    let marked: BTreeSet<PathBuf> = marked.into_iter().map(|page| page.path).collect();
-    assert_eq!(marked, followed);
+fn every_page_with_commands_is_followed() -> Result<()> {
+    let mut on_cluster = paths(&[TOUR, ADMINISTRATION, PUBLISHING].concat())?;
+    on_cluster.extend(runbooks()?.into_iter().map(|page| page.path));
+    assert_eq!(marked("sh cluster")?, on_cluster);
+    assert_eq!(marked("sh alone")?, paths(ALONE)?);
+    assert_eq!(marked("sh registry")?, paths(FILES)?);
+    assert_eq!(marked("sh serve")?, paths(SERVING.iter().map(|(path, _)| path))?);
     Ok(())
 }
 
 #[test]
 fn a_block_that_is_not_run_has_a_reason() -> Result<()> {
-    let listed = NOT_RUN.iter().map(|(path, _)| Ok(read(path)?.path));
-    let listed: BTreeSet<PathBuf> = listed.collect::<Result<_>>()?;
-    let mut parsed = docs::pages()?;
-    parsed.retain(|page| !page.path.starts_with("docs/runbooks") && !page.marked("sh").is_empty());
-    let parsed: BTreeSet<PathBuf> = parsed.into_iter().map(|page| page.path).collect();
-    assert_eq!(parsed, listed);
+    let mut parsed = marked("sh")?;
+    parsed.retain(|path| !path.starts_with("docs/runbooks"));
+    assert_eq!(parsed, paths(NOT_RUN.iter().map(|(path, _)| path))?);
     Ok(())
 }
 
-/// Writes the files that the pages name, and pushes the images: three bundles, a catalog, its copy in a mirror, the
-/// inventory of the cluster, and a key with which the catalog is signed.
+/// Writes the files that the pages name, and pushes the images: three bundles, a catalog, the community catalog in a
+/// mirror, the inventory of the cluster, and a key with which the catalog is signed.
 async fn prepare(world: &World, folder: &Path) -> Result<()> {
     for (bundle, version) in [("old", "1.0.0"), ("new", "1.0.1"), ("new-bundle", "1.1.0")] {
         for (path, content) in samples::bundle(version, samples::OPERATOR_IMAGE) {
@@ -246,12 +263,17 @@ async fn prepare(world: &World, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder.join(subfolder))?;
     }
     std::fs::write(folder.join("catalog/catalog.json"), &blobs)?;
-    for image in [
-        "catalogs/samples:v2",
-        "mirror/quay.io/operatorhubio/catalog:latest",
-    ] {
-        world.push_catalog(image, &blobs).await?;
-    }
+    world.push_catalog("catalogs/samples:v2", &blobs).await?;
+    let community = [package("etcd", "0.9.4"), package("postgres", "1.0.0")].concat();
+    world
+        .push_catalog("mirror/quay.io/operatorhubio/catalog:latest", &community)
+        .await?;
+    let mirrors = format!(
+        "[[registry]]\nlocation = \"quay.io\"\n[[registry.mirror]]\nlocation = \"{}/mirror/quay.io\"\n",
+        world.registry()?
+    );
+    std::fs::create_dir_all(folder.join(".config/containers"))?;
+    std::fs::write(folder.join(".config/containers/registries.conf"), mirrors)?;
     std::os::unix::fs::symlink(world.authorities(), folder.join("authorities"))?;
     let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.into_bytes())]);
     let labels = [("operators.operatorframework.io.index.configs.v1", "/configs")];
@@ -275,19 +297,112 @@ fn commands_on_files_and_a_registry_work_as_the_docs_say() -> Result<()> {
     CLUSTER.with(async |world| {
         let folder = world.folder().join("files");
         prepare(world, &folder).await?;
-        let mut followed = BTreeSet::new();
         for path in FILES {
-            let page = read(path)?;
-            for block in page.marked("sh registry") {
-                run(world, &folder, &block).with_context(|| page.path.display().to_string())?;
+            for block in read(path)?.marked("sh registry") {
+                run(world, &folder, &block).with_context(|| (*path).to_owned())?;
             }
-            followed.insert(page.path);
         }
-        let mut marked = docs::pages()?;
-        marked.retain(|page| !page.marked("sh registry").is_empty());
-        let marked: BTreeSet<PathBuf> = marked.into_iter().map(|page| page.path).collect();
-        assert_eq!(marked, followed);
         Ok(())
+    })
+}
+
+/// Runs the blocks of a page with a server: the first command in the background, at a free address, and the others once
+/// it answers. Returns the start page and their output.
+fn serve(world: &World, folder: &Path, page: &Page) -> Result<String> {
+    let address = free_address()?;
+    let commands = page
+        .marked("sh serve")
+        .concat()
+        .replace(
+            "olm catalog serve",
+            &format!("olm catalog serve --addr {address}"),
+        )
+        .replace("127.0.0.1:8080", &address);
+    let (server, requests) = commands.split_once('\n').context("a command")?;
+    let server = server.trim_end_matches(" &");
+    let commands = format!(
+        "{server} &\ntrap 'kill $!' EXIT\n\
+         curl -sf --retry 30 --retry-delay 1 --retry-connrefused http://{address}/\n{requests}"
+    );
+    run(world, folder, &commands)
+}
+
+#[test]
+fn a_catalog_is_served_without_a_cluster_as_the_docs_say() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let folder = world.folder().join("serving");
+        std::fs::create_dir_all(folder.join("my-catalog"))?;
+        let blobs = package("my-operator", "1.0.0");
+        std::fs::write(folder.join("my-catalog/catalog.json"), blobs)?;
+        for (path, part) in SERVING {
+            let answered = serve(world, &folder, &read(path)?).with_context(|| (*path).to_owned())?;
+            ensure!(answered.contains(part), "{path}: {answered}");
+        }
+        Ok(())
+    })
+}
+
+/// The values of an annotation of the extension's revisions, the newest last.
+fn annotated(world: &World, name: &str) -> Result<String> {
+    world.kubectl(&[
+        "get",
+        "clusterobjectsets",
+        "--selector=olm.operatorframework.io/owner-name=greeter",
+        "--output",
+        &format!(r"jsonpath={{.items[*].metadata.annotations.olm\.operatorframework\.io/{name}}}"),
+    ])
+}
+
+/// The blocks of a page that are run alone.
+fn blocks_alone<const N: usize>(path: &str) -> Result<[String; N]> {
+    let blocks = read(path)?.marked("sh alone");
+    blocks.try_into().map_err(|found| anyhow!("{path} has {found:?}"))
+}
+
+#[test]
+fn an_edge_is_skipped_an_account_changed_and_a_catalog_left_out_and_removed_as_the_docs_say() -> Result<()> {
+    CLUSTER.alone(async |world| {
+        let world = &*world;
+        let folder = world.folder().join("alone");
+        std::fs::create_dir(&folder)?;
+        std::os::unix::fs::symlink(repository().join("manifests"), folder.join("manifests"))?;
+        world.apply_file("manifests/samples/greeter.yaml")?;
+        await_version(world, "greeter", "1.0.1").await?;
+
+        let [skip, follow] = blocks_alone("how-to/pin.md")?;
+        run(world, &folder, &skip)?;
+        await_version(world, "greeter", "1.0.0").await?;
+        run(world, &folder, &follow)?;
+
+        let [leave_out, admit] = blocks_alone("troubleshooting.md")?;
+        let missing = format!("{}/missing:latest", world.registry()?);
+        world.apply(&[catalog("broken", &missing)])?;
+        offer(world, "other")?;
+        run(world, &folder, &leave_out)?;
+        run(world, &folder, &admit)?;
+        patch_source(world, "greeter", json!({ "version": "1.0.x" })).await?;
+        await_version(world, "greeter", "1.0.1").await?;
+        ensure!(annotated(world, "catalog")?.ends_with(" other"));
+
+        world.apply(&administrator("greeter", "other-installer"))?;
+        let [change_account] = blocks_alone("how-to/least-privilege.md")?;
+        run(world, &folder, &change_account)?;
+        world
+            .eventually("a revision has the other account", SOON, async || {
+                let accounts = annotated(world, "service-account")?;
+                Ok(accounts.ends_with(" greeter/other-installer").then_some(()))
+            })
+            .await?;
+        await_version(world, "greeter", "1.0.1").await?;
+
+        let [remove] = blocks_alone("how-to/add-a-catalog.md")?;
+        run(world, &folder, &remove)?;
+        offer(world, "samples")?;
+        world.kubectl(&["delete", "clustercatalogs", "broken", "other"])?;
+        let clean = "olm uninstall greeter --yes --wait\n\
+                     kubectl delete --ignore-not-found -f manifests/samples/greeter.yaml\n\
+                     kubectl delete clusterrolebinding greeter-other-installer";
+        run(world, &folder, clean).map(drop)
     })
 }
 
@@ -338,7 +453,7 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
         let catalog = blocks(PUBLISHING[1])?;
         let (next_catalog, catalog) = catalog.split_last().context("the next version")?;
         let account = blocks(PUBLISHING[2])?;
-        let [empty, missing, grant, rest @ ..] = account.as_slice() else {
+        let [empty, missing, grant, rest @ .., clean] = account.as_slice() else {
             bail!("the account and its permissions are missing");
         };
 
@@ -369,8 +484,6 @@ fn a_bundle_is_made_published_installed_and_upgraded_as_the_docs_say() -> Result
 
         world.kubectl(&["delete", "clusterextension", "my-extension", "--wait=false"])?;
         await_gone(world, "my-extension").await?;
-        let clean = page(PUBLISHING[2])?.marked("sh");
-        let clean = clean.last().context("the last command of the page")?;
         let deleted = run(world, &folder, clean)?;
         ensure!(deleted.contains("deleted"), "{deleted}");
         world

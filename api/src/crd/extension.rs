@@ -88,7 +88,7 @@ fn spec() -> Schema {
         .property(
             "progressDeadlineMinutes",
             integer(
-                "Minutes until a rollout is reported as failed. Without it, a rollout has no deadline. The rollout goes on in any case.",
+                "Minutes until a rollout is reported as failed. Without it, a rollout has no deadline. The rollout continues in any case.",
                 "int32",
             )
             .range(10, 720),

@@ -78,7 +78,7 @@ fn spec() -> Schema {
         .property(
             "progressDeadlineMinutes",
             integer(
-                "Minutes until the rollout is reported as failed. Without it, the rollout has no deadline. The rollout goes on in any case.",
+                "Minutes until the rollout is reported as failed. Without it, the rollout has no deadline. The rollout continues in any case.",
                 "int32",
             )
             .range(10, 720),

@@ -55,7 +55,7 @@ pub struct Budget {
 pub enum End {
     /// There are no more objects.
     Complete,
-    /// The budget was used up.
+    /// The budget was used up: that for the time, the number of objects or the size of the objects.
     Spent(&'static str),
     /// The server did not answer.
     Failed(RequestFailure),
@@ -194,10 +194,10 @@ impl Pages<'_> {
                 return Err(End::Spent("time"));
             }
             if self.budget.objects == 0 {
-                return Err(End::Spent("number"));
+                return Err(End::Spent("number of objects"));
             }
             if self.budget.bytes == 0 {
-                return Err(End::Spent("size"));
+                return Err(End::Spent("size of the objects"));
             }
             let limit = self
                 .size
@@ -209,7 +209,7 @@ impl Pages<'_> {
                     self.size = (self.size / 10).max(1);
                     continue;
                 }
-                Err(PageError::TooLarge) => return Err(End::Spent("size")),
+                Err(PageError::TooLarge) => return Err(End::Spent("size of the objects")),
                 Err(PageError::Failed(failure)) => return Err(End::Failed(failure)),
             };
             let items = page.items.unwrap_or_default();
@@ -278,13 +278,19 @@ mod tests {
             |next: &str| json!({"metadata": {"continue": next, "remainingItemCount": 5}, "items": [{}, {}]});
         assert_eq!(read((200, page("")), 10).await, (2, End::Complete));
         // The same page is returned again and again.
-        assert_eq!(read((200, page("x")), 5).await, (6, End::Spent("number")));
+        assert_eq!(
+            read((200, page("x")), 5).await,
+            (6, End::Spent("number of objects"))
+        );
         let refused = json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"});
         let (seen, end) = read((403, refused), 5).await;
         assert_eq!(seen, 0);
         assert!(matches!(end, End::Failed(RequestFailure { message, .. }) if message == "no"));
         let large = Value::String("x".repeat(usize::try_from(MAX_PAGE).unwrap() + 1));
-        assert_eq!(read((200, large), 5).await, (0, End::Spent("size")));
+        assert_eq!(
+            read((200, large), 5).await,
+            (0, End::Spent("size of the objects"))
+        );
         assert_eq!(
             read((200, json!({"metadata": {}, "items": null})), 5).await,
             (0, End::Complete)

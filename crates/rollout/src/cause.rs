@@ -205,7 +205,7 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
             "CrashLoopBackOff" => {
                 let end = status.pointer("/lastState/terminated").map(ended);
                 let end = end.map_or(String::new(), |end| format!(": it {end}"));
-                Some(format!("{container} crashes again and again ({reason}){end}"))
+                Some(format!("{container} keeps crashing ({reason}){end}"))
             }
             // The kubelet alternates between both.
             "ErrImagePull" | "ImagePullBackOff" => {
@@ -237,8 +237,8 @@ fn of_container(pod: &str, status: &Value) -> Option<String> {
         status.pointer("/state/running").is_some() && status.pointer("/ready") == Some(&Value::Bool(false));
     runs_unready.then(|| {
         let end = status.pointer("/lastState/terminated").map(ended);
-        let end = end.map_or(String::new(), |end| format!("; before, it {end}"));
-        format!("{container} runs and is not ready{end}")
+        let end = end.map_or(String::new(), |end| format!("; it last {end}"));
+        format!("{container} is running but not ready{end}")
     })
 }
 
@@ -345,7 +345,7 @@ mod tests {
         for pause in ["back-off 10s restarting", "back-off 20s restarting"] {
             check_pod(
                 &container(&crash(pause), &end),
-                "container manager of Pod greeter-1 crashes again and again (CrashLoopBackOff): it ended with exit \
+                "container manager of Pod greeter-1 keeps crashing (CrashLoopBackOff): it ended with exit \
                  code 137 (OOMKilled)",
             );
         }
@@ -357,7 +357,7 @@ mod tests {
         );
         check_pod(
             &container(&json!({"running": {}}), &json!({"terminated": {"exitCode": 1}})),
-            "container manager of Pod greeter-1 runs and is not ready; before, it ended with exit code 1",
+            "container manager of Pod greeter-1 is running but not ready; it last ended with exit code 1",
         );
         check_pod(
             &json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}),

@@ -211,7 +211,9 @@ fn custom_resources(cluster: &Cluster, definition: &str) -> anyhow::Result<Custo
     found.finalizers = seen.finalizers();
     found.note = match end {
         End::Complete => None,
-        End::Spent(what) => Some(format!("not all objects were looked at: too much {what}")),
+        End::Spent(what) => Some(format!(
+            "not all objects were checked: the limit on the {what} is exceeded"
+        )),
         End::Failed(failure) => Some(format!("cannot list the objects: {}", failure.message)),
     };
     Ok(found)
@@ -259,7 +261,7 @@ fn text(plan: &UninstallPlan) -> String {
     );
     for (title, sign, list) in [
         ("Removed", '-', &plan.removed),
-        ("Left on the cluster", ' ', &plan.left),
+        ("Kept on the cluster", ' ', &plan.left),
     ] {
         if !list.is_empty() {
             let _ = write!(text, "\n{title}:\n");

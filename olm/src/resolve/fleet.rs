@@ -166,7 +166,7 @@ fn records(paths: &[PathBuf]) -> anyhow::Result<Vec<ClusterRecord>> {
         )));
     }
     if found.is_empty() {
-        let error = anyhow!("there is no inventory in what is named");
+        let error = anyhow!("cannot find an inventory in the named files");
         return Err(error.context(Hint("`olm inventory` writes one".to_owned())));
     }
     Ok(found)

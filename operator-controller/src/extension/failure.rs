@@ -95,8 +95,8 @@ impl StageFailure {
                     severity => severity,
                 },
                 help: Some(match &self.help {
-                    Some(help) => format!("{help}\nbesides: {}", other.explained()),
-                    None => format!("besides: {}", other.explained()),
+                    Some(help) => format!("{help}\nalso: {}", other.explained()),
+                    None => format!("also: {}", other.explained()),
                 }),
                 ..self
             },
@@ -147,10 +147,7 @@ mod tests {
         };
         let both = failure.clone().and(Some(other));
         assert_eq!(both.message, "outer: inner: io");
-        assert_eq!(
-            both.explained(),
-            "outer: inner: io\nbesides: no range\ntake another"
-        );
+        assert_eq!(both.explained(), "outer: inner: io\nalso: no range\ntake another");
         assert_eq!(both.severity, Severity::Waiting);
         let terminal = StageFailure {
             severity: Severity::Terminal,

@@ -297,8 +297,8 @@ fn follows(
     let found = olm_resolve::resolve_in(catalogs, request, Some(&as_installed(&bundle)), facts).ok()?;
     (found.bundle.name != bundle.name).then(|| {
         format!(
-            "{} rolls out as {}, and {} is an update of it: it follows once {0} is complete; to change how {0} is \
-             installed, ask for its version meanwhile",
+            "{0} is rolling out as {1}. {2} is an update of it and follows when {0} is complete. To change {0} now, set \
+             spec.source.catalog.version to its version",
             bundle.name,
             set.name(),
             found.bundle.name

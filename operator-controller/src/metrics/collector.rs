@@ -125,7 +125,7 @@ impl Collector for Extensions {
         gauge(
             &mut encoder,
             "operator_controller_pending_changes",
-            "Changes that wait, by what they wait for",
+            "Waiting changes by reason",
             seen.waiting
                 .iter()
                 .map(|(reason, count)| ([("reason", *reason)], *count)),
@@ -151,7 +151,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
     gauge(
         encoder,
         "operator_controller_extension_ready",
-        "Whether what the extension asks for is there and works",
+        "Whether the extension matches its spec and works",
         some(|sample| Some(i64::from(sample.state == State::Ready))),
     )?;
     gauge(
@@ -203,13 +203,13 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
     gauge(
         encoder,
         "operator_controller_extension_rollout_started_timestamp_seconds",
-        "When the revision was created that rolls out",
+        "Creation time of the revision that is rolling out",
         some(|sample| sample.rollout_started),
     )?;
     gauge(
         encoder,
         "operator_controller_extension_deletion_requested_timestamp_seconds",
-        "When the deletion of the extension was asked for",
+        "Time of the deletion request",
         some(|sample| sample.deletion_requested),
     )?;
     updates(encoder, samples)
@@ -237,7 +237,7 @@ fn updates(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resu
     gauge(
         encoder,
         "operator_controller_extension_update_held_back",
-        "A newer bundle that is not installed by itself, and what holds it back: always 1",
+        "A newer bundle that is held back, and the reason: always 1",
         newer().filter_map(|(sample, update)| {
             let labels = [
                 ("extension", sample.extension.as_str()),

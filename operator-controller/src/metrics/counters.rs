@@ -65,7 +65,7 @@ impl Counters {
         metrics.register(|registry| {
             registry.register(
                 "operator_controller_resolution_duration_seconds",
-                "Time that the choice of a bundle took, with the questions to catalogs",
+                "Time to resolve a bundle, including requests to catalogs",
                 self.resolutions.clone(),
             );
             registry.register(
@@ -75,12 +75,12 @@ impl Counters {
             );
             registry.register(
                 "operator_controller_extension_upgrades",
-                "Times that another bundle took the place of the installed one",
+                "Replacements of the installed bundle by another one",
                 self.upgrades.clone(),
             );
             registry.register(
                 "operator_controller_extension_drift_repairs",
-                "Objects of complete revisions that were set right again",
+                "Repaired objects of complete revisions",
                 self.repairs.clone(),
             );
         });

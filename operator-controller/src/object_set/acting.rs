@@ -24,7 +24,7 @@ pub(super) struct Actor {
 pub(super) enum AccountFailure {
     /// The set has no account, and there is no default.
     #[error(
-        "no service account is named: the annotation {} is absent and no default account is configured",
+        "no service account is named: the annotation {} is absent and no default account is configured; set the annotation, or start operator-controller with --default-service-account",
         names::annotation::SERVICE_ACCOUNT
     )]
     Unnamed,

@@ -66,7 +66,7 @@ fn installed(world: &World) -> Result<()> {
         .prints(&[
             "lamp 2.0.0 (lamp.v2.0.0 of catalog lamps)\n",
             "\nCreates:\n+ Namespace lamp\n+ ServiceAccount lamp/lamp-installer\n",
-            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version any, upgrades by itself\n",
+            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version any, upgrades automatically\n",
         ])?
         .says(&["cannot ask for confirmation", "hint: set --yes"])?;
     olm(
@@ -242,7 +242,7 @@ fn stuck(world: &World) -> Result<()> {
 async fn removed(world: &World) -> Result<()> {
     olm(world, "uninstall lamp --dry-run --policy keep-crds")?
         .ended(0)?
-        .prints(&["\nLeft on the cluster:\n  CustomResourceDefinition greetings.lamp.olm.example\n"])?;
+        .prints(&["\nKept on the cluster:\n  CustomResourceDefinition greetings.lamp.olm.example\n"])?;
     olm(world, "uninstall lamp")?
         .ended(1)?
         .prints(&["- Deployment lamp/lamp-operator\n"])?

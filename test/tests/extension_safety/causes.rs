@@ -231,7 +231,7 @@ fn a_stuck_rollout_names_the_cause_of_missing_pods() -> Result<()> {
         )?;
         await_cause(
             world,
-            "crashes again and again (CrashLoopBackOff): it ended with exit code 3 (Error)",
+            "keeps crashing (CrashLoopBackOff): it ended with exit code 3 (Error)",
         )
         .await?;
         await_cause(world, &format!("of Pod {}", pod(world)?)).await?;

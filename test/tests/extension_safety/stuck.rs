@@ -78,7 +78,7 @@ fn an_update_of_a_version_still_rolling_out_follows_by_itself() -> Result<()> {
         .await?;
     let source = json!({ "channels": ["stable", "candidate"], "version": "2.0.0" });
     patch_source(world, "follow-up", source).await?;
-    let expected = "follow-up.v1.1.0 rolls out as follow-up-2, and follow-up.v2.0.0 is an update of it: it follows once follow-up.v1.1.0 is complete";
+    let expected = "follow-up.v1.1.0 is rolling out as follow-up-2. follow-up.v2.0.0 is an update of it and follows when follow-up.v1.1.0 is complete";
     let message = await_progressing(world, "follow-up", reason::RETRYING, expected).await?;
     ensure!(!message.contains("SelfCertified"), "{message}");
     world.kubectl(&["label", "nodes", "--all", "follow-up=ready"])?;

@@ -253,17 +253,17 @@ fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
             world,
             "held-deletion",
             reason::RETRYING,
-            "held by finalizers of their operator",
+            "have finalizers of an operator that is gone",
         )
         .await?;
         let (_, command) = message
-            .split_once("To leave what remains on the cluster: kubectl ")
+            .split_once("To keep the remaining objects, run kubectl ")
             .with_context(|| format!("the way out in {message}"))?;
         let command = command.lines().next().unwrap_or_default();
         world.kubectl(&command.split(' ').collect::<Vec<_>>())?;
         await_gone(world, "held-deletion").await?;
-        let going = "already being deleted: 1 object(s): CustomResourceDefinition \
-                 greetings.held-deletion.olm.example. Removed before that ";
+        let going = "already being deleted: CustomResourceDefinition \
+                 greetings.held-deletion.olm.example. Removed earlier: ";
         await_event(world, "held-deletion", "Uninstalled", going).await?;
         world.kubectl(&[
             "patch",
@@ -374,7 +374,7 @@ fn uninstalling_counts_the_deleted_objects_and_leaves_nothing_behind() -> Result
     let counted = "uninstalling deletes 1 custom resource definition(s) with all objects of their kinds: 2 \
                    greetings.traceless.olm.example";
     await_event(world, "traceless", "Uninstalling", counted).await?;
-    let message = await_progressing(world, "traceless", reason::RETRYING, "held by finalizers of their operator").await?;
+    let message = await_progressing(world, "traceless", reason::RETRYING, "have finalizers of an operator that is gone").await?;
     for part in [
         counted,
         "customresourcecleanup",

@@ -6,9 +6,10 @@ mod withdrawn;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use olm_test::docs::page;
 use olm_test::extensions::{administrator, await_version, catalog};
-use olm_test::world::{World, eventually};
+use olm_test::world::{World, eventually, repository};
 use serde_json::{Value, json};
 
 use super::course::{pods, unchanged};
@@ -81,6 +82,29 @@ fn annotate(world: &World, object: &str, operator: Operator, annotation: &str) -
     world
         .kubectl(&[&["annotate", object, annotation][..], &place].concat())
         .map(drop)
+}
+
+/// The commands of the page about it, for this operator: the rights, the move, its condition, the ClusterExtension, and
+/// the way back.
+fn commands(operator: Operator) -> Result<[String; 5]> {
+    let blocks = page("how-to/move-from-classic.md")?.marked("sh annotated");
+    let namespace = format!("-n {}", operator.namespace);
+    let own = blocks.iter().map(|block| {
+        block
+            .replace("greeter", operator.package)
+            .replace("-n operators", &namespace)
+    });
+    let own: Vec<String> = own.collect();
+    own.try_into().map_err(|found| anyhow!("the page has {found:?}"))
+}
+
+/// Runs a command of the page, and returns its output.
+fn run(world: &World, command: &str) -> Result<String> {
+    let mut shell = world.cluster.exec("bash");
+    let ran = shell.args(["-ec", command]).current_dir(repository()).output()?;
+    let printed = String::from_utf8([ran.stdout, ran.stderr].concat())?;
+    ensure!(ran.status.success(), "{command}\n{printed}");
+    Ok(printed)
 }
 
 /// Waits until the Subscription and the ClusterServiceVersion are gone and the ClusterExtension works.
@@ -166,11 +190,15 @@ fn annotations_move_an_operator_there_and_back_without_a_change_of_what_runs() -
         let (before, running) = (stage.seen(NOTED, &objects)?, pods(world, "noted")?);
         ensure!(!running.is_empty(), "no Pod runs");
 
-        annotate(world, "subscription/noted", NOTED, MIGRATE)?;
+        let [rights, there, describe, extension, back] = commands(NOTED)?;
+        run(world, &rights)?;
+        run(world, &there)?;
         has_moved(stage, NOTED).await?;
         is_still(stage, NOTED).await?;
         unchanged(&before, &stage.seen(NOTED, &objects)?)?;
         ensure!(pods(world, "noted")? == running, "Pods are made anew");
+        let replacement = run(world, &extension)?;
+        ensure!(replacement.contains("kind: ClusterExtension"), "{replacement}");
         let extension = stage.json(&["cext", "noted"])?;
         ensure!(
             extension["spec"]["serviceAccount"]["name"] == "installer",
@@ -197,6 +225,8 @@ fn annotations_move_an_operator_there_and_back_without_a_change_of_what_runs() -
         world.apply(&[again])?;
         let condition = condition(stage, NOTED, "Moved").await?;
         ensure!(condition["status"] == "True", "{condition}");
+        let described = run(world, &describe)?;
+        ensure!(described.contains("Moved"), "{described}");
         is_still(stage, NOTED).await?;
         let made = world.kubectl(&[
             "get",
@@ -212,7 +242,7 @@ fn annotations_move_an_operator_there_and_back_without_a_change_of_what_runs() -
         unchanged(&before, &stage.seen(NOTED, &objects)?)?;
         world.kubectl(&["delete", "subscription", "noted", "-n", "noted"])?;
 
-        annotate(world, "clusterextension/noted", NOTED, MIGRATE_BACK)?;
+        run(world, &back)?;
         stage.rests(NOTED).await.with_context(|| stage.logs())?;
         let gone = ["wait", "--for=delete", "--timeout=120s", "clusterextension/noted"];
         world.kubectl(&gone)?;
@@ -223,13 +253,13 @@ fn annotations_move_an_operator_there_and_back_without_a_change_of_what_runs() -
             stage.objects(NOTED)? == objects,
             "OLM classic does not have all objects again"
         );
-        let back = stage.left(NOTED, "yaml")?;
+        let left = stage.left(NOTED, "yaml")?;
         for mark in [
             "olm.operatorframework.io/migrate",
             "olm.operatorframework.io/paused",
             "Migrated",
         ] {
-            ensure!(!back.contains(mark), "{mark} is left: {back}");
+            ensure!(!left.contains(mark), "{mark} is left: {left}");
         }
         Ok(())
     })

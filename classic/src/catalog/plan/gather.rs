@@ -232,7 +232,7 @@ async fn misfit(
             Err(End::Complete) => return Ok(None),
             Err(End::Spent(what)) => {
                 let message = format!(
-                    "cannot check all objects of {}: the {what} is too large",
+                    "cannot check all objects of {}: the limit on the {what} is exceeded",
                     collection.plural
                 );
                 return Err(RequestFailure::new(FailureKind::Transient, message));

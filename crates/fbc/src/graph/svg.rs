@@ -110,7 +110,7 @@ fn draw(column: &Column<'_>, out: &mut String) {
     if let Some(fault) = &channel.fault {
         let _ = writeln!(
             out,
-            "<text x=\"{}\" y=\"42\" fill=\"#c62828\">not sound{}</text>",
+            "<text x=\"{}\" y=\"42\" fill=\"#c62828\">invalid{}</text>",
             column.left,
             title(fault)
         );

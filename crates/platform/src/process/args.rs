@@ -52,7 +52,7 @@ pub struct CommonArgs {
     /// Features to switch, `NAME=true|false`, comma-separated; unknown ones are warned about.
     #[arg(long, env = "OLM_FEATURE_GATES")]
     pub feature_gates: Vec<String>,
-    /// File with the way to the API server; empty: `KUBECONFIG`, else the Pod's own credentials.
+    /// Kubeconfig file; empty: `KUBECONFIG`, else the Pod's own credentials.
     #[arg(long, env = "OLM_KUBECONFIG", default_value = "")]
     pub kubeconfig: String,
     /// TLS versions, suites and groups.
@@ -102,7 +102,7 @@ pub struct ImageLimitArgs {
     /// Bytes of a whole path.
     #[arg(long, env = "OLM_IMAGE_MAX_PATH_BYTES", value_parser = positive())]
     pub image_max_path_bytes: Option<u64>,
-    /// Bytes of all paths that are kept, the directories on the way among them.
+    /// Bytes of all paths that are kept, including their directories.
     #[arg(long, env = "OLM_IMAGE_MAX_PATHS_BYTES", value_parser = positive())]
     pub image_max_paths_bytes: Option<u64>,
     /// Seconds that pulling an image may take.

@@ -228,7 +228,7 @@ impl Profile {
         if !self.left_out.is_empty() {
             tracing::warn!(
                 left_out = self.left_out.join(","),
-                "the TLS profile asks for what is not available; it is left out"
+                "ignoring unavailable entries of the TLS profile"
             );
         }
     }

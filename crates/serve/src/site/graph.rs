@@ -53,7 +53,7 @@ pub(super) fn section(of: &Package) -> Markup {
         section id="updates" {
             h2 { "Update graph" }
             @for (channel, fault) in faults.iter().take(5) {
-                div class="notice warn" { p { "Channel " strong { (channel) } " is not sound: " (cut(fault, FAULT)) } }
+                div class="notice warn" { p { "Channel " strong { (channel) } " is invalid: " (cut(fault, FAULT)) } }
             }
             div class="zoom" {
                 input type="radio" name="zoom" id="zoom-fit";

@@ -14,7 +14,7 @@ pub(crate) fn agreed(question: &str, is_agreed: bool) -> anyhow::Result<bool> {
     }
     if !io::stdin().is_terminal() {
         let error = anyhow!("cannot ask for confirmation: standard input is not a terminal");
-        return Err(error.context(Hint("set --yes to go on without a question".to_owned())));
+        return Err(error.context(Hint("set --yes to continue without a question".to_owned())));
     }
     let mut out = io::stderr().lock();
     write!(out, "{question} [y/N] ")?;

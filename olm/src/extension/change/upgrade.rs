@@ -24,9 +24,9 @@ use crate::registry::RegistryArguments;
 #[command(disable_version_flag = true)]
 #[command(
     after_help = "Without --version, a pinned extension is pinned to the newest version that its channels and the update \
-                  graph allow. One with a range upgrades by itself; the command then says what holds back the newest \
-                  version.\n\nThe catalogs are asked first: nothing changes when no bundle fits.\n\n`olm plan` shows every \
-                  object that an upgrade changes.\n\nExamples:\n  olm upgrade greeter --wait\n  olm upgrade greeter --version \
+                  graph allow. One with a range upgrades automatically; the command then says what holds back the \
+                  newest version.\n\nThe catalogs are asked first: nothing changes when no bundle fits.\n\n`olm plan` \
+                  shows every object that an upgrade changes.\n\nExamples:\n  olm upgrade greeter --wait\n  olm upgrade greeter --version \
                   1.x\n  olm upgrade greeter --channel candidate --version 2.0.0 --wait\n\nExit status: 0 on success, 1 when no \
                   bundle fits or the command fails; with --wait 4 when a person must change something, 5 when the time \
                   is over."

@@ -118,7 +118,7 @@ fn details(object: &Value) -> Vec<String> {
     if let Some(spec) = object.get("spec") {
         let version = text_at(spec, "/source/catalog/version");
         let version = if version.is_empty() {
-            "any, upgrades by itself"
+            "any, upgrades automatically"
         } else {
             version
         };
@@ -213,7 +213,7 @@ mod tests {
              + Role greeter-system/r\n    get configmaps\n\
              + RoleBinding greeter-system/r\n    Role r\n+ ClusterExtension greeter\n    namespace greeter-system\n    \
              service account \n    \
-             version any, upgrades by itself\n"
+             version any, upgrades automatically\n"
         );
     }
 

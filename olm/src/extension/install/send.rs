@@ -115,7 +115,7 @@ pub(super) fn create(cluster: &Cluster, objects: &[Value], reports: bool) -> any
                 "nothing was created".to_owned()
             } else {
                 format!(
-                    "created before that: {}; run the command again to go on",
+                    "created before that: {}; run the command again to continue",
                     made.join(", ")
                 )
             };

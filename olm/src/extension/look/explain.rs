@@ -186,7 +186,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
         is_ready: verdict(extension.conditions()) == Some(Verdict::Ready) && !extension.is_deleting(),
         reason: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.reason.clone()),
         message: ready.map_or_else(
-            || "operator-controller has not looked at it yet".to_owned(),
+            || "operator-controller has not reconciled it yet".to_owned(),
             |ready| ready.message.clone(),
         ),
         verified,

@@ -110,7 +110,7 @@ fn notes(extension: &ExtensionPlan) -> Vec<String> {
         .filter(|step| !step.together_with.is_empty())
     {
         notes.push(format!(
-            "{name}: {} goes together with {}",
+            "{name}: {} updates together with {}",
             escape(&step.bundle.name),
             escape(&step.together_with.join(", "))
         ));

@@ -52,7 +52,7 @@ impl Limits {
 pub(crate) enum MigrationError {
     /// There are too many objects.
     #[error(
-        "cannot remove {} from status.storedVersions of CRD {definition:?}: its objects exceed the limit of their {limit}; migrate them by a StorageVersionMigration and remove the versions from the list",
+        "cannot remove {} from status.storedVersions of CRD {definition:?}: the limit on the {limit} is exceeded; migrate the objects by a StorageVersionMigration and remove the versions from the list",
         versions(.gone)
     )]
     TooMany {

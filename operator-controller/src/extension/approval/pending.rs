@@ -123,7 +123,7 @@ pub(crate) fn records(
             over.push(pending);
         } else {
             let why = match wanted {
-                DesiredChange::Change(..) => format!("{name} takes its place"),
+                DesiredChange::Change(..) => format!("{name} replaces it"),
                 DesiredChange::Nothing(why) => (*why).to_owned(),
             };
             actions.extend(record(pending, Status::False, reason::VOID, &why, now));

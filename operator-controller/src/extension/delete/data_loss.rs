@@ -239,8 +239,8 @@ fn describe(collection: Collection<'_>, found: &[String]) -> Option<String> {
     };
     (!found.is_empty()).then(|| {
         format!(
-            "{plural}.{group} are held by finalizers of their operator, which is gone: {}{more}; clean \
-             up what they protect outside the cluster, then remove them",
+            "{plural}.{group} have finalizers of an operator that is gone: {}{more}. Clean up the external \
+             resources, then remove the finalizers",
             named.join(", ")
         )
     })

@@ -115,7 +115,7 @@ pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
     match &observed.left {
         Remaining::Orphans => Plan {
             actions: vec![Action::SetFinalizers(rest)],
-            report: DeletionReport::Gone("Left all revisions on the cluster, with their objects".to_owned()),
+            report: DeletionReport::Gone("Kept all revisions on the cluster, with their objects".to_owned()),
         },
         Remaining::Nothing { is_listed: true, .. } => Plan {
             actions: Vec::new(),
@@ -279,26 +279,26 @@ fn gone(extension: &ClusterExtension, announced: Option<Uninstall>, records: &[T
 }
 
 const REMOVED: &str = "Removed all objects";
-const IN_FOREGROUND: &str = "Deleted in the foreground: Kubernetes removed the objects of the revisions, whatever the annotation \
-                             uninstall says; check what is left";
-const LEFT: &str = "Left all objects on the cluster";
+const IN_FOREGROUND: &str = "Kubernetes deleted the objects in the foreground and ignored the annotation uninstall. Check the remaining \
+                             objects";
+const LEFT: &str = "Kept all objects on the cluster";
 
 /// The message about objects that the account did not delete before it was gone.
 fn collected(all: &TeardownRecord) -> String {
     let gone = if all.gone.is_empty() {
         String::new()
     } else {
-        format!(" Removed before that {}.", named(&all.gone))
+        format!(" Removed earlier: {}.", named(&all.gone))
     };
     format!(
-        "The service account is gone with its namespace; left to the garbage collector of Kubernetes {}.{gone}",
+        "The service account was deleted with its namespace. The Kubernetes garbage collector removes {}.{gone}",
         named(&all.collected)
     )
 }
 
 fn named(ids: &BTreeSet<ObjectId>) -> String {
     let list: Vec<ObjectId> = ids.iter().cloned().collect();
-    format!("{} object(s): {}", ids.len(), report::short_names(&list))
+    report::short_names(&list)
 }
 
 /// The message about objects of which some were gone when the others were released.
@@ -309,7 +309,7 @@ fn partly(all: &TeardownRecord) -> String {
         format!(" Of these, already being deleted: {}.", named(&all.going))
     };
     format!(
-        "Left on the cluster {}.{going} Removed before that {}.",
+        "Kept on the cluster: {}.{going} Removed earlier: {}.",
         named(&all.left),
         named(&all.gone)
     )
@@ -328,11 +328,11 @@ pub(crate) fn has_never_run(set: &ClusterObjectSet) -> bool {
 
 fn release_objects_advice(extension: &ClusterExtension) -> String {
     format!(
-        "the objects came from a Helm release and belong to the ClusterExtension itself, so that Kubernetes would delete them with \
-         it, whatever the annotation {} says: let the account in spec.serviceAccount take them over before the deletion, leave \
-         all of them behind with `kubectl delete clusterextension {} --cascade=orphan`, or remove the annotation to delete all of them",
-        user::UNINSTALL,
-        extension.name()
+        "the objects of the Helm release belong to the ClusterExtension, so Kubernetes deletes them with it. To keep them all, run \
+         `kubectl delete clusterextension {} --cascade=orphan`. To delete them all, remove the annotation {}. To have OLM apply \
+         the annotation, name an account in spec.serviceAccount that takes them over before the deletion",
+        extension.name(),
+        user::UNINSTALL
     )
 }
 
@@ -380,7 +380,7 @@ fn waiting(extension: &str, left: &Revisions, reported: &[String], more: Vec<Str
     lines.extend(more);
     if !reported.is_empty() {
         let command = annotate(Annotated::Extension(extension), user::UNINSTALL, Some("orphan"));
-        lines.push(format!("To leave what remains on the cluster: {command}"));
+        lines.push(format!("To keep the remaining objects, run {command}"));
     }
     lines.extend_from_slice(reported);
     lines.join("\n")
@@ -523,8 +523,8 @@ mod tests {
                 None,
                 Some(delete),
                 vec![by_collector(delete)],
-                "The service account is gone with its namespace; left to the garbage collector of Kubernetes 1 object(s): \
-                 Greeting b. Removed before that 1 object(s): Greeting a.",
+                "The service account was deleted with its namespace. The Kubernetes garbage collector removes Greeting b. \
+                 Removed earlier: Greeting a.",
             ),
             (Some("orphan"), None, vec![], LEFT),
             (
@@ -537,14 +537,14 @@ mod tests {
                 Some("orphan"),
                 Some(delete),
                 vec![record(orphan, &["a", "b"], &["c", "d"], &["d"])],
-                "Left on the cluster 2 object(s): Greeting c, Greeting d. Of these, already being deleted: \
-                 1 object(s): Greeting d. Removed before that 2 object(s): Greeting a, Greeting b.",
+                "Kept on the cluster: Greeting c, Greeting d. Of these, already being deleted: Greeting d. Removed earlier: \
+                 Greeting a, Greeting b.",
             ),
             (
                 Some("keep-crds"),
                 Some(delete),
                 vec![record(keep, &["a"], &["b"], &[])],
-                "Left on the cluster 1 object(s): Greeting b. Removed before that 1 object(s): Greeting a.",
+                "Kept on the cluster: Greeting b. Removed earlier: Greeting a.",
             ),
             // A policy set after everything is done changes nothing.
             (None, Some(orphan), vec![record(orphan, &[], &["a"], &[])], LEFT),

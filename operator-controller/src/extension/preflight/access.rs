@@ -86,7 +86,7 @@ pub(crate) enum PreflightError {
     #[error(transparent)]
     Access(FetchError),
     /// Companions are not ready.
-    #[error("it waits for {}: they change together", .0.join(" and "))]
+    #[error("waiting for {}: they update together", .0.join(" and "))]
     NotReady(Vec<String>),
 }
 

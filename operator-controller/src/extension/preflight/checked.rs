@@ -47,7 +47,7 @@ impl Announcement {
                 version = started.version,
                 warnings = started.warnings,
                 difference = started.difference,
-                "made a revision"
+                "created a revision"
             );
         }
         context

@@ -90,7 +90,7 @@ pub(crate) async fn check(
         // Without a number of objects, which differs from run to run.
         let why = match end {
             End::Complete => continue,
-            End::Spent(what) => format!("they exceed the limit of their {what}"),
+            End::Spent(what) => format!("the limit on the {what} is exceeded"),
             End::Failed(failure) => failure.message,
         };
         checked.notes.push(format!(

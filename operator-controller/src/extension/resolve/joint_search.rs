@@ -207,7 +207,7 @@ impl JointSearch {
         });
         let who: Vec<String> = who.collect();
         Ok(SearchResult::Kept(format!(
-            "{} goes together with {}",
+            "{} updates together with {}",
             found.bundle.name,
             who.join(" and with ")
         )))
@@ -228,7 +228,7 @@ fn kept(context: &Context, extension: &ClusterExtension, other: &ClusterExtensio
     if other.annotation(user::PAUSED) == Some("true") {
         Some("is paused".to_owned())
     } else if let Some(why) = context.joint_updates.blocker(extension.name(), other.name()) {
-        Some(format!("cannot go: {why}"))
+        Some(format!("cannot update: {why}"))
     } else {
         is_blocked.then(|| "is blocked".to_owned())
     }

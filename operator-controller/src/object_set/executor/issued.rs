@@ -51,7 +51,7 @@ impl Executor<'_> {
                 namespace = id.namespace,
                 secret = id.name,
                 reason = failure.message,
-                "the Secret of cert-manager stays"
+                "cannot delete the Secret of cert-manager"
             );
         }
     }

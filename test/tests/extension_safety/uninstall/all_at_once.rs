@@ -70,7 +70,7 @@ fn a_namespace_with_account_and_extension_is_deleted_by_one_command() -> Result<
         await_end(world, "all-but-crds", kept).await?;
         await_end(world, "reversed", reversed).await?;
 
-        let expected = "left to the garbage collector of Kubernetes";
+        let expected = "The Kubernetes garbage collector removes";
         await_event(world, "all-at-once", "Uninstalled", expected).await?;
         await_event(
             world,
