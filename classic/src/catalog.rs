@@ -153,7 +153,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
 async fn follow_policies(context: Arc<Context>) {
     let client = context.base.writer.own();
     let changed = || wake::policies(&context);
-    context.policies.follow(client, changed).await;
+    Box::pin(context.policies.follow(client, changed)).await;
 }
 
 /// Removes unpacked bundles that nothing needs, at the start and now and then.

@@ -154,16 +154,12 @@ impl Mover {
         let cluster = self.base.store.snapshot();
         let mut turn = Turn::Done;
         for subscription in requests.at_rest(&cluster) {
-            let written = match invalid_request(subscription, migration::MIGRATE) {
-                Some(message) => {
-                    let key = qualified_name(subscription);
-                    self.say(&key, MigrationState::Invalid, &message).await
-                }
-                None => {
-                    let change = |live: &Value| without_migration(live, Timestamp::now());
-                    let written = update_status(&self.base, subscription, change).await;
-                    written.map(drop)
-                }
+            let written = if let Some(message) = invalid_request(subscription, migration::MIGRATE) {
+                let key = qualified_name(subscription);
+                self.say(&key, MigrationState::Invalid, &message).await
+            } else {
+                let change = |live: &Value| without_migration(live, Timestamp::now());
+                update_status(&self.base, subscription, change).await.map(drop)
             };
             turn = turn.max(withdrawn(subscription, written));
         }

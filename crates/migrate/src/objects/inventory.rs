@@ -123,6 +123,60 @@ impl Inventory {
         })
     }
 
+    /// The objects that the steps of the plans name. Those of unknown kinds are findings.
+    fn wanted_by_steps(&mut self, case: Case<'_>) -> BTreeSet<Reference> {
+        let mut wanted = BTreeSet::new();
+        for step in within(&case.facts.plans, case.namespace()).flat_map(|plan| list(plan, "/status/plan")) {
+            let resource = |key: &str| text(step, &format!("/resource/{key}"));
+            let is_foreign = text(step, "/resolving") != case.installed();
+            if is_foreign || resource("group") == operator_condition::GROUP {
+                continue;
+            }
+            let kind_of_step = match resource("kind") {
+                names::BUNDLE_SECRET_KIND => names::SECRET_KIND,
+                kind => kind,
+            };
+            let mut known = LOOKED_FOR.iter().chain(NAMED);
+            // OLM classic knows the objects of some bundles by their kinds alone.
+            let is_of_group = |group: &str| ["", group].contains(&resource("group"));
+            let known = known.find(|Kind(group, _, kind, _)| *kind == kind_of_step && is_of_group(group));
+            let Some(Kind(group, version, kind, is_namespaced)) = known else {
+                let (kind, wanted) = (resource("kind"), resource("name"));
+                self.block(
+                    format!("cannot take over {kind} {wanted:?}: the kind is unknown"),
+                    "leave the operator to OLM classic",
+                );
+                continue;
+            };
+            let version = match resource("version") {
+                number if *kind != names::CRD_KIND && !number.is_empty() => number,
+                _ => version,
+            };
+            let [group, version, kind] = [*group, version, *kind].map(str::to_owned);
+            let name = resource("name").to_owned();
+            wanted.insert((group, version, kind, place(case, *is_namespaced), name));
+        }
+        wanted
+    }
+
+    /// Adds an object. One that is missing or being deleted is a finding.
+    async fn read(&mut self, hands: &Hands<'_>, reference: Reference) -> anyhow::Result<()> {
+        let (group, version, kind, namespace, name) = reference;
+        let api = api(&hands.content, &group, &version, &kind, &namespace);
+        match get(&api, &kind, &name).await? {
+            None => self.block(
+                format!("{kind} {name:?} of the operator does not exist"),
+                COMPLETE,
+            ),
+            Some(found) if found.pointer("/metadata/deletionTimestamp").is_some() => self.block(
+                format!("{kind} {name:?} of the operator is being deleted"),
+                COMPLETE,
+            ),
+            Some(found) => self.objects.push(found),
+        }
+        Ok(())
+    }
+
     /// Adds the Secrets that will not be there: Kubernetes deletes those with tokens of accounts that do not exist.
     async fn check_tokens(&mut self, hands: &Hands<'_>) -> anyhow::Result<()> {
         let mut findings = Vec::new();
@@ -148,6 +202,18 @@ impl Inventory {
     }
 }
 
+/// An object by group, version, kind, namespace and name.
+type Reference = (String, String, String, String, String);
+
+/// The namespace of an object of the operator; empty for a cluster-wide one.
+fn place(case: Case<'_>, is_namespaced: bool) -> String {
+    if is_namespaced {
+        case.namespace().to_owned()
+    } else {
+        String::new()
+    }
+}
+
 /// The account whose token a Secret holds.
 fn token_account(object: &Value) -> Option<&str> {
     let is_token = text(object, "/kind") == names::SECRET_KIND && text(object, "/type") == token_secret::TYPE;
@@ -160,52 +226,9 @@ fn token_account(object: &Value) -> Option<&str> {
 /// An object cannot be read.
 pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inventory> {
     let mut inventory = Inventory::default();
-    let mut wanted: BTreeSet<(String, String, String, String, String)> = BTreeSet::new();
-    let place = |is_namespaced: bool| {
-        if is_namespaced {
-            case.namespace().to_owned()
-        } else {
-            String::new()
-        }
-    };
-    for step in within(&case.facts.plans, case.namespace()).flat_map(|plan| list(plan, "/status/plan")) {
-        let resource = |key: &str| text(step, &format!("/resource/{key}"));
-        let is_foreign = text(step, "/resolving") != case.installed();
-        if is_foreign || resource("group") == operator_condition::GROUP {
-            continue;
-        }
-        let kind_of_step = match resource("kind") {
-            names::BUNDLE_SECRET_KIND => names::SECRET_KIND,
-            kind => kind,
-        };
-        let mut known = LOOKED_FOR.iter().chain(NAMED);
-        // OLM classic knows the objects of some bundles by their kinds alone.
-        let is_of_group = |group: &str| ["", group].contains(&resource("group"));
-        let known = known.find(|Kind(group, _, kind, _)| *kind == kind_of_step && is_of_group(group));
-        let Some(Kind(group, version, kind, is_namespaced)) = known else {
-            let (kind, wanted) = (resource("kind"), resource("name"));
-            inventory.block(
-                format!("cannot take over {kind} {wanted:?}: the kind is unknown"),
-                "leave the operator to OLM classic",
-            );
-            continue;
-        };
-        let version = match resource("version") {
-            number if *kind != names::CRD_KIND && !number.is_empty() => number,
-            _ => version,
-        };
-        let key = [*group, version, *kind].map(str::to_owned);
-        let [group, version, kind] = key;
-        wanted.insert((
-            group,
-            version,
-            kind,
-            place(*is_namespaced),
-            resource("name").to_owned(),
-        ));
-    }
+    let mut wanted = inventory.wanted_by_steps(case);
     for Kind(group, version, kind, is_namespaced) in LOOKED_FOR {
-        let namespace = place(*is_namespaced);
+        let namespace = place(case, *is_namespaced);
         for found in owned(
             case,
             &api(&hands.own, group, version, kind, &namespace),
@@ -244,26 +267,8 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inve
             wanted.insert((group, "v1".to_owned(), kind, namespace, wanted_name));
         }
     }
-    for (group, version, kind, namespace, name) in wanted {
-        let found = get(
-            &api(&hands.content, &group, &version, &kind, &namespace),
-            &kind,
-            &name,
-        )
-        .await?;
-        match found {
-            None => inventory.block(
-                format!("{kind} {name:?} of the operator does not exist"),
-                COMPLETE,
-            ),
-            Some(found) if found.pointer("/metadata/deletionTimestamp").is_some() => {
-                inventory.block(
-                    format!("{kind} {name:?} of the operator is being deleted"),
-                    COMPLETE,
-                );
-            }
-            Some(found) => inventory.objects.push(found),
-        }
+    for reference in wanted {
+        inventory.read(hands, reference).await?;
     }
     inventory.check_tokens(hands).await?;
     Ok(inventory)
