@@ -127,7 +127,7 @@ race: ## ROUNDS random steps (10000) against approvals; prints what was applied 
 	$(PROGRAMS)
 	RACE_ROUNDS=$${ROUNDS:-10000} $(CARGO) test $(RELEASE) --workspace --test approval race -- --nocapture
 
-faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL goes on, FAULTS_ONLY=WORKLOAD,… chooses
+faults: ## a crash or another fault at every call of every workload; FAULTS_FROM=WORKLOAD:CALL continues, FAULTS_ONLY=WORKLOAD,… chooses
 	$(PROGRAMS)
 	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test faults a_fault -- --nocapture
 	FAULTS=all $(CARGO) test $(RELEASE) --workspace --test classic_faults -- --nocapture

@@ -127,8 +127,8 @@ pub struct InstallArgs {
     /// OperatorGroup overrides it.
     #[arg(long, env = "OLM_BUNDLE_UNPACK_TIMEOUT", default_value = "10m")]
     pub bundle_unpack_timeout: String,
-    /// Time for which a failing InstallPlan is tried again. What others can end, such as missing rights, is tried until
-    /// then.
+    /// Time for which a failing InstallPlan is tried again. Failures that others can end, such as missing rights, are
+    /// retried without end.
     #[arg(long, env = "OLM_INSTALL_PLAN_RETRY_TIMEOUT", default_value = "1m")]
     pub install_plan_retry_timeout: String,
     /// Writes CustomResourceDefinitions under `--classic-account` where the OperatorGroup names an account, too.

@@ -12,6 +12,7 @@ use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
 use olm_serve::{PackageSummary, SearchPlace};
+use olm_version::VersionRelease;
 use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
@@ -106,27 +107,39 @@ pub(crate) struct PackageMetadata {
 
 /// The packages of a catalog, by name.
 pub(crate) fn packages(catalog: &Catalog) -> Vec<PackageMetadata> {
-    described_by(catalog, &PackageSummary::of_catalog(catalog))
-}
-
-fn described_by(catalog: &Catalog, summaries: &[PackageSummary]) -> Vec<PackageMetadata> {
-    let newest: HashMap<&str, &str> = summaries
-        .iter()
-        .map(|facts| (facts.name.as_str(), facts.latest_version.as_str()))
-        .collect();
+    let newest = newest_versions(catalog);
     let mut packages: Vec<PackageMetadata> = catalog
         .packages
         .iter()
         .map(|package| {
-            let version = newest.get(package.name.as_str()).copied();
-            about(catalog, package, version.unwrap_or_default())
+            let version = newest.get(package.name.as_str());
+            about(
+                catalog,
+                package,
+                version.map(ToString::to_string).unwrap_or_default(),
+            )
         })
         .collect();
     packages.sort_by(|left, right| left.name.cmp(&right.name));
     packages
 }
 
-fn about(catalog: &Catalog, package: &olm_fbc::Package, version: &str) -> PackageMetadata {
+/// The newest version of each package, of all its channels.
+fn newest_versions(catalog: &Catalog) -> HashMap<&str, VersionRelease> {
+    let mut newest: HashMap<&str, VersionRelease> = HashMap::new();
+    for bundle in &catalog.bundles {
+        let Ok(version) = bundle.version_release() else {
+            continue;
+        };
+        let known = newest.get(bundle.package.as_str());
+        if known.is_none_or(|known| known.compare(&version).is_lt()) {
+            newest.insert(&bundle.package, version);
+        }
+    }
+    newest
+}
+
+fn about(catalog: &Catalog, package: &olm_fbc::Package, version: String) -> PackageMetadata {
     let of_package = |name: &str| {
         catalog
             .bundles
@@ -180,7 +193,7 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package, version: &str) -> Packag
         description: package.description.clone(),
         display_name: text("/displayName"),
         provider: text("/provider/name"),
-        version: version.to_owned(),
+        version,
         keywords: texts("/keywords"),
         categories: text("/annotations/categories")
             .split(',')
@@ -268,7 +281,7 @@ fn ranked(words: &[String], catalogs: &[WholeCatalog]) -> Vec<(String, PackageMe
             .iter()
             .filter_map(|facts| Some((facts.name.as_str(), facts.relevance(words.iter().copied())?)))
             .collect();
-        let packages = described_by(&catalog.catalog, &summaries).into_iter();
+        let packages = packages(&catalog.catalog).into_iter();
         found.extend(
             packages.filter_map(|package| Some((*ranks.get(package.name.as_str())?, catalog, package))),
         );

@@ -65,7 +65,7 @@ const ALONE: &[&str] = &[
 const SERVING: &[(&str, &str)] = &[
     ("getting-started.md", "greeter"),
     ("how-to/publish-a-catalog.md", "olm.package"),
-    ("reference/http.md", "olmbundles"),
+    ("reference/http.md", "my-operator"),
 ];
 
 /// The pages with commands on files and a registry, in an order in which a push does not replace a signed image too

@@ -49,7 +49,7 @@ const AWAITED: &[&str] = &[
 /// The definition of ClusterExtensions.
 const DEFINITION: &str = "clusterextensions.olm.operatorframework.io";
 /// The interval at which a blocked move is checked again: an OperatorCondition or a Secret may have changed.
-const SLOWLY: Duration = Duration::from_mins(10);
+const SLOWLY: Duration = Duration::from_mins(1);
 /// The time in which the objects of OLM v1 are listed.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after another client wrote an object first.

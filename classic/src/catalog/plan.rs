@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
     InstallPlanDecision, PassInput, RetryLimit, approval, edited, interrupted, is_empty, look_up_account,
-    pass, plan_digest, refused, resumed,
+    pass, plan_digest, refused, resumed, time_left,
 };
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
@@ -29,6 +29,9 @@ const AT_ONCE: Duration = Duration::ZERO;
 
 /// Delay before a pass whose plan changed meanwhile is repeated.
 const SOON: Duration = Duration::from_millis(200);
+
+/// The pause between the passes of a failing plan while its time runs.
+const PACE: Duration = Duration::from_secs(2);
 
 /// Works on an InstallPlan.
 pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) -> Outcome {
@@ -133,7 +136,12 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
                 Outcome::Done
             })
         }
-        "Installing" => Ok(Outcome::Failed),
+        "Installing" => {
+            // At a fixed pace, so that the pass that ends the plan comes in time, however often the plan is woken.
+            let left = time_left(&decision.plan, context.retry_for, now);
+            let left = left.and_then(|left| Duration::try_from(left).ok());
+            Ok(left.map_or(Outcome::Failed, |left| Outcome::After(left.clamp(SOON, PACE))))
+        }
         phase => {
             tracing::info!(
                 namespace,

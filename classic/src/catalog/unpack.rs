@@ -173,10 +173,9 @@ impl Unpacker {
         }
     }
 
-    /// Forgets what is unpacked and what failed: the rules for images changed.
+    /// Forgets all attempts and their results: the rules for images changed. What runs has no effect any more.
     pub fn forget(&self) {
-        let mut jobs = self.jobs.lock();
-        jobs.retain(|_, job| matches!(job.state, State::Running));
+        self.jobs.lock().clear();
     }
 
     /// Removes the files of bundles that neither InstallPlans nor namespaces need.

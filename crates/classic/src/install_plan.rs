@@ -219,6 +219,13 @@ fn started(plan: &Value) -> Option<Timestamp> {
     text(plan, "/status/startTime").parse().ok()
 }
 
+/// The rest of the time for which a failing plan is tried again; `None` if it is over. A pass after that decides whether
+/// the plan has failed.
+pub fn time_left(plan: &Value, retry_for: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
+    let left = retry_for.saturating_sub(now.duration_since(started(plan)?));
+    left.is_positive().then_some(left)
+}
+
 fn fail(
     decision: &mut InstallPlanDecision,
     error: &str,

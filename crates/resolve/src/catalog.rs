@@ -144,7 +144,7 @@ fn leaving_out<'n>(names: impl Iterator<Item = &'n str>) -> String {
         shown.push_str(name);
     }
     format!(
-        "to go on without, for every extension: kubectl patch clustercatalog{shown} --type merge -p \
+        "to continue without, for every extension: kubectl patch clustercatalog{shown} --type merge -p \
          '{{\"spec\":{{\"availabilityMode\":\"Unavailable\"}}}}'"
     )
 }

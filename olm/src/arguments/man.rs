@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, roman};
 
 /// The program and its version, which stand in the footer of each page.
 const SOURCE: &str = concat!("olm ", env!("CARGO_PKG_VERSION"));
-/// The begins of the parts of a help text that get sections of their own.
+/// How the parts of a help text begin that get sections of their own.
 const EXAMPLES: &str = "Examples:\n";
 const EXIT_STATUS: &str = "Exit status: ";
 

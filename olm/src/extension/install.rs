@@ -242,10 +242,12 @@ fn no_catalog(cluster: &Cluster, arguments: &Arguments) -> anyhow::Result<anyhow
 fn bundle(arguments: &Arguments, cluster: &Cluster, image: &str) -> anyhow::Result<(BundleSource, String)> {
     let policies = cluster.image_policies(arguments.namespace.as_deref());
     let registry = arguments.registry.with_rules(policies.rules.clone());
+    if arguments.namespace.is_some() {
+        note_unread(&policies);
+    }
     let bundle = open_bundle(image, &registry).map_err(unreadable)?;
     let namespace = namespace(arguments, &bundle)?;
     if arguments.namespace.is_some() {
-        note_unread(&policies);
         return Ok((bundle, namespace));
     }
     // Which policies hold is known only now.

@@ -22,7 +22,7 @@ const OPTIONS: &str = "the command line";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Looks for signatures at the tag sha256-HEX.sig and among the referrers, as OLM does, and checks them by the \
-                  signature policy, or by the options below. Without --cluster it needs no cluster, and no service but the \
+                  signature policy, or by the options above. Without --cluster it needs no cluster, and no service but the \
                   registry.\n\nExamples:\n  \
                   olm verify registry.example/catalogs/mine:latest --signature-policy ./policy.json\n  olm verify \
                   registry.example/catalogs/mine:latest --key key.pub\n  olm verify registry.example/catalogs/mine:latest \

@@ -11,7 +11,7 @@ const JUDGED: &str = "judged";
 
 #[test]
 fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Result<()> {
-    CLUSTER.with(async |stage| {
+    CLUSTER.alone(async |stage| {
         let lab = &stage.lab;
         lab.serve_image_policies()?;
         let (public, pair) = key()?;
@@ -83,7 +83,10 @@ fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Re
             .becomes("the catalog is accepted again", &source, |found| {
                 message(found).is_empty()
             })
-            .await
-            .map(drop)
+            .await?;
+        let definitions =
+            ["clusterimagepolicies", "imagepolicies"].map(|name| format!("{name}.config.openshift.io"));
+        let [cluster, namespaced] = &definitions;
+        lab.kubectl(&["delete", "crd", cluster, namespaced]).map(drop)
     })
 }

@@ -24,7 +24,7 @@ pub(super) enum BackState {
     Blocked,
     /// The request was withdrawn after the return had begun.
     Stopped,
-    /// The annotation has a value that neither requests it nor declines it.
+    /// The annotation has a value that neither requests the return nor declines it.
     Invalid,
 }
 

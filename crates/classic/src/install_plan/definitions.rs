@@ -142,7 +142,7 @@ impl DefinitionWrites {
 }
 
 /// Whether a ClusterServiceVersion, as `namespace/name`, exists and is no copy, or a plan may still create it: a plan
-/// writes its CRDs first.
+/// writes its CRDs first. A failed plan that continues writes its note again.
 fn is_kept(csv: &str, cluster: &Cluster) -> bool {
     let (namespace, name) = csv.split_once('/').unwrap_or(("", csv));
     if let Some(found) = cluster.get(names::CSV_KIND, namespace, name) {
@@ -150,7 +150,7 @@ fn is_kept(csv: &str, cluster: &Cluster) -> bool {
     }
     let mut plans = cluster.in_namespace(names::INSTALL_PLAN_KIND, namespace);
     plans.any(|plan| {
-        text(plan, "/status/phase") != "Complete"
+        !["Complete", "Failed"].contains(&text(plan, "/status/phase"))
             && items(plan, "/status/plan").any(|step| text(step, "/resolving") == name)
     })
 }

@@ -25,7 +25,7 @@ pub enum MigrationState {
     Failed,
     /// A ClusterExtension has the operator.
     Moved,
-    /// The annotation has a value that neither requests it nor declines it.
+    /// The annotation has a value that neither requests the move nor declines it.
     Invalid,
 }
 

@@ -87,7 +87,9 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
         .map(|(key, _)| *key)
         .filter(|key| has_set(hands.manager, &live, key))
         .collect();
-    if marks.is_empty() && live.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
+    // A move there sets the other mark, too, and a user may have begun the return of what it left behind.
+    let is_ours = marks.contains(&user::UNINSTALL);
+    if !is_ours && live.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
         return Ok(Withdrawal::Idle);
     }
     let key = live.annotation(migration::SUBSCRIPTION).unwrap_or_default();
@@ -104,7 +106,7 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
         state: "a user has begun it, and nothing has gone back".to_owned(),
         remedy: Remedy::Resume,
     };
-    if let Some(returned) = returned.or_else(|| marks.is_empty().then(by_user)) {
+    if let Some(returned) = returned.or_else(|| (!is_ours).then(by_user)) {
         return Ok(Withdrawal::Stopped(stopped(&live, &returned)));
     }
     let patch = resumption(&live, &marks);

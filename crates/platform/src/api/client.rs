@@ -23,7 +23,7 @@ const POD: &str = "KUBERNETES_SERVICE_HOST";
 /// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is neither this kubeconfig nor a Pod's credentials.
+    /// This kubeconfig does not exist, and no Pod's credentials take its place.
     #[error(
         "cannot find the API server: there is no file `{0}`; set `KUBECONFIG` or `--kubeconfig` to a kubeconfig"
     )]
@@ -55,8 +55,8 @@ pub enum ClientError {
     Client(#[source] kube::Error),
 }
 
-/// The configuration of the connection to the API server: `kubeconfig` if given, otherwise the files in `KUBECONFIG`,
-/// otherwise the Pod's own credentials. `name` becomes the user agent, which distinguishes the managers in audit logs.
+/// The configuration of the connection to the API server: `kubeconfig` if given, otherwise the files in `KUBECONFIG` or
+/// `~/.kube/config`, otherwise the Pod's own credentials. `name` becomes the user agent, which distinguishes the managers in audit logs.
 ///
 /// # Errors
 /// When there is no usable configuration.
@@ -80,12 +80,14 @@ pub async fn config_in(
     let mut config = match (kubeconfig, context) {
         (None, None) => Config::infer().await.map_err(|error| without_config(&error))?,
         (None, Some(context)) => {
-            Config::from_kubeconfig(&options)
-                .await
-                .map_err(|source| ClientError::Context {
+            let unusable = |source| match missing_file(&source) {
+                Some(path) => ClientError::Missing(path),
+                None => ClientError::Context {
                     context: context.to_owned(),
                     source,
-                })?
+                },
+            };
+            Config::from_kubeconfig(&options).await.map_err(unusable)?
         }
         (Some(path), _) => {
             let unusable = |source| ClientError::Kubeconfig {
@@ -115,16 +117,23 @@ fn without_config(error: &InferConfigError) -> ClientError {
     let Some(kubeconfig) = error.source() else {
         return ClientError::Unusable(error.to_string());
     };
-    let missing = match kubeconfig.downcast_ref() {
-        Some(KubeconfigError::ReadConfig(cause, path)) if cause.kind() == ErrorKind::NotFound => {
-            path.display().to_string()
-        }
-        Some(KubeconfigError::FindPath) => "~/.kube/config".to_owned(),
-        _ => return ClientError::Unusable(kubeconfig.to_string()),
+    let Some(missing) = kubeconfig.downcast_ref().and_then(missing_file) else {
+        return ClientError::Unusable(kubeconfig.to_string());
     };
     match Config::incluster() {
         Err(source) if std::env::var_os(POD).is_some() => ClientError::Pod(source),
         _ => ClientError::Missing(missing),
+    }
+}
+
+/// The kubeconfig that does not exist.
+fn missing_file(error: &KubeconfigError) -> Option<String> {
+    match error {
+        KubeconfigError::ReadConfig(cause, path) if cause.kind() == ErrorKind::NotFound => {
+            Some(path.display().to_string())
+        }
+        KubeconfigError::FindPath => Some("~/.kube/config".to_owned()),
+        _ => None,
     }
 }
 

@@ -260,7 +260,7 @@ fn every_silent_catalog_is_named() {
             "- catalog \"d\" is not being served",
             "hint: `kubectl describe clustercatalog a` says why; wait until it is served, or leave it out by \
              spec.source.catalog.selector or by availabilityMode: Unavailable of the ClusterCatalog",
-            "hint: to go on without, for every extension: kubectl patch clustercatalog a b d --type merge \
+            "hint: to continue without, for every extension: kubectl patch clustercatalog a b d --type merge \
              -p '{\"spec\":{\"availabilityMode\":\"Unavailable\"}}'",
         ],
     );

@@ -203,7 +203,7 @@ impl Collected {
             self.described = Some((version.clone(), at));
         }
         if is_newer(self.latest.as_ref()) {
-            self.facts.latest_version = short(&version.version.to_string());
+            self.facts.latest_version = short(&version.to_string());
             self.latest = Some(version);
         }
     }

@@ -144,7 +144,7 @@ pub(crate) async fn migrate(
     let count = collection.count(client).await;
     let count = count.map_err(|failure| refused("cannot count its objects", failure))?;
     if usize::try_from(count).is_ok_and(|count| count > limits.objects) {
-        return Err(too_many("number"));
+        return Err(too_many("number of objects"));
     }
     let budget = Budget {
         objects: limits.objects,

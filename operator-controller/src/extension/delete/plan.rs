@@ -425,8 +425,8 @@ mod tests {
                 &revision_messages(&left),
                 vec!["2 greetings are lost".to_owned()]
             ),
-            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 greetings are lost\nTo leave what \
-             remains on the cluster: kubectl annotate clusterextension ext --overwrite \
+            "uninstalling: waiting for revisions to be taken down: ext-1, ext-2\n2 greetings are lost\nTo keep the \
+             remaining objects, run kubectl annotate clusterextension ext --overwrite \
              olm.operatorframework.io/uninstall=orphan\n\
              ext-2: account gone"
         );
