@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_api::names::field_manager;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_classic::install_plan::{DefinitionWrites, InstallPlanDecision};
 use olm_classic::names;
@@ -65,7 +66,10 @@ async fn write_definition(
     let applied = writer.apply_hearing(actor, &applied).await?;
     if !merged.is_empty() {
         let patch = json!({"metadata": {"annotations": merged}});
-        writer.merge(actor, object, &patch).await?;
+        // The manager of all that OLM classic writes: a move to OLM v1 takes over its fields.
+        writer
+            .merge_as(field_manager::CLASSIC, actor, object, &patch)
+            .await?;
     }
     Ok(applied)
 }
