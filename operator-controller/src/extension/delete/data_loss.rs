@@ -274,7 +274,8 @@ mod tests {
         };
         let text = find_held(&kinds, Instant::now() + MAX_TIME).await.unwrap();
         assert!(
-            text.starts_with("backups.x.io are held") && text.contains("\ngreetings.x.io are held"),
+            text.starts_with("backups.x.io have finalizers")
+                && text.contains("\ngreetings.x.io have finalizers"),
             "{text}"
         );
         assert_eq!(asked.lock().unwrap().len(), 2);
@@ -336,7 +337,7 @@ mod tests {
         let many = vec![found[0].clone(); 5];
         let text = describe(greetings, &many).unwrap();
         assert!(
-            text.contains("greetings.x.io are held") && text.contains(" and 2 more"),
+            text.contains("greetings.x.io have finalizers") && text.contains(" and 2 more"),
             "{text}"
         );
     }
