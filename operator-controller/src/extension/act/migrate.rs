@@ -402,7 +402,13 @@ mod tests {
         let few = Limits { objects: 1, ..LONG };
         let done = migrate(&client, &rewrite(), &json!({}), &mut None, few).await;
         assert!(
-            matches!(done, Err(MigrationError::TooMany { limit: "number", .. })),
+            matches!(
+                done,
+                Err(MigrationError::TooMany {
+                    limit: "number of objects",
+                    ..
+                })
+            ),
             "{done:?}"
         );
         assert_eq!(written(&asked), [""; 0]);
