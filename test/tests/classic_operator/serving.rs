@@ -168,8 +168,8 @@ fn a_conversion_webhook_is_written_into_the_definition_alone() -> Result<()> {
 #[test]
 fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> Result<()> {
     CLUSTER.with(async |stage| {
-        stage.group("shared", json!({}))?;
-        let (mut greetings, version) = converted("shared")?;
+        stage.group("bundled", json!({}))?;
+        let (mut greetings, version) = converted("bundled")?;
         // As authors write it. The plan that applies it stays the owner of what the installation leaves as it is.
         greetings["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"],
@@ -179,20 +179,20 @@ fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> R
         }});
         let by_plan = PatchParams::apply(field_manager::CLASSIC).force();
         api(&stage.lab.client, &greetings)
-            .patch("greetings.shared.example", &by_plan, &Patch::Apply(&greetings))
+            .patch("greetings.bundled.example", &by_plan, &Patch::Apply(&greetings))
             .await?;
         stage.lab.kubectl(&[
             "wait",
             "--for=condition=Established",
             "--timeout=60s",
-            "crd/greetings.shared.example",
+            "crd/greetings.bundled.example",
         ])?;
-        let mut greeting = named("shared.example/v1", "Greeting", "shared", "hello");
+        let mut greeting = named("bundled.example/v1", "Greeting", "bundled", "hello");
         greeting["word"] = json!("hello");
         stage.lab.apply(&[greeting])?;
         stage.lab.apply(std::slice::from_ref(&version))?;
         stage
-            .phase("shared", "shared.v1", "Succeeded", "InstallSucceeded")
+            .phase("bundled", "bundled.v1", "Succeeded", "InstallSucceeded")
             .await?;
         let found = stage.get(&greetings).await?.unwrap_or_default();
         let entries = found["metadata"]["managedFields"]
@@ -205,7 +205,7 @@ fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> R
         let other = [
             "get",
             "--raw",
-            "/apis/shared.example/v2/namespaces/shared/greetings/hello",
+            "/apis/bundled.example/v2/namespaces/bundled/greetings/hello",
         ];
         ensure!(stage.lab.kubectl(&other).is_err(), "no webhook answers");
 
@@ -221,7 +221,7 @@ fn custom_resources_stay_readable_where_the_bundle_too_has_the_conversion() -> R
         });
         let read: Value = serde_json::from_str(&read.await?)?;
         ensure!(
-            read["apiVersion"] == "shared.example/v2" && read["word"] == "hello",
+            read["apiVersion"] == "bundled.example/v2" && read["word"] == "hello",
             "{read}"
         );
         Ok(())
