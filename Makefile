@@ -55,7 +55,7 @@ test-long:
 
 test-rest:
 	$(CARGO) test $(RELEASE) --workspace --no-fail-fast --lib --bins $(REST:%=--test %)
-	$(CARGO) test $(RELEASE) --workspace --doc
+	MAKEFLAGS= $(CARGO) test $(RELEASE) --workspace --doc
 
 # A life of an extension, and what the API server checks by itself: policies in CEL, and definitions of two versions.
 MINORS ?= 1.37 1.35
