@@ -310,11 +310,11 @@ pub mod migration {
     pub const MIGRATE: &str = "olm.operatorframework.io/migrate";
     /// On ClusterExtensions that were created from a Subscription: `true` returns the operator to OLM classic.
     pub const MIGRATE_BACK: &str = "olm.operatorframework.io/migrate-back";
-    /// On ClusterExtensions: what blocks the return that [`MIGRATE_BACK`] requests, or what is wrong with the request.
+    /// On ClusterExtensions: what blocks the return that [`MIGRATE_BACK`] requests, or the fault of the request.
     /// catalog-operator sets it.
     pub const MIGRATE_BACK_STATUS: &str = "olm.operatorframework.io/migrate-back-status";
-    /// On ClusterExtensions: the value of the annotation `uninstall` before a return, which comes back if the request is
-    /// withdrawn.
+    /// On ClusterExtensions: the value of the annotation `uninstall` before a return, empty if there was none. It comes
+    /// back if the request is withdrawn. The field manager that sets it has begun the return.
     pub const UNINSTALL_BACKUP: &str = "olm.operatorframework.io/migration-uninstall-backup";
     /// Prefix of annotations that acknowledge the findings of a check: the name of the check follows, and the value is
     /// `true`. On Subscriptions, and on the ClusterExtensions created from them.

@@ -262,7 +262,7 @@ pub fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Re
     let output = child.wait_with_output()?;
     drop(limit);
     if !output.status.success() {
-        // One that was stopped has said nothing about it: what it did before shows how far it came.
+        // One that was stopped prints no reason; its output until then shows the last step.
         bail!(
             "kubectl {}: {}: {} {}",
             arguments.join(" "),

@@ -364,15 +364,24 @@ fn labelled_owner(object: &Value) -> Name {
     )
 }
 
+/// Parts of an object on which other work depends.
+type Parts<'a> = [Option<&'a Value>; 4];
+
+fn parts<'a>(object: &'a Value, pointers: [&str; 4]) -> Parts<'a> {
+    pointers.map(|pointer| object.pointer(pointer))
+}
+
 /// The parts of a ClusterServiceVersion that people and other programs change: all but its status.
-fn asked(csv: &Value) -> [Option<&Value>; 4] {
-    let parts = [
-        "/metadata/generation",
-        "/metadata/deletionTimestamp",
-        "/metadata/annotations",
-        "/metadata/labels",
-    ];
-    parts.map(|part| csv.pointer(part))
+fn asked(csv: &Value) -> Parts<'_> {
+    parts(
+        csv,
+        [
+            "/metadata/generation",
+            "/metadata/deletionTimestamp",
+            "/metadata/annotations",
+            "/metadata/labels",
+        ],
+    )
 }
 
 fn phase(csv: &Value) -> &str {
@@ -380,14 +389,16 @@ fn phase(csv: &Value) -> &str {
 }
 
 /// The parts of a ClusterServiceVersion that others in its namespace look at.
-fn state(csv: &Value) -> [Option<&Value>; 4] {
-    let parts = [
-        "/status/phase",
-        "/status/reason",
-        "/metadata/generation",
-        "/metadata/deletionTimestamp",
-    ];
-    parts.map(|part| csv.pointer(part))
+fn state(csv: &Value) -> Parts<'_> {
+    parts(
+        csv,
+        [
+            "/status/phase",
+            "/status/reason",
+            "/metadata/generation",
+            "/metadata/deletionTimestamp",
+        ],
+    )
 }
 
 /// The parts of a ClusterServiceVersion on which it depends which objects get which labels, and whether they can.
@@ -404,14 +415,16 @@ fn labelling(csv: &Value) -> (&str, BTreeSet<String>, Vec<&str>, bool, &str) {
 }
 
 /// The parts of a Subscription on which the ClusterServiceVersion depends that it has installed.
-fn settings(subscription: &Value) -> [Option<&Value>; 4] {
-    let parts = [
-        "/metadata/generation",
-        "/metadata/annotations",
-        "/metadata/labels",
-        "/status/installedCSV",
-    ];
-    parts.map(|part| subscription.pointer(part))
+fn settings(subscription: &Value) -> Parts<'_> {
+    parts(
+        subscription,
+        [
+            "/metadata/generation",
+            "/metadata/annotations",
+            "/metadata/labels",
+            "/status/installedCSV",
+        ],
+    )
 }
 
 /// Whether a ClusterServiceVersion brings or needs such an API.

@@ -347,9 +347,10 @@ async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resul
             .chain([(migration::MIGRATE, Value::Null)])
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
-        let before = extension.annotation(user::UNINSTALL);
-        if before != Some("orphan") {
-            annotations.insert(migration::UNINSTALL_BACKUP.to_owned(), json!(before));
+        // A repetition finds the setting of the return itself, which is not to be recorded.
+        let before = extension.annotation(user::UNINSTALL).unwrap_or_default();
+        if before != "orphan" || extension.annotation(migration::UNINSTALL_BACKUP).is_none() {
+            annotations.insert(migration::UNINSTALL_BACKUP.to_owned(), before.into());
         }
         let patch = json!({"metadata": {"uid": extension.metadata.uid, "annotations": annotations}});
         let paused = extensions

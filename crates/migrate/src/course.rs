@@ -95,7 +95,7 @@ async fn gather(hands: &Hands<'_>, case: Case<'_>, wanted: &ClusterExtension) ->
         found.block(
             format!("cannot create ClusterObjectSet {name:?}: one with this name exists, which is not of this move"),
             &format!(
-                "see what it holds with `kubectl get clusterobjectset {name} -o yaml`; delete it if nothing needs it"
+                "list its objects with `kubectl get clusterobjectset {name} -o yaml`; delete it if nothing needs it"
             ),
         );
     }

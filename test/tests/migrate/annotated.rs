@@ -80,7 +80,7 @@ fn serve(world: &World, name: &str, image: &str) -> Result<()> {
 fn annotate(world: &World, object: &str, operator: Operator, annotation: &str) -> Result<()> {
     let place = ["-n", operator.namespace];
     world
-        .kubectl(&[&["annotate", object, annotation][..], &place].concat())
+        .kubectl(&[&["annotate", "--overwrite", object, annotation][..], &place].concat())
         .map(drop)
 }
 

@@ -24,7 +24,7 @@ fn policy(world: &World, metadata: Value, repository: &str, public: &str) -> Res
     Ok(image_policy(metadata, &scope, public))
 }
 
-/// Runs `olm` with the authorities of the registry: whether it succeeds, and what it says.
+/// Runs `olm` with the authorities of the registry. Returns whether it succeeds, and its output.
 fn olm(world: &World, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     let run = Command::new(binary("olm")?)
         .args(arguments)

@@ -103,3 +103,17 @@ fn a_failed_plan_of_a_scoped_account_is_resumed_with_its_start_time() {
     put(&mut failed, &["status"], "phase", "Complete");
     assert_eq!(super::resumed(&failed), None);
 }
+
+#[test]
+fn a_failing_plan_has_the_rest_of_its_time_and_none_after_it() {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let plan = json!({"status": {"startTime": "2026-01-01T00:00:00Z"}});
+    let left = |plan: &Value, seconds| {
+        let now = start + SignedDuration::from_secs(seconds);
+        time_left(plan, SignedDuration::from_mins(1), now)
+    };
+    assert_eq!(left(&plan, 20), Some(SignedDuration::from_secs(40)));
+    assert_eq!(left(&plan, 59), Some(SignedDuration::from_secs(1)));
+    assert_eq!(left(&plan, 60), None);
+    assert_eq!(left(&json!({}), 0), None);
+}

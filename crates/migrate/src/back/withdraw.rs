@@ -20,7 +20,7 @@ pub enum Withdrawal {
     Idle,
     /// Nothing has gone back to OLM classic: the ClusterExtension is resumed.
     Resumed,
-    /// It has stopped. The message says where, and how to go on.
+    /// It has stopped. The message names the state and the commands that continue.
     Stopped(String),
 }
 
@@ -87,8 +87,8 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
         .map(|(key, _)| *key)
         .filter(|key| has_set(hands.manager, &live, key))
         .collect();
-    // A move there sets the other mark, too, and a user may have begun the return of what it left behind.
-    let is_ours = marks.contains(&user::UNINSTALL);
+    // A move to OLM v1 sets a mark, too, and a user may have begun this return.
+    let is_ours = has_set(hands.manager, &live, migration::UNINSTALL_BACKUP);
     if !is_ours && live.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
         return Ok(Withdrawal::Idle);
     }
@@ -119,13 +119,14 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
     Ok(Withdrawal::Resumed)
 }
 
-/// A merge patch that removes these marks of a return, restores the setting that one has replaced, and removes what was
-/// said about the return. It requires the object that was read.
+/// A merge patch that removes these marks of a return and the report about it, and restores the setting that one has
+/// replaced. It requires the object that was read.
 fn resumption(live: &ClusterExtension, marks: &[&str]) -> Value {
     let mut annotations: Map<String, Value> =
         marks.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
     if marks.contains(&user::UNINSTALL)
         && let Some(before) = live.annotation(migration::UNINSTALL_BACKUP)
+        && !before.is_empty()
     {
         annotations.insert(user::UNINSTALL.to_owned(), before.into());
     }
@@ -185,7 +186,7 @@ async fn what_is_back(hands: &Hands<'_>, record: &Record) -> anyhow::Result<Opti
 /// The report about a return that has stopped.
 fn stopped(extension: &ClusterExtension, returned: &Returned) -> String {
     let uninstall = match extension.annotation(migration::UNINSTALL_BACKUP) {
-        Some(before @ ("delete" | "keep-crds")) => format!("{}={before}", user::UNINSTALL),
+        Some(before @ ("delete" | "keep-crds" | "orphan")) => format!("{}={before}", user::UNINSTALL),
         _ => format!("{}-", user::UNINSTALL),
     };
     let (extension, back) = (extension.name(), migration::MIGRATE_BACK);
@@ -261,8 +262,9 @@ mod tests {
                 user::UNINSTALL: "keep-crds", migration::UNINSTALL_BACKUP: null, migration::MIGRATE_BACK_STATUS: null,
             }}})
         );
+        let without = extension(&json!({"annotations": {migration::UNINSTALL_BACKUP: ""}}));
         assert_eq!(
-            resumption(&extension(&json!({})), &[user::PAUSED, user::UNINSTALL])["metadata"]["annotations"],
+            resumption(&without, &[user::PAUSED, user::UNINSTALL])["metadata"]["annotations"],
             json!({
                 user::PAUSED: null, user::UNINSTALL: null,
                 migration::UNINSTALL_BACKUP: null, migration::MIGRATE_BACK_STATUS: null,
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_return_says_how_to_go_on() {
+    fn a_stopped_return_names_the_commands_that_continue() {
         let extension = extension(&json!({}));
         let message = |remedy| message(&extension, remedy);
         let annotate = "`kubectl annotate --overwrite clusterextension postgres olm.operatorframework.io/";
@@ -294,6 +296,7 @@ mod tests {
             message(&extension, Remedy::Move)
         };
         assert!(before("keep-crds").contains("postgres olm.operatorframework.io/uninstall=keep-crds "));
+        assert!(before("orphan").contains("postgres olm.operatorframework.io/uninstall=orphan "));
         assert!(before("; other").contains("postgres olm.operatorframework.io/uninstall- "));
     }
 }

@@ -134,8 +134,11 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
 
     /// Adds a key after a time, or earlier if it is due or added earlier.
     pub fn add_after(&self, key: K, delay: Duration) {
+        self.delay(self.state(), key, delay);
+    }
+
+    fn delay(&self, mut state: MutexGuard<'_, State<K>>, key: K, delay: Duration) {
         let due = Instant::now() + delay;
-        let mut state = self.state();
         if !state.waiting.contains(&key) {
             let entry = state.delayed.entry(key).or_insert(due);
             *entry = due.min(*entry);
@@ -147,9 +150,9 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
 
     /// Adds a key after a time in which more of its changes are expected, but not before its retry time if it failed.
     pub fn add_later(&self, key: K, delay: Duration) {
-        let is_retried = self.state().is_retried(&key);
-        if !is_retried {
-            self.add_after(key, delay);
+        let state = self.state();
+        if !state.is_retried(&key) {
+            self.delay(state, key, delay);
         }
     }
 

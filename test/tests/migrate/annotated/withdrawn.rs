@@ -142,25 +142,27 @@ fn a_return_without_its_request_is_undone_or_says_how_to_go_on() -> Result<()> {
         has_moved(stage, FICKLE).await?;
 
         // Nothing has gone back.
-        let kept = "olm.operatorframework.io/uninstall=keep-crds";
-        annotate(world, EXTENSION, FICKLE, kept)?;
-        deny(world, &version)?;
-        can_be_created(world, &version, false).await?;
-        withdraws(stage, "cannot create ClusterServiceVersion fickle/fickle.v1.0.0").await?;
-        annotated(stage, "the extension is resumed", |annotations| {
-            let is_unset = |name| of(annotations, name).is_none();
-            ["paused", "migrate-back-status", "migration-uninstall-backup"]
-                .into_iter()
-                .all(is_unset)
-                && of(annotations, "uninstall") == Some("keep-crds")
-        })
-        .await?;
-        has_event(world, "default", "Normal MigrationBackWithdrawn fickle").await?;
-        await_version(world, "fickle", "1.0.0").await?;
-        is_still(stage, FICKLE).await?;
-        is_same()?;
-        allow(world)?;
-        can_be_created(world, &version, true).await?;
+        for former in ["orphan", "keep-crds"] {
+            let kept = format!("olm.operatorframework.io/uninstall={former}");
+            annotate(world, EXTENSION, FICKLE, &kept)?;
+            deny(world, &version)?;
+            can_be_created(world, &version, false).await?;
+            withdraws(stage, "cannot create ClusterServiceVersion fickle/fickle.v1.0.0").await?;
+            annotated(stage, "the extension is resumed", |annotations| {
+                let is_unset = |name| of(annotations, name).is_none();
+                ["paused", "migrate-back-status", "migration-uninstall-backup"]
+                    .into_iter()
+                    .all(is_unset)
+                    && of(annotations, "uninstall") == Some(former)
+            })
+            .await?;
+            has_event(world, "default", "Normal MigrationBackWithdrawn fickle").await?;
+            await_version(world, "fickle", "1.0.0").await?;
+            is_still(stage, FICKLE).await?;
+            is_same()?;
+            allow(world)?;
+            can_be_created(world, &version, true).await?;
+        }
 
         // Objects have gone back: the operator moves once more.
         deny(world, &subscription)?;
