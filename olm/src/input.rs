@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use olm_api::text::first_of;
 use olm_bundle::BundleFiles;
 use olm_fbc::check::Rule;
 use olm_fbc::meta::{limits, metas};
@@ -208,13 +209,8 @@ impl CatalogFiles {
 /// `1 file (a)`, `5 files (a, b, c and 2 more)`.
 fn listed(names: &[&str]) -> String {
     const SHOWN: usize = 3;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
     let plural = if names.len() == 1 { "" } else { "s" };
-    let more = match names.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{} file{plural} ({shown}{more})", names.len())
+    format!("{} file{plural} ({})", names.len(), first_of(names.iter(), SHOWN))
 }
 
 /// Checks that there is a directory at `path`; otherwise `hint` is added to the error.

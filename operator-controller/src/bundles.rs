@@ -185,19 +185,9 @@ impl Bundles {
         unless_pending(answer, &pinned.to_string(), registry)
     }
 
-    /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
-    pub(crate) async fn follow_policy(&self, changed: impl Fn()) {
-        self.policy.follow(changed).await;
-    }
-
-    /// The number of the signature policy and these rules, which changes with them.
-    pub(crate) async fn policy_number(&self, rules: &Rules) -> u64 {
-        self.policy.number(rules).await
-    }
-
-    /// Whether the signature policy or these rules ask for a signature of an image with this name.
-    pub(crate) async fn asks_about(&self, reference: &Reference, rules: &Rules) -> bool {
-        self.policy.asks_about(reference, rules).await
+    /// The signature policy.
+    pub(crate) fn policy(&self) -> &CurrentPolicy {
+        &self.policy
     }
 
     /// The verdict of the signature policy and these rules about the image of an extension's installed bundle.

@@ -141,7 +141,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         changes: changes.1,
     };
     let options = options(&args, &namespace, &context.counters);
-    let revisions = object_set::controller::Context::with(
+    let revisions = object_set::controller::Context::new(
         own.clone(),
         accounts,
         discovery,
@@ -249,7 +249,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
                 }
             };
             tokio::join!(
-                context.bundles.follow_policy(&all),
+                context.bundles.policy().follow(&all),
                 context.image_policies.follow(&context.client, &all),
             );
         }

@@ -29,7 +29,7 @@ fn olm(directory: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn t_2g_01_bundles_become_catalogs_and_catalogs_one_catalog_in_a_registry() -> Result<()> {
+async fn bundles_become_catalogs_and_catalogs_one_catalog_in_a_registry() -> Result<()> {
     let server = Server::start().await?;
     let registry = server.registry().clone();
     let scratch = tempfile::tempdir()?;

@@ -206,7 +206,7 @@ fn foreign() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn t_1f_installed_bundles_decide_whether_openshift_may_be_updated() -> Result<()> {
+async fn installed_bundles_decide_whether_openshift_may_be_updated() -> Result<()> {
     let gate = Gate {
         world: World::start(Options::default()).await?,
     };

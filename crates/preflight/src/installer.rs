@@ -8,7 +8,7 @@ use std::fmt;
 
 use olm_api::names::{token_secret, user};
 use olm_api::object::text;
-use olm_api::text::escape;
+use olm_api::text::{escape, first_of};
 use serde_json::Value;
 
 /// Objects of a bundle that would act as the installing account.
@@ -42,14 +42,7 @@ impl fmt::Display for User {
 /// The first few objects. A bundle may have many.
 fn list(users: &BTreeSet<User>) -> String {
     const SHOWN: usize = 5;
-    let shown: Vec<String> = users.iter().take(SHOWN).map(User::to_string).collect();
-    let rest = users.len().saturating_sub(SHOWN);
-    let more = if rest == 0 {
-        String::new()
-    } else {
-        format!(" and {rest} more")
-    };
-    format!("{}{more}", shown.join(", "))
+    first_of(users.iter(), SHOWN)
 }
 
 /// Refuses objects that would act as the account `name` in `namespace`: workloads that run as it, and Secrets that

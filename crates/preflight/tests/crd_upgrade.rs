@@ -44,7 +44,7 @@ fn same() -> Value {
 
 /// A version is added and becomes the stored one.
 #[test]
-fn t_5c_01_a_version_may_be_added() {
+fn a_version_may_be_added() {
     let old = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);
     let new = definition(
         &[("v1alpha1", true, false, same()), ("v1beta1", true, true, same())],
@@ -55,7 +55,7 @@ fn t_5c_01_a_version_may_be_added() {
 
 /// A served version is removed.
 #[test]
-fn t_5c_02_a_served_version_may_not_go_at_once() {
+fn a_served_version_may_not_go_at_once() {
     let old = definition(
         &[("v1alpha1", true, false, same()), ("v1beta1", true, true, same())],
         &["v1beta1"],
@@ -72,7 +72,7 @@ fn t_5c_02_a_served_version_may_not_go_at_once() {
 
 /// A version that is neither served nor stored any more is removed.
 #[test]
-fn t_5c_03_a_version_that_is_not_stored_any_more_may_go() {
+fn a_version_that_is_not_stored_any_more_may_go() {
     let versions = [
         ("v1alpha1", false, false, same()),
         ("v1beta1", true, true, same()),
@@ -103,7 +103,7 @@ fn object(name: &str, spec: &Value) -> Value {
 
 /// A stored object does not fit the new schema.
 #[test]
-fn t_5c_04_an_object_that_the_new_schema_refuses_holds_the_upgrade() {
+fn an_object_that_the_new_schema_refuses_holds_the_upgrade() {
     let x = |schema: Value| one_version(json!({"type": "object", "properties": {"x": schema}}));
     let (old, new) = (x(json!({"type": "string"})), x(json!({"type": "integer"})));
     let objects = [
@@ -218,7 +218,7 @@ fn objects_that_take_too_much_are_named_and_hold_nothing() {
 
 /// The removal of a version, step by step.
 #[test]
-fn t_5c_06_a_version_retires_in_steps() {
+fn a_version_retires_in_steps() {
     let first = definition(&[("v1alpha1", true, true, same())], &["v1alpha1"]);
     let second = definition(
         &[

@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use olm_api::names;
+use olm_api::text::first_of;
 use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
@@ -186,7 +188,7 @@ fn nothing(
     if !left_out.is_empty() {
         refusal.add(format!(
             "not selected: {}",
-            list("catalog", left_out.iter().map(|name| quoted(name)).collect())
+            list("catalog", left_out.iter().map(|name| quoted(name)))
         ));
     }
     if catalogs.is_empty() {
@@ -262,24 +264,14 @@ fn by_version(left: &Candidate, right: &Candidate) -> Ordering {
 }
 
 /// `2 bundles (a, b)`, `5 bundles (a, b, c and 2 more)`.
-fn list(noun: &str, names: Vec<String>) -> String {
+fn list<S: Display>(noun: &str, names: impl ExactSizeIterator<Item = S>) -> String {
     let count = names.len();
     let plural = if count == 1 { "" } else { "s" };
-    let more = count.saturating_sub(SHOWN);
-    let shown = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
-    let rest = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!("{count} {noun}{plural} ({shown}{rest})")
+    format!("{count} {noun}{plural} ({})", first_of(names, SHOWN))
 }
 
 fn bundles(candidates: &[&Candidate]) -> String {
-    list(
-        "bundle",
-        candidates.iter().map(|candidate| name_of(candidate)).collect(),
-    )
+    list("bundle", candidates.iter().map(|candidate| name_of(candidate)))
 }
 
 /// The name of a bundle, shortened to fit in a line.
@@ -343,7 +335,7 @@ fn hints(
             let instead = if let Some(meant) = nearest(channel, known.iter().copied()) {
                 format!("did you mean {}?", quoted(meant))
             } else {
-                let channels = known.iter().map(|name| quoted(name)).collect();
+                let channels = known.iter().map(|name| quoted(name));
                 format!("the catalogs have {}", list("channel", channels))
             };
             refusal.hint(format!("channel {} does not exist; {instead}", quoted(channel)));
@@ -385,7 +377,7 @@ fn hints(
             refusal.hint(format!(
                 "from {} the catalogs lead to {}",
                 current.name,
-                list("bundle", next)
+                list("bundle", next.iter())
             ));
         }
         let force = |how: &str| {

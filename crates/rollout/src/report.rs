@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use olm_api::command::{Annotated, annotate};
 use olm_api::names::{GROUP, annotation, label, user};
-use olm_api::text::escape;
+use olm_api::text::{escape, first_of};
 
 use crate::engine::request::Observation;
 use crate::engine::rollout::NotReady;
@@ -270,12 +270,7 @@ fn short_name(id: &ObjectId) -> String {
 }
 
 fn bounded(ids: &[ObjectId], name: impl Fn(&ObjectId) -> String) -> String {
-    let named: Vec<String> = ids.iter().take(NAMED).map(name).collect();
-    let more = match ids.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", named.join(", "))
+    first_of(ids.iter().map(name), NAMED)
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use sigstore_verify::trust_root::TrustedRoot;
 use sigstore_verify::types::{Bundle, DerPublicKey, Sha256Hash};
-use sigstore_verify::{PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier};
+use sigstore_verify::{
+    Policy, PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier,
+};
 
 use crate::error::SignatureError;
 use crate::key::{PublicKey, certificates};
@@ -135,11 +137,6 @@ impl Trust {
         self.logs
     }
 
-    /// Whether it has a timestamp authority.
-    pub const fn has_timestamps(&self) -> bool {
-        self.timestamps
-    }
-
     /// Checks the certificate of a bundle, its signature over the content and the proof of its time. Evidence of a kind
     /// for which nothing is trusted is left aside.
     pub(crate) fn check_certificate(
@@ -154,14 +151,7 @@ impl Trust {
         if !self.logs {
             policy = policy.skip_tlog_unsafe();
         }
-        let bundle = self.relevant(bundle);
-        let found = match content {
-            SignedContent::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
-            SignedContent::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
-        };
-        found
-            .map(|result| Evidence::new(result, &bundle))
-            .map_err(|error| SignatureError::of(&error))
+        self.verified(content, bundle, &policy)
     }
 
     /// Checks that a key made the signature of a bundle and that the log vouches for it.
@@ -172,10 +162,19 @@ impl Trust {
         key: &PublicKey,
     ) -> Result<Evidence, SignatureError> {
         let policy = PublicKeyVerificationPolicy::new(DerPublicKey::new(key.der().to_vec()));
+        self.verified(content, bundle, &policy)
+    }
+
+    fn verified(
+        &self,
+        content: SignedContent<'_>,
+        bundle: Bundle,
+        policy: &impl Policy,
+    ) -> Result<Evidence, SignatureError> {
         let bundle = self.relevant(bundle);
         let found = match content {
-            SignedContent::Bytes(bytes) => self.verifier.verify(bytes, &bundle, &policy),
-            SignedContent::Digest(digest) => self.verifier.verify(digest, &bundle, &policy),
+            SignedContent::Bytes(bytes) => self.verifier.verify(bytes, &bundle, policy),
+            SignedContent::Digest(digest) => self.verifier.verify(digest, &bundle, policy),
         };
         found
             .map(|result| Evidence::new(result, &bundle))

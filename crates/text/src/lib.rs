@@ -1,11 +1,21 @@
 //! Safe display of text from outside: catalogs, bundles, registries and users may put any character into a name or
-//! message.
+//! message. And [`first_of`], the display of a list that may be long.
 //!
 //! [`escape`] is for one value or line that becomes part of a text, [`escape_lines`] for a text of several lines that
 //! is written, and [`escape_json`] for JSON, whose data it does not change.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+
+/// The first `most` names, and the number of the others: `a, b and 3 more`.
+pub fn first_of<S: Display>(names: impl ExactSizeIterator<Item = S>, most: usize) -> String {
+    let more = names.len().saturating_sub(most);
+    let shown: Vec<String> = names.take(most).map(|name| name.to_string()).collect();
+    match more {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
 
 /// The text with all control, bidirectional and invisible characters written as escapes such as `\n`, `\u001b` or
 /// `\u202e`. Printable text stays as it is. Escaping twice changes nothing.
@@ -99,6 +109,14 @@ mod tests {
         check("pay\u{200b}pal\u{feff}", "pay\\u200bpal\\ufeff");
         check("a\u{e0041}", "a\\U000e0041");
         check("\u{2800}\u{13430}\u{1bca3}", "\\u2800\\U00013430\\U0001bca3");
+    }
+
+    #[test]
+    fn the_names_beyond_the_most_are_counted() {
+        let names = ["a", "b", "c"];
+        for (count, expected) in [(0, ""), (2, "a, b"), (3, "a, b and 1 more")] {
+            assert_eq!(first_of(names.iter().take(count), 2), expected);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn refused(range: &str, expected: &str) {
 }
 
 #[test]
-fn t_3h_01_to_03_blanks_join_and_an_exclamation_mark_excludes() {
+fn blanks_join_and_an_exclamation_mark_excludes() {
     check(
         "> 1.0.0 !1.2.1",
         &["1.0.1", "1.2.0", "1.2.2"],

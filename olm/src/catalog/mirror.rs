@@ -11,6 +11,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use olm_api::names::annotation;
+use olm_api::text::first_of;
 use olm_author::write;
 use olm_fbc::Catalog;
 use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
@@ -428,17 +429,9 @@ fn text(known: &[InspectedImage]) -> String {
                 "missing".to_owned()
             }
         };
-        let mut users: Vec<&str> = known.item.used_by.iter().map(String::as_str).collect();
-        let more = users.len().saturating_sub(NAMED);
-        users.truncate(NAMED);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
         let users = match known.item.role {
             CATALOG => "the catalog".to_owned(),
-            _ => format!("{}{more}", users.join(", ")),
+            _ => first_of(known.item.used_by.iter(), NAMED),
         };
         rows.push(vec![known.item.reference.to_string(), state, users]);
     }

@@ -530,7 +530,7 @@ fn unknown_install_modes_and_data_that_are_no_strings_are_reported() {
 
 /// The printed example, with `all` beside `value`, and the corrected one.
 #[test]
-fn t_3g_05_the_printed_example_is_refused_and_the_corrected_one_is_sound() {
+fn the_printed_example_is_refused_and_the_corrected_one_is_sound() {
     let file = |indent: &str| {
         let rules = [
             "all:",

@@ -236,7 +236,7 @@ fn a_catalog_becomes_a_template() {
 }
 
 #[test]
-fn t_2g_01_a_catalog_is_composed_of_others() {
+fn a_catalog_is_composed_of_others() {
     let composition = "name: community-operators\nrepo: quay.io/community-operators/catalog\ntag: latest\nreferences:\n\
                        - {name: etcd-operator, image: etcd.json}\n- {name: prometheus-operator, image: prometheus.json}\n";
     let package = |name: &str| CATALOG.replace("\"foo", &format!("\"{name}"));

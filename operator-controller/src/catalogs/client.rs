@@ -262,11 +262,7 @@ impl Catalogs {
             ..MetasQuery::default()
         };
         let tag = kept.and_then(|answer| answer.tag.as_ref());
-        let mut response = self.get(address, &query.url(address.base), tag).await?;
-        // The reference implementation serves `metas` only behind a feature gate.
-        if response.status() == StatusCode::NOT_FOUND {
-            response = self.get(address, &Endpoint::All.url(address.base), tag).await?;
-        }
+        let response = self.query(address, &query, tag).await?;
         let status = response.status();
         let tag = response.headers().get(ETAG).and_then(copy);
         let content = match (status, kept) {
@@ -304,7 +300,22 @@ impl Catalogs {
         }
     }
 
-    pub(super) async fn get(
+    /// The answer to a query, or the whole content where the catalog serves no answers: the reference implementation
+    /// serves `metas` only behind a feature gate.
+    pub(super) async fn query(
+        &self,
+        address: CatalogAddress<'_>,
+        query: &MetasQuery<'_>,
+        tag: Option<&HeaderValue>,
+    ) -> Result<reqwest::Response, CatalogsError> {
+        let answer = self.get(address, &query.url(address.base), tag).await?;
+        if answer.status() != StatusCode::NOT_FOUND {
+            return Ok(answer);
+        }
+        self.get(address, &Endpoint::All.url(address.base), tag).await
+    }
+
+    async fn get(
         &self,
         address: CatalogAddress<'_>,
         url: &str,

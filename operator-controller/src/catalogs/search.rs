@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use olm_api::serving::{Endpoint, MetasQuery};
+use olm_api::serving::MetasQuery;
 use olm_constraint::cel::Budget;
 use olm_constraint::{SimpleRequirement, Subject};
 use olm_fbc::meta::has_too_many_values;
@@ -153,11 +153,7 @@ impl Catalogs {
             name,
             ..MetasQuery::default()
         };
-        let mut response = self.get(address, &query.url(address.base), None).await?;
-        // The reference implementation serves `metas` only behind a feature gate.
-        if response.status() == StatusCode::NOT_FOUND {
-            response = self.get(address, &Endpoint::All.url(address.base), None).await?;
-        }
+        let response = self.query(address, &query, None).await?;
         let status = response.status();
         if status != StatusCode::OK {
             return Err(self.unexpected(address, status));

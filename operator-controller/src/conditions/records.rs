@@ -17,28 +17,12 @@ use serde_json::{Value, json};
 
 use super::definition;
 use super::owner::{has_made_binding, has_made_role, is_of, was_of};
-use crate::extension::failure::{Severity, StageError};
+use crate::extension::failure::{self, RequestError};
 use olm_rollout::engine::differences::differences_by;
 
-/// A record could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {what} for the operator")]
-pub(crate) struct RecordError {
-    what: String,
-    source: Error,
-}
-
-impl RecordError {
-    /// Whether the namespace does not exist or is being deleted.
-    pub(crate) fn is_without_place(&self) -> bool {
-        matches!(&self.source, Error::Api(status) if matches!(status.code, 403 | 404))
-    }
-}
-
-impl StageError for RecordError {
-    fn severity(&self) -> Severity {
-        Severity::Transient
-    }
+/// A record for the operator could not be written.
+fn failed(kind: &str, namespace: &str, name: &str) -> impl FnOnce(Error) -> RequestError + use<> {
+    failure::failed(format!("cannot write {kind} {namespace}/{name} for the operator"))
 }
 
 /// The OperatorConditions of a namespace.
@@ -69,7 +53,7 @@ pub(crate) async fn keep(
     extension: &ClusterExtension,
     is_named: bool,
     name: &str,
-) -> Result<Record, RecordError> {
+) -> Result<Record, RequestError> {
     match ensure(client, extension, name).await {
         Ok(()) => Ok(Record::Yes),
         // An OperatorCondition never blocks an installation.
@@ -82,10 +66,9 @@ pub(crate) async fn keep(
             );
             Ok(if is_named { Record::Yes } else { Record::No })
         }
-        Err(source) => Err(RecordError {
-            what: format!("OperatorCondition {}/{name}", extension.spec.namespace),
-            source,
-        }),
+        Err(error) => Err(failed("OperatorCondition", &extension.spec.namespace, name)(
+            error,
+        )),
     }
 }
 
@@ -173,15 +156,12 @@ pub(crate) async fn bind(
     extension: &ClusterExtension,
     accounts: &BTreeSet<String>,
     names: &BTreeSet<String>,
-) -> Result<(), RecordError> {
+) -> Result<(), RequestError> {
     let namespace = &extension.spec.namespace;
     let name = role_name(extension);
     let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let failed = |kind: &'static str| {
-        let what = format!("{kind} {namespace}/{name}");
-        move |source: Error| RecordError { what, source }
-    };
+    let failed = |kind| failed(kind, namespace, &name);
     let role = roles.get_opt(&name).await.map_err(failed("Role"))?;
     let binding = bindings.get_opt(&name).await.map_err(failed("RoleBinding"))?;
     let is_ours = role.as_ref().is_none_or(|role| has_made_role(role, extension))

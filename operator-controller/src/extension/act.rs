@@ -16,18 +16,17 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::write::patched_by;
 use serde_json::json;
 
-use self::changes::ChangeError;
 use self::migrate::MigrationError;
 use self::progress::Migration;
 use self::write::WriteError;
 use super::approval::HeldChange;
 use super::context::Context;
 use super::context::helm::HelmError;
-use super::failure::{Severity, StageError};
+use super::failure::{RequestError, Severity, StageError};
 use super::plan::action::{Action, StoredVersions};
 use super::plan::revision::Creation;
 use super::preflight::{Announcement, Checked, PreflightError};
-use crate::conditions::records::{self, Record, RecordError};
+use crate::conditions::records::{self, Record};
 use crate::extension::bundle::OperatorCondition;
 use crate::object_set::records as sets;
 use olm_cluster::identity::AccountName;
@@ -123,12 +122,9 @@ pub(crate) enum ActError {
         name: String,
         source: kube::Error,
     },
-    /// A PendingChange could not be written.
+    /// A PendingChange or a record for the operator could not be written.
     #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// A record for the operator could not be written.
-    #[error(transparent)]
-    Condition(#[from] RecordError),
+    Request(#[from] RequestError),
     /// The account cannot be used.
     #[error(transparent)]
     Account(#[from] PreflightError),
@@ -159,12 +155,9 @@ impl StageError for ActError {
             Self::Account(error) => error.severity(),
             Self::Migration(error) => error.severity(),
             Self::Release(error) => error.severity(),
-            Self::Write(_)
-            | Self::Adopt(_)
-            | Self::Complete { .. }
-            | Self::Condition(_)
-            | Self::Change(_)
-            | Self::Api(_) => Severity::Transient,
+            Self::Write(_) | Self::Adopt(_) | Self::Complete { .. } | Self::Request(_) | Self::Api(_) => {
+                Severity::Transient
+            }
         }
     }
 
@@ -186,7 +179,7 @@ pub(crate) async fn act(
     checked: Checked,
     cache: &mut Cache,
 ) -> Result<Applied, ActError> {
-    let (actions, announcement) = checked.into_parts();
+    let (actions, creation, announcement) = checked.into_parts();
     if cache.secrets_without_owner {
         match orphaned_secrets::own_all(context, extension).await {
             Ok(are_owned) => cache.secrets_without_owner = !are_owned,
@@ -199,6 +192,11 @@ pub(crate) async fn act(
         if let Some(refused) = execute(context, extension, action, cache).await? {
             return Ok(Applied::ConditionRefused(refused));
         }
+    }
+    if let Some(creation) = creation {
+        cache.secrets_without_owner = true;
+        write::create(&context.client, &context.system_namespace, &creation).await?;
+        cache.secrets_without_owner = false;
     }
     let Some(announcement) = announcement else {
         return Ok(Applied::Prepared);
@@ -239,11 +237,6 @@ async fn execute(
         }
         Action::KeepOperatorCondition(condition) => {
             return keep_condition(context, extension, condition).await;
-        }
-        Action::CreateRevision(creation) => {
-            cache.secrets_without_owner = true;
-            write::create(client, &context.system_namespace, &creation).await?;
-            cache.secrets_without_owner = false;
         }
         Action::RestoreSecrets { set, secrets } => {
             cache.secrets_without_owner = true;
@@ -396,7 +389,7 @@ async fn keep_condition(
 async fn or_account_error<T>(
     context: &Context,
     account: &AccountName,
-    written: Result<T, RecordError>,
+    written: Result<T, RequestError>,
 ) -> Result<T, ActError> {
     match written {
         Err(error) if error.is_without_place() => {

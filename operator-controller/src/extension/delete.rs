@@ -18,8 +18,8 @@ use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 
 use self::plan::{
-    DeletionReport, Observed, Remaining, STALE, availability, has_begun, has_never_run, other_finalizers,
-    plan,
+    DeletionReport, DeletionState, Remaining, STALE, availability, has_begun, has_never_run,
+    other_finalizers, plan,
 };
 use super::act::{self, ActError, act};
 use super::context::Context;
@@ -100,7 +100,7 @@ async fn observe<'a>(
     context: &Context,
     extension: &'a ClusterExtension,
     cache: &mut Cache,
-) -> Result<Observed<'a>, ActError> {
+) -> Result<DeletionState<'a>, ActError> {
     let policy = Policy::read(|key| extension.annotation(key));
     let uninstall = policy.as_ref().ok().map(|policy| policy.uninstall);
     let mut finalizers = extension.metadata.finalizers.iter().flatten();
@@ -112,7 +112,7 @@ async fn observe<'a>(
     } else {
         observe_revisions(context, extension, revisions, uninstall, cache).await
     };
-    Ok(Observed {
+    Ok(DeletionState {
         extension,
         policy,
         announced: cache.announced,
@@ -210,7 +210,7 @@ async fn observe_revisions(
 /// Reports the result.
 async fn conclude(
     context: &Context,
-    observed: &Observed<'_>,
+    observed: &DeletionState<'_>,
     report: DeletionReport,
     cache: &mut Cache,
 ) -> Result<Outcome, ActError> {
@@ -259,7 +259,7 @@ fn publish(context: &Context, extension: &ClusterExtension, reason: &str, note: 
 /// Writes the conditions of an extension that is being deleted.
 async fn progressing(
     context: &Context,
-    observed: &Observed<'_>,
+    observed: &DeletionState<'_>,
     reason: &str,
     message: &str,
     kind: EventKind,

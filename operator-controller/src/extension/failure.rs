@@ -17,6 +17,33 @@ pub(crate) const fn retrying_unless_terminal(severity: Severity) -> &'static str
     }
 }
 
+/// A request to the API server failed. The next run sends it again.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct RequestError {
+    what: String,
+    source: kube::Error,
+}
+
+/// The error of a request that was made for this.
+pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> RequestError {
+    let what = what.into();
+    move |source| RequestError { what, source }
+}
+
+impl RequestError {
+    /// Whether the namespace of the object does not exist or is being deleted.
+    pub(crate) fn is_without_place(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if matches!(status.code, 403 | 404))
+    }
+}
+
+impl StageError for RequestError {
+    fn severity(&self) -> Severity {
+        Severity::Transient
+    }
+}
+
 pub trait StageError: Error + 'static {
     /// Whether a user must act, or a retry helps.
     fn severity(&self) -> Severity;

@@ -13,7 +13,7 @@ use self::claim::{Claim, ClaimError, ClaimPrecedence};
 use self::options::{Options, OptionsError};
 use super::context::claims::Stage;
 use super::context::helm::HelmError;
-use super::context::release::{Entry, Release, Successor};
+use super::context::release::{Entry, Release, ReleaseOwner};
 use super::context::{Context, account};
 use super::failure::StageFailure;
 use super::revisions::Revisions;
@@ -122,7 +122,7 @@ pub(crate) async fn releases(
     context: &Context,
     extension: &ClusterExtension,
 ) -> Result<Vec<Entry>, HelmError> {
-    let successor = Successor {
+    let owner = ReleaseOwner {
         uid: extension.metadata.uid.as_deref().unwrap_or_default(),
         created: extension.metadata.creation_timestamp.as_ref().map(|time| time.0),
         has_earlier_revisions: context.others(extension).highest > 0,
@@ -130,7 +130,7 @@ pub(crate) async fn releases(
     let status = extension.status.as_ref();
     let had_something = status.is_some_and(|status| status.install.is_some());
     let releases = &context.releases;
-    releases.of(extension.name(), successor, had_something).await
+    releases.of(extension.name(), owner, had_something).await
 }
 
 /// Checks the claim of the extension to its package.

@@ -83,8 +83,7 @@ pub(crate) async fn check(
                 annotations.insert(annotation::WARNINGS.to_owned(), bounded_message(warnings));
             }
             let announcement = announce(&rendered, latest.as_deref(), creation.set.name(), found);
-            actions.push(Action::CreateRevision(creation));
-            return Ok(Checked::complete(actions, announcement));
+            return Ok(Checked::complete(actions, Some(creation), announcement));
         }
         RevisionPlan::Patch { name, patch, secrets } => {
             actions.push(Action::PatchRevision { name, patch: *patch });
@@ -99,7 +98,7 @@ pub(crate) async fn check(
         settled,
         ..Announcement::default()
     };
-    Ok(Checked::complete(actions, announcement))
+    Ok(Checked::complete(actions, None, announcement))
 }
 
 fn latest(rendered: &Rendered<'_>) -> Option<Arc<ClusterObjectSet>> {
@@ -135,7 +134,7 @@ fn companions(
 }
 
 /// The findings about a revision before it is created.
-struct Findings {
+struct PreflightFindings {
     /// The findings that do not block.
     warnings: Option<String>,
     /// The differences from the installed revision.
@@ -144,7 +143,7 @@ struct Findings {
 
 enum PreflightResult {
     /// The revision may be created.
-    Passed(Findings),
+    Passed(PreflightFindings),
     /// Stored versions must be migrated first.
     Migrates(Action),
 }
@@ -154,12 +153,12 @@ fn announce(
     rendered: &Rendered<'_>,
     latest: Option<&ClusterObjectSet>,
     revision: &str,
-    found: Findings,
+    found: PreflightFindings,
 ) -> Announcement {
     let wanted = &rendered.resolved.target.bundle.metadata;
     let installed = rendered.resolved.observed.revisions.installed();
     let installed = installed.map(BundleIdentity::of).unwrap_or_default().metadata;
-    let Findings { warnings, difference } = found;
+    let PreflightFindings { warnings, difference } = found;
     let upcoming = difference
         .iter()
         .map(|text| events::upcoming(&installed, wanted, text));
@@ -271,7 +270,7 @@ async fn examine(
     let found = (!notes.is_empty()).then(|| within(&notes.join("\n"), MAX_FINDINGS));
     let warnings: Vec<String> = ignored(&rendered.ignored).into_iter().chain(found).collect();
     let version = &rendered.resolved.target.bundle.metadata.version;
-    Ok(PreflightResult::Passed(Findings {
+    Ok(PreflightResult::Passed(PreflightFindings {
         warnings: (!warnings.is_empty()).then(|| warnings.join("\n")),
         difference: changes.map(|changes| format!("the revision of {version} {changes}")),
     }))

@@ -28,7 +28,7 @@ use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
 use super::report::retry::{self, AT_ONCE, unless_stale};
 use super::report::status::Progress;
-use super::report::{self, Run, report};
+use super::report::{self, Report, report};
 use super::resolve::{Origin, Resolution, Resolved, Target, resolve};
 use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
@@ -189,7 +189,7 @@ async fn prepared(
 }
 
 /// All stages after the observation. The error is the pause before the next run, with nothing to report yet.
-async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -> Result<Run, Duration> {
+async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -> Result<Report, Duration> {
     let Resolution {
         target,
         deprecations,
@@ -237,7 +237,7 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
         Progress::Failed(_) => None,
     };
     let verification = states.bundle.verify(context, observed).await;
-    Ok(Run {
+    Ok(Report {
         kind: kind(observed, &progress),
         is_paused: is_paused(observed),
         progress,

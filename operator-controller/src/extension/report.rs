@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use olm_api::cluster_extension::ClusterExtensionStatus;
-use olm_api::conditions::{self, AVAILABLE, PROGRESSING, Report, Status, reason, set_condition};
+use olm_api::conditions::{self, AVAILABLE, PROGRESSING, Status, reason, set_condition};
 use olm_api::names::annotation;
 use olm_api::readiness::add_line;
 use olm_api::updates::UpdatesStatus;
@@ -33,8 +33,8 @@ use super::revisions::{Revisions, deletion_report};
 /// The time that a rollout may take before the extension reports its unready parts.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// The results of a run.
-pub(crate) struct Run {
+/// The results of a run: the input of its last stage.
+pub(crate) struct Report {
     /// The result of the last stage.
     pub progress: Progress,
     /// The deprecations in the catalogs; `None` if no catalog answered.
@@ -61,7 +61,7 @@ pub(crate) struct Run {
 ///
 /// # Errors
 /// The status could not be written.
-pub(crate) async fn report(context: &Context, observed: &Observed, run: &Run) -> Result<(), kube::Error> {
+pub(crate) async fn report(context: &Context, observed: &Observed, run: &Report) -> Result<(), kube::Error> {
     let (extension, revisions) = (&*observed.extension, &observed.revisions);
     let inputs = StatusInputs {
         generation: extension.generation(),
@@ -174,7 +174,7 @@ pub(crate) fn progressing(
     readiness: &ExtensionReadiness,
 ) {
     let now = Timestamp::now();
-    let report = Report {
+    let report = conditions::Report {
         condition_type: PROGRESSING,
         status: if reason == reason::BLOCKED {
             Status::False
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn waiting_is_reported_once_it_takes_long() {
         let mut set = (*revision(1, &[])).clone();
-        let report = Report {
+        let report = conditions::Report {
             condition_type: AVAILABLE,
             status: Status::False,
             reason: reason::PROBE_FAILURE,

@@ -114,7 +114,7 @@ async fn choose(context: &Context, observed: &Observed) -> Resolution {
     };
     let installed = revisions.installed();
     let (admission, asked) = admitted(context, filter, installed).await;
-    let gone = admission.gone(asked.iter().map(AskedCatalog::catalog));
+    let gone = admission.gone(asked.iter().map(|asked| &*asked.catalog));
     // A catalog that is gone may come back.
     let vanished = if gone.is_some() {
         Vec::new()

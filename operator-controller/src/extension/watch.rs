@@ -1,13 +1,14 @@
 //! Watches that start runs of an extension: of itself, its revisions, and catalogs.
 
+use std::future::ready;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, ObjectMeta};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use olm_api::cluster_object_set::LifecycleState;
@@ -173,36 +174,47 @@ async fn approvals(
     futures::join!(reports, policies, pending);
 }
 
-/// Watches all objects of a kind into a store. An object that cannot be read is logged and left out.
+/// Watches all objects of a kind into a store. An object that cannot be read is logged, and stays as it was last read.
 fn follow<K>(client: &Client, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let api: Api<DeserializeGuard<K>> = Api::all(client.clone());
+    let known = writer.as_reader();
     watcher::watcher(api, watcher::Config::default())
         .default_backoff()
         .inspect_err(|error| tracing::debug!(kind = %K::kind(&()), error = error as &dyn std::error::Error, "watch is interrupted"))
-        .try_filter_map(async |event| Ok(readable(event)))
+        .try_filter_map(move |event| ready(Ok(readable(event, &known))))
         .reflect(writer)
         .filter_map(async |event| event.ok())
 }
 
-fn readable<K: Resource<DynamicType = ()>>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
+/// The event with readable objects. A change that makes an object unreadable is left out. A list has such an object as
+/// it was last read, because it exists, and so has its deletion.
+fn readable<K>(event: Event<DeserializeGuard<K>>, known: &Store<K>) -> Option<Event<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
     let read = |guard: DeserializeGuard<K>| match guard.0 {
         Ok(mut object) => {
             // Managed fields are not used here and are larger than the rest.
             object.managed_fields_mut().clear();
-            Some(object)
+            Ok(object)
         }
         Err(error) => {
-            tracing::error!(kind = %K::kind(&()), name = error.metadata.name.as_deref(), %error, "an object cannot be read");
-            None
+            let name = error.metadata.name.as_deref();
+            tracing::error!(kind = %K::kind(&()), name, %error, "an object cannot be read");
+            Err(Box::new(error.metadata))
         }
     };
+    let last = |metadata: Box<ObjectMeta>| {
+        let object = known.get(&ObjectRef::new(metadata.name.as_deref()?))?;
+        (object.meta().uid == metadata.uid).then(|| (*object).clone())
+    };
     Some(match event {
-        Event::Apply(guard) => Event::Apply(read(guard)?),
-        Event::Delete(guard) => Event::Delete(read(guard)?),
-        Event::InitApply(guard) => Event::InitApply(read(guard)?),
+        Event::Apply(guard) => Event::Apply(read(guard).ok()?),
+        Event::Delete(guard) => Event::Delete(read(guard).map_or_else(last, Some)?),
+        Event::InitApply(guard) => Event::InitApply(read(guard).map_or_else(last, Some)?),
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
     })
@@ -259,6 +271,8 @@ fn mark(catalog: &ClusterCatalog) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::reflector;
+
     use super::*;
 
     #[test]
@@ -273,5 +287,35 @@ mod tests {
         let mut preferred = catalog.clone();
         preferred.spec.priority = 1;
         assert_ne!(mark(&catalog), mark(&preferred));
+    }
+
+    #[test]
+    fn an_unreadable_object_stays_as_it_was_last_read_until_it_is_deleted() {
+        let (known, mut writer) = reflector::store();
+        let mut catalog = ClusterCatalog::new("c", olm_api::cluster_catalog::ClusterCatalogSpec::default());
+        catalog.metadata.uid = Some("1".to_owned());
+        writer.apply_watcher_event(&Event::Init);
+        writer.apply_watcher_event(&Event::InitApply(catalog));
+        writer.apply_watcher_event(&Event::InitDone);
+        let unreadable = |name: &str, uid: &str| -> DeserializeGuard<ClusterCatalog> {
+            let object = serde_json::json!({"metadata": {"name": name, "uid": uid}, "spec": 1});
+            serde_json::from_value(object).unwrap()
+        };
+        let read = |event| readable::<ClusterCatalog>(event, &known);
+        assert!(matches!(
+            read(Event::InitApply(unreadable("c", "1"))),
+            Some(Event::InitApply(_))
+        ));
+        assert!(matches!(
+            read(Event::Delete(unreadable("c", "1"))),
+            Some(Event::Delete(_))
+        ));
+        for absent in [
+            Event::Apply(unreadable("c", "1")),
+            Event::InitApply(unreadable("c", "2")),
+            Event::InitApply(unreadable("d", "1")),
+        ] {
+            assert!(read(absent).is_none());
+        }
     }
 }

@@ -73,14 +73,16 @@ impl RunConclusion {
 
     /// The conclusion with another message, if the state has one.
     pub(super) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
-        self.state = self.state.map(|state| match state {
-            RevisionState::Blocked(message) => RevisionState::Blocked(reword(&message)),
-            RevisionState::Paused(message) => RevisionState::Paused(reword(&message)),
-            RevisionState::Retrying(message) => RevisionState::Retrying(reword(&message)),
-            RevisionState::Removing(message) => RevisionState::Removing(reword(&message)),
-            RevisionState::Waiting(message) => RevisionState::Waiting(reword(&message)),
-            other => other,
-        });
+        if let Some(
+            RevisionState::Blocked(message)
+            | RevisionState::Paused(message)
+            | RevisionState::Retrying(message)
+            | RevisionState::Removing(message)
+            | RevisionState::Waiting(message),
+        ) = &mut self.state
+        {
+            *message = reword(message);
+        }
         self
     }
 
@@ -90,6 +92,31 @@ impl RunConclusion {
             outcome,
             lost: false,
         }
+    }
+}
+
+/// The reason why a run ends before its last step.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The step has a conclusion for the status.
+    Concluded(RunConclusion),
+    /// Our own record could not be written.
+    Unwritten(kube::Error),
+}
+
+impl Stop {
+    /// The conclusion, if there is one.
+    pub(super) fn conclusion(self) -> Result<RunConclusion, kube::Error> {
+        match self {
+            Self::Concluded(conclusion) => Ok(conclusion),
+            Self::Unwritten(error) => Err(error),
+        }
+    }
+}
+
+impl From<RunConclusion> for Stop {
+    fn from(conclusion: RunConclusion) -> Self {
+        Self::Concluded(conclusion)
     }
 }
 

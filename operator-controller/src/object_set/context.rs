@@ -6,8 +6,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube::{Client, Config};
-use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
+use kube::Client;
+use olm_api::names;
 use olm_cluster::{
     discover::Discovery,
     identity::{AccountName, Accounts},
@@ -70,27 +70,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// `own` has the controller's rights; `config` contains the address of the same API server.
-    ///
-    /// # Errors
-    /// The configuration does not make a client.
-    pub fn new(config: &Config, own: Client, options: Options) -> Result<Self, kube::Error> {
-        let accounts = Arc::new(Accounts::new(config, own.clone(), &Metrics::default())?);
-        let discovery = Arc::new(Discovery::new(own.clone()));
-        let reviews = Arc::default();
-        Ok(Self::with(
-            own,
-            accounts,
-            discovery,
-            reviews,
-            Arc::default(),
-            Arc::default(),
-            options,
-        ))
-    }
-
-    /// A context with shared parts.
-    pub fn with(
+    /// A context of parts that other controllers share. `own` has the controller's rights.
+    pub fn new(
         own: Client,
         accounts: Arc<Accounts>,
         discovery: Arc<Discovery>,
@@ -145,9 +126,4 @@ impl Context {
             self.queue.add(set);
         }
     }
-}
-
-/// The UID of the extension of a revision.
-pub(super) fn extension_uid(set: &ClusterObjectSet) -> Option<&str> {
-    controlling_extension(&set.metadata)
 }

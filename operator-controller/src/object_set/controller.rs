@@ -16,7 +16,7 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use olm_api::ClusterObjectSet;
+use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension};
 use olm_platform::queue::{Outcome, on_its_own};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +124,7 @@ fn mark(set: &ClusterObjectSet) -> u64 {
     metadata.annotations.hash(&mut hasher);
     metadata.finalizers.hash(&mut hasher);
     set.is_deleting().hash(&mut hasher);
-    super::context::extension_uid(set).hash(&mut hasher);
+    controlling_extension(&set.metadata).hash(&mut hasher);
     hasher.finish()
 }
 

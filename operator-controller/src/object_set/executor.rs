@@ -73,7 +73,29 @@ pub(crate) struct Executor<'a> {
     pub unwatched: AtomicBool,
 }
 
-impl Executor<'_> {
+impl<'a> Executor<'a> {
+    /// An executor without content and probes that reads the live state of objects.
+    pub(crate) fn new(
+        client: &'a Client,
+        discovery: &'a Discovery,
+        coverage: &'a Coverage,
+        outline: &'a Outline,
+        set_state: &'a mut SetState,
+    ) -> Self {
+        Self {
+            client,
+            discovery,
+            coverage,
+            outline,
+            content: None,
+            probes: &[],
+            freshness: Freshness::Live,
+            set_state,
+            starved: AtomicBool::new(false),
+            unwatched: AtomicBool::new(false),
+        }
+    }
+
     /// Rolls the revision out as far as possible now.
     pub(crate) async fn roll_out(&mut self, settings: Settings) -> Report {
         let mut doubted = HashSet::new();

@@ -4,7 +4,6 @@ mod causes;
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
@@ -12,6 +11,7 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use olm_api::{
     ClusterObjectSet,
+    cluster_extension::controlling_extension,
     cluster_object_set::{LifecycleState, ObservedPhase},
     command::{Annotated, annotate},
     conditions, names,
@@ -33,8 +33,8 @@ use olm_rollout::{
 
 use super::{
     acting::{Actor, identify},
-    conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
-    context::{Context, extension_uid},
+    conclusion::{LATER, RESYNC, RIGHTS, RunConclusion, Stop},
+    context::Context,
     executor::Executor,
     observe::load::{bodies, check_observed, doubt, load, outline},
     records, removal, rights,
@@ -64,7 +64,7 @@ pub(crate) async fn reconcile(
     let conclusion = if set.is_deleting() {
         removal::delete(context, &mut set, set_state).await
     } else {
-        keep(context, &mut set, set_state).await
+        keep(context, &mut set, set_state).await.or_else(Stop::conclusion)
     };
     let outcome = match conclusion {
         Ok(RunConclusion {
@@ -157,27 +157,18 @@ async fn keep(
     context: &Context,
     set: &mut ClusterObjectSet,
     set_state: &mut SetState,
-) -> Result<RunConclusion, kube::Error> {
+) -> Result<RunConclusion, Stop> {
     let archived = set.spec.lifecycle_state == LifecycleState::Archived;
     if archived && status::is_archived(set.conditions()) {
         context.watches.forget(set.name());
-        records::finalizers(
-            &context.own,
-            set,
-            &[],
-            &[names::finalizer::TEARDOWN, records::ORPHAN],
-        )
-        .await?;
+        finalizers(context, set, &[], &[names::finalizer::TEARDOWN, records::ORPHAN]).await?;
         return Ok(RunConclusion::silent(Outcome::Done));
     }
-    let policy = match Policy::of(set) {
-        Ok(policy) => policy,
-        Err(error) => {
-            let message =
-                format!("{error}; nothing is applied, repaired or removed until the annotation is fixed");
-            return Ok(RunConclusion::blocked(message, Outcome::Done));
-        }
-    };
+    let policy = Policy::of(set).map_err(|error| {
+        let message =
+            format!("{error}; nothing is applied, repaired or removed until the annotation is fixed");
+        RunConclusion::blocked(message, Outcome::Done)
+    })?;
     if let Some(unreadable) = context.sets.unreadable_sibling(set) {
         let message = format!("{unreadable}; nothing is applied or removed until it can be read");
         return Ok(RunConclusion::waiting(message, Outcome::Done));
@@ -185,78 +176,57 @@ async fn keep(
     if archived {
         return Ok(removal::archive(context, set, set_state, policy).await);
     }
-    let actor = match identify(context, set).await {
-        Ok(actor) => actor,
-        Err(no_actor) => return Ok(no_actor.conclusion()),
-    };
-    if let Err(conclusion) = doubt(context, set_state, &actor.client).await {
-        return Ok(conclusion);
-    }
-    let phases = match load(context, set, set_state, Some(&actor.client)).await {
-        Ok(phases) => phases,
-        Err(conclusion) => return Ok(conclusion),
-    };
-    if let Err(error) = check_observed(set, set_state) {
-        return Ok(RunConclusion::blocked(error, Outcome::After(RIGHTS)));
-    }
+    let actor = identify(context, set).await;
+    let actor = actor.map_err(|no_actor| no_actor.conclusion())?;
+    doubt(context, set_state, &actor.client).await?;
+    let phases = load(context, set, set_state, Some(&actor.client)).await?;
+    check_observed(set, set_state).map_err(|error| RunConclusion::blocked(error, Outcome::After(RIGHTS)))?;
     let outline = outline(context, set, &phases);
-    let faults = set_state
-        .loaded
-        .content
-        .as_ref()
-        .and_then(|c| validate::faults(set.name(), set.spec.revision, c));
+    let bodies = set_state.loaded.content.as_deref();
+    let faults = bodies.and_then(|bodies| validate::faults(set.name(), set.spec.revision, bodies));
     if let Some(faults) = faults {
-        return Ok(RunConclusion::waiting(
-            format!("revision validation error: {faults}"),
-            Outcome::After(LATER),
-        ));
+        let message = format!("revision validation error: {faults}");
+        return Ok(RunConclusion::waiting(message, Outcome::After(LATER)));
     }
-    if let Err(error) = probe::check(&set.spec.progression_probes) {
-        return Ok(RunConclusion::waiting(error.to_string(), Outcome::Done));
-    }
+    probe::check(&set.spec.progression_probes)
+        .map_err(|error| RunConclusion::waiting(error.to_string(), Outcome::Done))?;
     let (add, remove): (&[&str], &[&str]) = match policy.uninstall {
         Uninstall::Orphan => (&[names::finalizer::TEARDOWN, records::ORPHAN], &[]),
         Uninstall::Delete | Uninstall::KeepCrds => (&[names::finalizer::TEARDOWN], &[records::ORPHAN]),
     };
     if records::has_finalizer(set, names::finalizer::TEARDOWN) {
-        records::finalizers(&context.own, set, add, remove).await?;
+        finalizers(context, set, add, remove).await?;
     }
-    let bodies = set_state.loaded.content.as_deref();
-    let rights = rights::missing(context, set.name(), &actor, &outline, bodies).await;
-    match rights {
-        Ok(None) => {}
-        Ok(Some(missing)) => return Ok(RunConclusion::waiting(missing, Outcome::After(RIGHTS))),
-        Err(error) => return Ok(RunConclusion::retrying(error.to_string(), Outcome::Failed)),
+    let missing = rights::missing(context, set.name(), &actor, &outline, bodies).await;
+    let missing = missing.map_err(|error| RunConclusion::retrying(error.to_string(), Outcome::Failed))?;
+    if let Some(missing) = missing {
+        return Ok(RunConclusion::waiting(missing, Outcome::After(RIGHTS)));
     }
     // Until now nothing was written, so a set that never had the rights can be deleted without them.
-    records::finalizers(&context.own, set, add, remove).await?;
+    finalizers(context, set, add, remove).await?;
     let freshness = if conditions::is_true(set.conditions(), conditions::SUCCEEDED) {
         Freshness::Recent
     } else {
         Freshness::Live
     };
-    let coverage = match rights::watch(context, set.name(), Some(&actor), &outline, freshness).await {
-        Ok(coverage) => coverage,
-        Err(error) => {
-            let message = format!("establish watch: {error}");
-            return Ok(RunConclusion::retrying(message, Outcome::Failed));
-        }
-    };
-    let report = match roll_out(
-        context,
-        set,
-        set_state,
-        policy,
-        &actor.client,
-        &outline,
-        &coverage,
-    )
-    .await
-    {
-        Ok(report) => report,
-        Err(conclusion) => return Ok(conclusion),
-    };
-    conclude(context, set, set_state, &actor, &outline, report).await
+    let coverage = rights::watch(context, set.name(), Some(&actor), &outline, freshness).await;
+    let coverage = coverage
+        .map_err(|error| RunConclusion::retrying(format!("establish watch: {error}"), Outcome::Failed))?;
+    let client = &actor.client;
+    let report = roll_out(context, set, set_state, policy, client, &outline, &coverage).await?;
+    let conclusion = conclude(context, set, set_state, &actor, &outline, report).await;
+    conclusion.map_err(Stop::Unwritten)
+}
+
+/// Adds and removes finalizers of the set.
+async fn finalizers(
+    context: &Context,
+    set: &mut ClusterObjectSet,
+    add: &[&str],
+    remove: &[&str],
+) -> Result<(), Stop> {
+    let written = records::finalizers(&context.own, set, add, remove).await;
+    written.map_err(Stop::Unwritten)
 }
 
 async fn roll_out(
@@ -289,10 +259,6 @@ async fn roll_out(
     let mut at_hand = set_state.loaded.content.clone();
     let report = loop {
         let mut executor = Executor {
-            client,
-            discovery: &context.discovery,
-            coverage,
-            outline,
             content: at_hand.as_deref(),
             probes: &set.spec.progression_probes,
             freshness: if succeeded {
@@ -300,9 +266,7 @@ async fn roll_out(
             } else {
                 Freshness::Live
             },
-            set_state,
-            starved: AtomicBool::new(false),
-            unwatched: AtomicBool::new(false),
+            ..Executor::new(client, &context.discovery, coverage, outline, set_state)
         };
         let report = executor.roll_out(settings.clone()).await;
         let (starved, unwatched) = (executor.starved.into_inner(), executor.unwatched.into_inner());
@@ -325,7 +289,7 @@ async fn roll_out(
         tracing::info!(set = set.name(), objects = report.written, "repaired");
         set_state.rollout.repaired(Instant::now());
         let owner = set.label(names::label::OWNER_NAME);
-        if let (Some(extension), Some(_)) = (owner, extension_uid(set)) {
+        if let (Some(extension), Some(_)) = (owner, controlling_extension(&set.metadata)) {
             let objects = u64::try_from(report.written).unwrap_or(u64::MAX);
             context.options.counters.repaired(extension, objects);
         }

@@ -4,10 +4,12 @@ mod abandon;
 mod remaining;
 mod successor;
 
-use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
+use kube::{Api, core::ObjectMeta};
 use olm_api::{
-    ClusterObjectSet,
+    ClusterExtension, ClusterObjectSet,
+    cluster_extension::controlling_extension,
     cluster_object_set::LifecycleState,
     command::{Annotated, annotate},
     names,
@@ -29,7 +31,7 @@ use olm_rollout::{
 use super::{
     acting::{AccountFailure, Actor, account, identify_for_removal},
     conclusion::{RESYNC, RIGHTS, RunConclusion},
-    context::{Context, extension_uid},
+    context::Context,
     executor::Executor,
     observe::load::{check_observed, load, outline},
     records, rights,
@@ -132,19 +134,27 @@ async fn take_down(work: Work<'_>, set_state: &mut SetState) -> TeardownEnd {
     let coverage = rights::watch(context, set.name(), Some(actor), outline, Freshness::Live)
         .await
         .unwrap_or_default();
-    let mut executor = Executor {
-        client: &actor.client,
-        discovery: &context.discovery,
-        coverage: &coverage,
-        outline,
-        content: None,
-        probes: &[],
-        freshness: Freshness::Live,
-        set_state,
-        starved: AtomicBool::new(false),
-        unwatched: AtomicBool::new(false),
-    };
+    let discovery = &context.discovery;
+    let mut executor = Executor::new(&actor.client, discovery, &coverage, outline, set_state);
     executor.take_down(retained).await
+}
+
+/// The extension that controls a set, with its name, if it exists.
+async fn live_extension(
+    context: &Context,
+    set: &ClusterObjectSet,
+) -> Result<Option<(String, ObjectMeta)>, kube::Error> {
+    let Some(uid) = controlling_extension(&set.metadata) else {
+        return Ok(None);
+    };
+    let mut owners = set.metadata.owner_references.iter().flatten();
+    let Some(owner) = owners.find(|owner| owner.uid == uid) else {
+        return Ok(None);
+    };
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
+    let found = extensions.get_metadata_opt(&owner.name).await?;
+    let found = found.filter(|found| found.metadata.uid.as_deref() == Some(uid));
+    Ok(found.map(|found| (owner.name.clone(), found.metadata)))
 }
 
 /// The progress of a teardown.
@@ -222,7 +232,8 @@ fn record_teardown(
     } else {
         Policy::of(set).unwrap_or_default().uninstall
     };
-    if let (Some(extension), Some(phases)) = (extension_uid(set), &set_state.loaded.phases) {
+    if let (Some(extension), Some(phases)) = (controlling_extension(&set.metadata), &set_state.loaded.phases)
+    {
         let outline = phases.outline(Owner::default(), Vec::new());
         let going = |position| {
             let known = set_state.objects.known.get(&position);
@@ -248,7 +259,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetSt
         Ok(Successor::None) => None,
         Ok(Successor::NextRevision(extension)) => Some(extension),
         Ok(Successor::Undecided(extension)) => {
-            let state = RevisionState::Removing(undecided(extension));
+            let state = RevisionState::Removing(undecided(&extension));
             return Removal::NotYet(RunConclusion::new(state, Outcome::After(LOOK)));
         }
         Err(error) => {
@@ -289,7 +300,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetSt
     match take_down(work, set_state).await {
         TeardownEnd::Complete => Removal::Done,
         TeardownEnd::Held(objects) => {
-            let message = held(successor.unwrap_or_default(), &objects);
+            let message = held(&successor.unwrap_or_default(), &objects);
             let state = RevisionState::Removing(message);
             Removal::NotYet(RunConclusion::new(state, Outcome::After(LOOK)))
         }
@@ -424,7 +435,7 @@ fn refused(failures: &[(ObjectId, RequestFailure)]) -> bool {
 /// Adds the objects that may be left when a set cannot be torn down and, for a set without an extension, the command
 /// that releases them.
 fn explain(conclusion: RunConclusion, set: &ClusterObjectSet, left: &[ObjectId]) -> RunConclusion {
-    let or = if extension_uid(set).is_some() {
+    let or = if controlling_extension(&set.metadata).is_some() {
         String::new()
     } else {
         let command = annotate(Annotated::of(set), names::user::UNINSTALL, Some("orphan"));

@@ -46,13 +46,7 @@ pub(super) async fn missing(
         None => skeletons.iter().collect(),
     };
     let missing = lacking(&context.discovery, &context.reviews, account, client, &objects).await?;
-    Ok((!missing.is_empty()).then(|| {
-        format!(
-            "{}\n{}",
-            explain(&missing, account, NOTHING_IS_APPLIED),
-            remedy(&roles_command(context, set, account))
-        )
-    }))
+    Ok(message(context, set, account, &missing, NOTHING_IS_APPLIED))
 }
 
 /// A message with the rights that the account lacks to delete the objects, and the command that prints the roles;
@@ -68,12 +62,19 @@ pub(super) async fn missing_for_removal(
     let objects: Vec<&Value> = skeletons.iter().collect();
     let asked = lacking(&context.discovery, &context.reviews, account, client, &objects).await;
     let missing = asked.ok()?.for_removal();
+    message(context, set, account, &missing, "nothing more is removed")
+}
+
+fn message(
+    context: &Context,
+    set: &str,
+    account: &AccountName,
+    missing: &Missing,
+    consequence: &str,
+) -> Option<String> {
     (!missing.is_empty()).then(|| {
-        format!(
-            "{}\n{}",
-            explain(&missing, account, "nothing more is removed"),
-            remedy(&roles_command(context, set, account))
-        )
+        let explained = explain(missing, account, consequence);
+        format!("{explained}\n{}", remedy(&roles_command(context, set, account)))
     })
 }
 

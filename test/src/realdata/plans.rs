@@ -398,7 +398,7 @@ fn delete_again(extension: &ClusterExtension, set: &ClusterObjectSet) -> Result<
     let now = Time(jiff::Timestamp::UNIX_EPOCH);
     let mut extension = extension.clone();
     extension.metadata.deletion_timestamp = Some(now.clone());
-    let observed = |left| deletion::Observed {
+    let observed = |left| deletion::DeletionState {
         extension: &extension,
         policy: Ok(UninstallPolicy::default()),
         announced: Some(Uninstall::Delete),

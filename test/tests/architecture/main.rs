@@ -10,6 +10,7 @@ mod names;
 mod purity;
 mod roles;
 mod rooms;
+mod settings;
 mod stages;
 mod tokens;
 
@@ -155,8 +156,6 @@ fn the_platform_crate_knows_no_product_crate() {
     );
 }
 
-/// The Rust files below a folder except tests, with their content.
-
 #[test]
 fn the_cluster_crate_knows_no_kind_of_ours() {
     let ours = [
@@ -182,6 +181,7 @@ fn the_cluster_crate_knows_no_kind_of_ours() {
     assert!(read > 100, "only {read} paths were read");
 }
 
+/// The Rust files below a folder except tests, with their content.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];

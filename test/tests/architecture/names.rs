@@ -1,6 +1,7 @@
 //! Every name once.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use olm_api::names;
 
@@ -84,6 +85,38 @@ fn names_a_requirement(line: &str) -> bool {
                 .strip_prefix('.')
                 .is_some_and(|rest| rest.starts_with(|l: char| l.is_ascii_digit()))
     })
+}
+
+/// A name of a test says the behaviour, and no number of a list that a reader does not have.
+#[test]
+fn functions_are_named_without_numbers_of_lists() {
+    let listed = Command::new("git")
+        .args(["ls-files", "*.rs"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let files = String::from_utf8(listed.stdout).unwrap();
+    assert!(files.lines().count() > 500, "git lists {files}");
+    let mut found = Vec::new();
+    for file in files.lines().filter(|file| root().join(file).exists()) {
+        let source = std::fs::read_to_string(root().join(file)).unwrap();
+        let numbered = source.split("fn ").skip(1).filter(|name| is_numbered(name));
+        found.extend(numbered.map(|name| format!("{file}: {}", name.lines().next().unwrap_or_default())));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Whether a name begins as `t_1c_`.
+fn is_numbered(name: &str) -> bool {
+    let number = name.strip_prefix("t_").and_then(|rest| rest.split('_').next());
+    number.is_some_and(|number| number.starts_with(|letter: char| letter.is_ascii_digit()))
+}
+
+#[test]
+fn a_numbered_name_is_recognised() {
+    assert!(is_numbered("t_1c_01_skips_lead_on()"));
+    assert!(!is_numbered("t_shirts_have_sizes()"));
+    assert!(!is_numbered("two_bundles()"));
 }
 
 #[test]

@@ -3,7 +3,26 @@
 use std::collections::BTreeSet;
 
 use crate::circles::{Module, imports_between};
-use crate::root;
+use crate::tokens::{Token, paths, production};
+use crate::{root, sources};
+
+/// The methods that write to the cluster and that nothing else has.
+const WRITES: &[&str] = &[
+    "apply_hearing",
+    "create",
+    "create_hearing",
+    "delete",
+    "delete_collection",
+    "merge",
+    "patch",
+    "patch_metadata",
+    "patch_status",
+    "patch_subresource",
+    "replace_status",
+    "replace_subresource",
+];
+/// The parameters of writes, `replace` among them.
+const PARAMETERS: &[&str] = &["DeleteParams", "PatchParams", "PostParams"];
 
 /// The folders of the stages, as the table of the architecture page lists them.
 fn stages() -> Vec<String> {
@@ -54,4 +73,59 @@ fn a_stage_imports_only_those_before_it() {
         .collect();
     assert!(back.is_empty(), "these stages import later ones: {back:#?}");
     assert!(forth.len() > 20, "only {} imports were read", forth.len());
+}
+
+/// What a source uses to write to the cluster.
+fn writes(source: &str) -> Vec<String> {
+    let tokens = production(source);
+    let methods = tokens.windows(3).filter_map(|window| match window {
+        [Token::Sign('.'), Token::Word(method), Token::Sign('(')] => Some(method.clone()),
+        _ => None,
+    });
+    let methods = methods.filter(|method| WRITES.contains(&method.as_str()));
+    let used = paths(&tokens).into_iter().filter(|path| {
+        path.ends_with("Commit::Yes")
+            || PARAMETERS
+                .iter()
+                .any(|name| path.split("::").any(|part| part == *name))
+    });
+    methods.chain(used).collect()
+}
+
+#[test]
+fn a_stage_before_the_last_ones_writes_nothing() {
+    let before = ["observe", "resolve", "bundle", "plan", "approval", "preflight"];
+    let folder = root().join("operator-controller/src/extension");
+    let mut read = 0;
+    for (path, source) in sources(&folder) {
+        let module = path.strip_prefix(&folder).unwrap().with_extension("");
+        let first = module.iter().next().unwrap();
+        // The model writes to a cluster of its own, in memory, and is compiled for tests only.
+        if !before.iter().any(|stage| first == *stage) || module.ends_with("approval/model") {
+            continue;
+        }
+        read += 1;
+        let found = writes(&source);
+        assert!(found.is_empty(), "{} calls {found:?}", path.display());
+    }
+    assert!(read > 30, "only {read} sources were read");
+}
+
+#[test]
+fn writes_are_found_and_dry_runs_are_not() {
+    for (source, expected) in [
+        ("sets.create(&params, &set).await", &["create"][..]),
+        (
+            "sets.replace(name, &PostParams::default(), &set)",
+            &["PostParams::default"],
+        ),
+        ("target.apply(&body, Commit::Yes)", &["Commit::Yes"]),
+        (
+            "target.apply(&body, Commit::DryRun); create(&wanted); text.replace(a, b)",
+            &[],
+        ),
+        ("#[cfg(test)] mod tests { fn a() { case.create(); } }", &[]),
+    ] {
+        assert_eq!(writes(source), expected, "{source}");
+    }
 }

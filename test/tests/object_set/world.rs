@@ -22,12 +22,16 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use olm_api::ClusterObjectSet;
+use olm_platform::metrics::Metrics;
 use olm_test::{
     cluster::{Cluster, Mode},
     objects,
 };
 use operator_controller::{
-    cluster::identity::AccountName,
+    cluster::{
+        discover::Discovery,
+        identity::{AccountName, Accounts},
+    },
     metrics::counters::Counters,
     object_set::controller::{Context, Options, run},
 };
@@ -160,7 +164,16 @@ impl World {
             clock: || Timestamp::now() + SignedDuration::from_mins(11),
             counters: Counters::default(),
         };
-        let context = Arc::new(Context::new(&self.config, own.clone(), options).unwrap());
+        let accounts = Accounts::new(&self.config, own.clone(), &Metrics::default()).unwrap();
+        let context = Arc::new(Context::new(
+            own.clone(),
+            Arc::new(accounts),
+            Arc::new(Discovery::new(own.clone())),
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+            options,
+        ));
         let (sets, stopped) = (Arc::clone(context.sets()), stop.clone());
         self.runtime
             .spawn(async move { stopped.run_until_cancelled(sets.follow(&own)).await });

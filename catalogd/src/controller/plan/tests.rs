@@ -218,7 +218,7 @@ fn the_digest_in_the_status_is_fetched_before_that_of_the_tag() {
 }
 
 #[test]
-fn t_4c_04_another_version_of_the_cluster_means_another_image() {
+fn another_version_of_the_cluster_means_another_image() {
     let template = "registry.example/catalog:v{kube_major_version}.{kube_minor_version}";
     let version = |text| KubernetesVersion::parse(text, "", "");
     let templated = |version| {

@@ -35,7 +35,7 @@ fn check(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn t_3g_01_a_rule_asks_for_a_property() {
+fn a_rule_asks_for_a_property() {
     let rule = r#"properties.exists(p, p.type == "certified")"#;
     assert_eq!(
         evaluate(rule, &json!([{"type": "certified", "value": true}])),
@@ -49,7 +49,7 @@ fn t_3g_01_a_rule_asks_for_a_property() {
 }
 
 #[test]
-fn t_3g_08_a_rule_with_a_syntax_error_or_another_type_is_refused() {
+fn a_rule_with_a_syntax_error_or_another_type_is_refused() {
     check(&[
         ("properties.exists(p, p.type ==", "refused"),
         ("", "refused"),

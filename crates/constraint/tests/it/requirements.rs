@@ -112,7 +112,7 @@ fn a_version_is_a_range_of_one() {
 }
 
 #[test]
-fn t_3g_01_and_02_a_rule_is_satisfied_by_one_bundle() {
+fn a_rule_is_satisfied_by_one_bundle() {
     let rule = |rule: &str, message: &str| {
         requirement(
             "olm.constraint",
@@ -146,7 +146,7 @@ fn t_3g_01_and_02_a_rule_is_satisfied_by_one_bundle() {
 }
 
 #[test]
-fn t_3g_03_all_is_a_conjunction_over_the_set() {
+fn all_is_a_conjunction_over_the_set() {
     let red = requirement(
         "olm.constraint",
         &json!({"failureMessage": "All are required for Red because...", "all": {"constraints": [
@@ -172,7 +172,7 @@ fn t_3g_03_all_is_a_conjunction_over_the_set() {
 }
 
 #[test]
-fn t_3g_04_any_is_a_disjunction() {
+fn any_is_a_disjunction() {
     let blue =
         |version: &str| json!({"gvk": {"group": "blues.example.com", "version": version, "kind": "Blue"}});
     let any = requirement(
@@ -200,7 +200,7 @@ fn t_3g_04_any_is_a_disjunction() {
 }
 
 #[test]
-fn t_3g_05_not_excludes_present_bundles_and_literal_text_is_no_constraint() {
+fn not_excludes_present_bundles_and_literal_text_is_no_constraint() {
     let all = json!({"constraints": [
         {"package": {"name": "blue", "versionRange": ">=1.0.0"}},
         {"failureMessage": "Cannot be required for Red because...", "not": {"constraints": [
@@ -225,7 +225,7 @@ fn t_3g_05_not_excludes_present_bundles_and_literal_text_is_no_constraint() {
 }
 
 #[test]
-fn t_3g_06_compounds_nest() {
+fn compounds_nest() {
     let option = |range: &str, version: &str| {
         json!({"all": {"constraints": [
             {"package": {"name": "blue", "versionRange": range}},
@@ -243,7 +243,7 @@ fn t_3g_06_compounds_nest() {
 }
 
 #[test]
-fn t_3g_07_a_constraint_has_at_most_64_kib() {
+fn a_constraint_has_at_most_64_kib() {
     let text = |length: usize| {
         let frame = r#"{"failureMessage":"","gvk":{"version":"v1","kind":"K"}}"#.len();
         let message = "m".repeat(length - frame);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use olm_api::object::qualified_name;
+use olm_api::text::first_of;
 use serde_json::Value;
 
 use super::budget::{Budget, Exhausted, Patterns};
@@ -202,15 +203,10 @@ impl SchemaCheck {
         let mut paths: Vec<&str> = after.difference(&before).map(|(path, _)| path.as_str()).collect();
         paths.dedup();
         (self.seen > 0 && !paths.is_empty()).then(|| {
-            let more = match paths.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            paths.truncate(NAMED);
             format!(
-                "{}: new formats and rules were not evaluated on existing objects: {}{more}",
+                "{}: new formats and rules were not evaluated on existing objects: {}",
                 self.label,
-                paths.join(", ")
+                first_of(paths.iter(), NAMED)
             )
         })
     }

@@ -323,7 +323,7 @@ fn an_unreadable_installed_version_is_named() {
 }
 
 #[test]
-fn t_2f_01_package_channel_and_bundle_are_deprecated_apart() {
+fn package_channel_and_bundle_are_deprecated_apart() {
     let shelf = shelf("a")
         .channel("alpha", &[entry("foo.v1.68.0")])
         .channel("stable", &[entry("foo.v1.72.0")])

@@ -110,7 +110,7 @@ fn tied(name: &'static str, others: &[&str]) -> Package {
 }
 
 #[test]
-fn t_5d_02_two_extensions_that_must_move_together_do() {
+fn two_extensions_that_must_move_together_do() {
     let (a, b) = (tied("a", &["b"]), tied("b", &["a"]));
     let at = Some("1.0.0");
     for own in ["a", "b"] {

@@ -24,17 +24,6 @@ pub struct Owner {
     pub migrated: bool,
 }
 
-impl Owner {
-    /// The name of the extension; for a revision without an extension its own name.
-    pub fn extension_name(&self) -> &str {
-        if self.owner_name.is_empty() {
-            &self.name
-        } else {
-            &self.owner_name
-        }
-    }
-}
-
 /// Another revision of the same extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sibling {

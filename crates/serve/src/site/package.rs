@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
+use olm_api::text::first_of;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_PACKAGE};
 use olm_fbc::{
     Bundle, Catalog, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
@@ -274,11 +275,7 @@ impl<'of> BundleMarks<'of> {
     /// The names of a bundle's channels, as many as fit in a row.
     pub(super) fn channels(&self, bundle: &str) -> String {
         let all = self.channels.get(bundle).map(Vec::as_slice).unwrap_or_default();
-        let (named, others) = all.split_at(all.len().min(NAMED));
-        match others.len() {
-            0 => named.join(", "),
-            others => format!("{} and {others} more", named.join(", ")),
-        }
+        first_of(all.iter(), NAMED)
     }
 }
 

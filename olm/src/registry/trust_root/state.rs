@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sigstore_tuf::{Error, FileStore, MetadataStore};
 
 /// The most bytes of a file that are read.
@@ -34,15 +35,13 @@ impl State {
     /// # Errors
     /// The first error since the last call.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        fault.take().map_or(Ok(()), Err)
+        self.fault.lock().take().map_or(Ok(()), Err)
     }
 
     /// The same result, remembered if it is an error.
     fn noted<T>(&self, result: Result<T, Error>, otherwise: T) -> T {
         result.unwrap_or_else(|error| {
-            let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-            fault.get_or_insert(error);
+            self.fault.lock().get_or_insert(error);
             otherwise
         })
     }

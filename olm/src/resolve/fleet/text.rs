@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use olm_api::text::escape;
+use olm_api::text::{escape, first_of};
 use olm_resolve::cluster::fleet::{Change, ExtensionPlan, Step};
 
 use super::FleetPlan;
@@ -126,12 +126,7 @@ fn notes(extension: &ExtensionPlan) -> Vec<String> {
 
 /// `on a, b`, `on a, b, c and 4 more`.
 fn named(clusters: &[&str]) -> String {
-    let shown: Vec<_> = clusters.iter().take(NAMED).map(|name| escape(name)).collect();
-    let more = match clusters.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("on {}{more}", shown.join(", "))
+    format!("on {}", first_of(clusters.iter().map(|name| escape(name)), NAMED))
 }
 
 fn summary(plan: &FleetPlan, text: &mut String) {

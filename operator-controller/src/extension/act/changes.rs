@@ -6,26 +6,10 @@ use olm_api::PendingChange;
 use olm_api::names::{PENDING_CHANGE, field_manager};
 use olm_platform::write::{created_by, unless};
 
-use crate::extension::failure::{Severity, StageError};
+use crate::extension::failure::{self, RequestError};
 
-/// A PendingChange could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {what} {PENDING_CHANGE} {name:?}")]
-pub(crate) struct ChangeError {
-    what: &'static str,
-    name: String,
-    source: Error,
-}
-
-impl StageError for ChangeError {
-    fn severity(&self) -> Severity {
-        Severity::Transient
-    }
-}
-
-fn failed(what: &'static str, change: &PendingChange) -> impl FnOnce(Error) -> ChangeError {
-    let name = change.name().to_owned();
-    move |source| ChangeError { what, name, source }
+fn failed(what: &str, change: &PendingChange) -> impl FnOnce(Error) -> RequestError + use<> {
+    failure::failed(format!("cannot {what} {PENDING_CHANGE} {:?}", change.name()))
 }
 
 fn params() -> PostParams {
@@ -33,7 +17,7 @@ fn params() -> PostParams {
 }
 
 /// Creates a PendingChange with its status. If the name is taken, the next run reads the existing one.
-pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
+pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(), RequestError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     let created = unless(&[409], changes.create(&params(), change).await);
     let Some(mut made) = created.map_err(failed("create", change))? else {
@@ -50,7 +34,7 @@ pub(crate) async fn offer(client: &Client, change: &PendingChange) -> Result<(),
 
 /// Writes the status of a PendingChange, if the object is unchanged since it was read. A changed one starts another
 /// run.
-pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
+pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<(), RequestError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     let written = changes.replace_status(change.name(), &params(), change).await;
     let written = unless(&[404, 409], written).map(drop);
@@ -58,7 +42,7 @@ pub(crate) async fn record(client: &Client, change: &PendingChange) -> Result<()
 }
 
 /// Deletes a PendingChange as it was seen.
-pub(crate) async fn remove(client: &Client, change: &PendingChange) -> Result<(), ChangeError> {
+pub(crate) async fn remove(client: &Client, change: &PendingChange) -> Result<(), RequestError> {
     let changes: Api<PendingChange> = Api::all(client.clone());
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: change.metadata.uid.clone(),

@@ -13,7 +13,7 @@ use olm_api::object::text;
 use olm_preflight::crd_upgrade::migration::Rewrite;
 use serde_json::{Value, json};
 
-use super::progress::Progress;
+use super::progress::MigrationProgress;
 use crate::extension::failure::{Severity, StageError};
 use olm_cluster::apply::classify;
 use olm_cluster::list::{Budget, Collection, Detail, End};
@@ -113,7 +113,7 @@ pub(crate) async fn migrate(
     client: &Client,
     rewrite: &Rewrite,
     live: &Value,
-    progress: &mut Option<Progress>,
+    progress: &mut Option<MigrationProgress>,
     limits: Limits,
 ) -> Result<usize, MigrationError> {
     let refused = |what: &str, failure| MigrationError::Refused {
@@ -136,7 +136,7 @@ pub(crate) async fn migrate(
         version: &rewrite.served,
         plural: &rewrite.plural,
     };
-    let begun = Progress::begin(live);
+    let begun = MigrationProgress::begin(live);
     let mut done = progress
         .take()
         .filter(|known| known.of == begun.of)

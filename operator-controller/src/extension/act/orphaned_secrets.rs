@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ListParams};
+use kube::core::PartialObjectMeta;
 use olm_api::cluster_extension::controlling_extension;
 use olm_api::names::{CLUSTER_OBJECT_SET, annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, ObjectMeta};
@@ -67,21 +68,32 @@ pub(crate) async fn tidy(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
+/// The Secrets with the labels of an extension. Labels prove nothing; see [`revision_of`].
+async fn labelled_secrets(
+    context: &Context,
+    extension: &ClusterExtension,
+) -> Result<(Api<Secret>, Vec<PartialObjectMeta<Secret>>), kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let selector = label::selector(label::OWNER_NAME, extension.name());
+    let Some(owner) = selector.filter(|_| extension.metadata.uid.is_some()) else {
+        return Ok((secrets, Vec::new()));
+    };
+    let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
+    let found = secrets.list_metadata(&labelled).await?.items;
+    Ok((secrets, found))
+}
+
 /// Makes the revisions of an extension the owners of their Secrets, after a run that ended between both writes. Returns
 /// whether all have an owner; a revision may still be created.
 ///
 /// # Errors
 /// The server did not answer.
 pub(super) async fn own_all(context: &Context, extension: &ClusterExtension) -> Result<bool, ActError> {
-    let selector = label::selector(label::OWNER_NAME, extension.name());
-    let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
-        return Ok(true);
-    };
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let (secrets, labelled) = labelled_secrets(context, extension).await?;
+    let uid = extension.metadata.uid.as_deref().unwrap_or_default();
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
-    let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
     let mut are_owned = true;
-    for secret in secrets.list_metadata(&labelled).await?.items {
+    for secret in labelled {
         let revision = revision_of(&secret.metadata, uid).filter(|revision| revision.uid.is_none());
         let (Some(revision), Some(name)) = (revision, &secret.metadata.name) else {
             continue;
@@ -104,15 +116,11 @@ pub(super) async fn own_all(context: &Context, extension: &ClusterExtension) -> 
 /// # Errors
 /// The server did not answer, or a Secret changed meanwhile.
 pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> Result<(), kube::Error> {
-    let selector = label::selector(label::OWNER_NAME, extension.name());
-    let (Some(uid), Some(owner)) = (extension.metadata.uid.as_deref(), selector) else {
-        return Ok(());
-    };
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let (secrets, labelled) = labelled_secrets(context, extension).await?;
+    let uid = extension.metadata.uid.as_deref().unwrap_or_default();
     let sets: Api<ClusterObjectSet> = Api::all(context.client.clone());
-    let labelled = ListParams::default().labels(&format!("{owner},{}", label::REVISION_NAME));
     let mut live: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for secret in secrets.list_metadata(&labelled).await?.items {
+    for secret in labelled {
         let Some(revision) = revision_of(&secret.metadata, uid) else {
             continue;
         };
@@ -129,14 +137,14 @@ pub(super) async fn remove(context: &Context, extension: &ClusterExtension) -> R
     Ok(())
 }
 
-/// The revision of a Secret.
-struct Revision {
+/// The revision that a Secret belongs to.
+struct SecretOwner {
     name: String,
     /// The UID, once it owns the Secret.
     uid: Option<String>,
 }
 
-impl Revision {
+impl SecretOwner {
     /// Whether the live object with its name has its UID.
     fn is(&self, live: Option<&str>) -> bool {
         live.is_some_and(|live| self.uid.as_deref().is_none_or(|uid| uid == live))
@@ -145,7 +153,7 @@ impl Revision {
 
 /// The revision of a Secret that was created for the extension with this UID. Revisions of the reference implementation
 /// own their Secrets without naming the extension; such a Secret is orphaned once its owner is gone.
-fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<Revision> {
+fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<SecretOwner> {
     let annotations = secret.annotations.as_ref();
     let maker = annotations.and_then(|annotations| annotations.get(annotation::OWNER_UID));
     if maker.is_some_and(|maker| maker != extension) {
@@ -154,11 +162,11 @@ fn revision_of(secret: &ObjectMeta, extension: &str) -> Option<Revision> {
     let mut owners = secret.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true));
     match owner {
-        Some(OwnerReference { kind, name, uid, .. }) if kind == CLUSTER_OBJECT_SET => Some(Revision {
+        Some(OwnerReference { kind, name, uid, .. }) if kind == CLUSTER_OBJECT_SET => Some(SecretOwner {
             name: name.clone(),
             uid: Some(uid.clone()),
         }),
-        None if maker.is_some() => Some(Revision {
+        None if maker.is_some() => Some(SecretOwner {
             name: secret.labels.as_ref()?.get(label::REVISION_NAME)?.clone(),
             uid: None,
         }),

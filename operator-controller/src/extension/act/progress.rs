@@ -12,7 +12,7 @@ use crate::extension::context::Context;
 
 /// The objects of a CRD that are already written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Progress {
+pub(crate) struct MigrationProgress {
     /// The CRD: its UID and generation.
     pub(crate) of: String,
     /// The last written object in the order of the API server; empty if there is none.
@@ -21,7 +21,7 @@ pub(crate) struct Progress {
     pub(crate) written: usize,
 }
 
-impl Progress {
+impl MigrationProgress {
     pub(crate) fn begin(definition: &Value) -> Self {
         let seen = |pointer: &str| definition.pointer(pointer).unwrap_or(&Value::Null);
         let generation = seen("/metadata/generation");
@@ -46,16 +46,16 @@ pub(crate) enum Migration {
     #[default]
     Nothing,
     /// This progress.
-    Reached(Progress),
+    Reached(MigrationProgress),
     /// No migration is under way.
     Over,
 }
 
 impl Migration {
     /// The progress from which to continue.
-    pub(crate) fn of(self, extension: &ClusterExtension) -> Option<Progress> {
+    pub(crate) fn of(self, extension: &ClusterExtension) -> Option<MigrationProgress> {
         match self {
-            Self::Nothing => Progress::recorded(extension),
+            Self::Nothing => MigrationProgress::recorded(extension),
             Self::Reached(progress) => Some(progress),
             Self::Over => None,
         }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_new_leader_goes_on_where_the_last_one_stopped() {
         let definition = json!({"metadata": {"uid": "u", "generation": 3}});
-        let mut reached = Progress::begin(&definition);
+        let mut reached = MigrationProgress::begin(&definition);
         reached.last = "n/b".to_owned();
         reached.written = 2;
         let known = Migration::Reached(reached.clone());
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(Migration::Nothing.change(&extension), None);
         // This process's own progress has precedence over the recorded one.
         assert_eq!(Migration::Over.of(&extension), None);
-        let begun = Migration::Reached(Progress::begin(&definition));
-        assert_eq!(begun.of(&extension), Some(Progress::begin(&definition)));
+        let begun = Migration::Reached(MigrationProgress::begin(&definition));
+        assert_eq!(begun.of(&extension), Some(MigrationProgress::begin(&definition)));
         assert_eq!(Migration::Over.change(&extension), Some(Value::Null));
         assert_eq!(Migration::Over.change(&annotated(None)), None);
         for odd in ["", "{}", "[]", r#"{"of": 1}"#] {

@@ -10,7 +10,7 @@ use olm_api::names::{annotation, field_manager, label};
 use olm_platform::write::{as_seen, created_by, patched_by, unless};
 use serde_json::{Value, json};
 
-use crate::extension::failure::{Severity, StageError};
+use crate::extension::failure::{RequestError, Severity, StageError, failed};
 use crate::extension::plan::revision::{Creation, is_same_revision};
 use olm_cluster::identity::AccountName;
 use olm_plan::pack::{ContentSecret, ownership};
@@ -24,16 +24,11 @@ const AT_ONCE: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// A request failed.
-    #[error("{what}")]
-    Api { what: String, source: kube::Error },
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// Another object has the revision's name, or the revision changed. The next plan sees it.
     #[error("creating new Revision {0}: a ClusterObjectSet of that name exists already")]
     Taken(String),
-}
-
-fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WriteError {
-    let what = what.into();
-    move |source| WriteError::Api { what, source }
 }
 
 impl StageError for WriteError {
@@ -139,7 +134,7 @@ async fn create_set(
                 .filter(|found| is_same_revision(found, set))
                 .ok_or_else(|| WriteError::Taken(set.name().to_owned()))
         }
-        made => made.map_err(failed),
+        made => Ok(made.map_err(failed)?),
     }
 }
 
@@ -184,7 +179,7 @@ pub(crate) async fn name_account(
         tries += 1;
         match sets.patch(set.name(), &params(), &Patch::Merge(&patch)).await {
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {}
-            result => return unless(&[404], result).map(drop).map_err(failed()),
+            result => return Ok(unless(&[404], result).map(drop).map_err(failed())?),
         }
         let is_same = |live: &ClusterObjectSet| {
             live.metadata.uid == set.metadata.uid
@@ -249,7 +244,7 @@ async fn store(
                 SecretOrigin::Predecessor
             })
         }
-        Err(source) => Err(failed(source)),
+        Err(source) => Err(failed(source).into()),
     }
 }
 
@@ -259,5 +254,5 @@ pub(crate) async fn own(secrets: &Api<Secret>, set: &ClusterObjectSet, name: &st
     let params = patched_by(field_manager::OPERATOR_CONTROLLER);
     let patched = secrets.patch_metadata(name, &params, &patch).await;
     let what = format!("patching ownerReferences on ref Secrets: {name}");
-    unless(&[404], patched).map(drop).map_err(failed(what))
+    Ok(unless(&[404], patched).map(drop).map_err(failed(what))?)
 }

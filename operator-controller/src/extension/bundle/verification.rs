@@ -30,13 +30,13 @@ impl Cache {
         };
         let Some(image) = image(installed, &reference) else {
             self.0 = None;
-            if !context.bundles.asks_about(&reference, rules).await {
+            if !context.bundles.policy().asks_about(&reference, rules).await {
                 return Verification::NotAsked;
             }
             let why = format!("the digest of {reference} at the installation is not recorded");
             return Verification::Known(SignatureStatus::unreadable(&why));
         };
-        let policy = context.bundles.policy_number(rules).await;
+        let policy = context.bundles.policy().number(rules).await;
         let known = self.0.as_ref();
         if let Some(known) = known.and_then(|known| known.about(policy, &image, Instant::now())) {
             return known;

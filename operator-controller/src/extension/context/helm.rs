@@ -11,8 +11,8 @@ use olm_api::names::release as names;
 use olm_platform::write::unless;
 use tokio::sync::Mutex;
 
-use super::release::{self, Entry, Release, ReleaseError, Successor};
-use crate::extension::failure::{Severity, StageError};
+use super::release::{self, Entry, Release, ReleaseError, ReleaseOwner};
+use crate::extension::failure::{RequestError, Severity, StageError, failed};
 use olm_cluster::identity::is_name;
 
 /// The time for which a list is cached for extensions that never reported an installed bundle.
@@ -22,8 +22,8 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelmError {
     /// A request failed.
-    #[error("{what}")]
-    Api { what: String, source: kube::Error },
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// A release is malformed.
     #[error(
         "migrating storage: the Helm release in Secret {name:?} cannot be read; restore the Secrets of the release, or delete them to install the bundle again over the existing objects"
@@ -38,15 +38,10 @@ pub(crate) enum HelmError {
     CutOff,
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> HelmError {
-    let what = what.into();
-    move |source| HelmError::Api { what, source }
-}
-
 impl StageError for HelmError {
     fn severity(&self) -> Severity {
         match self {
-            Self::Api { .. } | Self::CutOff => Severity::Transient,
+            Self::Request(_) | Self::CutOff => Severity::Transient,
             Self::Release { source, .. } => source.severity(),
         }
     }
@@ -75,12 +70,12 @@ impl Releases {
     pub(crate) async fn of(
         &self,
         extension: &str,
-        successor: Successor<'_>,
+        owner: ReleaseOwner<'_>,
         had_something: bool,
     ) -> Result<Vec<Entry>, HelmError> {
         let entries = self.list(had_something).await?;
         let entries = entries.get(extension).map_or(&[][..], Vec::as_slice);
-        Ok(release::ours(entries, successor).cloned().collect())
+        Ok(release::ours(entries, owner).cloned().collect())
     }
 
     async fn list(&self, had_something: bool) -> Result<Entries, HelmError> {
@@ -149,6 +144,6 @@ impl Releases {
         let removed = self.secrets.delete(secret, &DeleteParams::background()).await;
         let removed = unless(&[404], removed).map(drop);
         let what = format!("cannot remove the release in Secret {secret:?}, which a revision has replaced");
-        removed.map_err(failed(what))
+        Ok(removed.map_err(failed(what))?)
     }
 }

@@ -102,7 +102,7 @@ pub(crate) fn entry(secret: &ObjectMeta) -> Option<(String, Entry)> {
 
 /// The extension that continues from a release.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Successor<'a> {
+pub(crate) struct ReleaseOwner<'a> {
     pub uid: &'a str,
     /// The time at which it was created.
     pub created: Option<Timestamp>,
@@ -113,12 +113,12 @@ pub(crate) struct Successor<'a> {
 /// The releases of that extension. A release whose Secret has another owner was left by an earlier extension of the
 /// same name. So was one without owners, which remains if an extension is deleted without its dependents, that is older
 /// than the extension, or beside which revisions exist: its content may have been replaced long ago.
-pub(crate) fn ours<'a>(entries: &'a [Entry], successor: Successor<'_>) -> impl Iterator<Item = &'a Entry> {
+pub(crate) fn ours<'a>(entries: &'a [Entry], us: ReleaseOwner<'_>) -> impl Iterator<Item = &'a Entry> {
     entries.iter().filter(move |entry| {
         if entry.owners.is_empty() {
-            !successor.has_earlier_revisions && entry.made >= successor.created
+            !us.has_earlier_revisions && entry.made >= us.created
         } else {
-            entry.owners.iter().any(|owner| owner == successor.uid)
+            entry.owners.iter().any(|owner| owner == us.uid)
         }
     })
 }
@@ -402,27 +402,27 @@ mod tests {
         };
         let check = |secrets: &[ObjectMeta], expected: Option<u64>| {
             let entries: Vec<Entry> = secrets.iter().filter_map(entry).map(|(_, entry)| entry).collect();
-            let successor = Successor {
+            let us = ReleaseOwner {
                 uid: "us",
                 created: Some(Timestamp::UNIX_EPOCH),
                 has_earlier_revisions: false,
             };
-            let newest = |successor| ours(&entries, successor).map(|entry| entry.number).max();
-            assert_eq!(newest(successor), expected);
+            let newest = |us| ours(&entries, us).map(|entry| entry.number).max();
+            assert_eq!(newest(us), expected);
             // A revision that an earlier extension of the name left does not count as installed.
             let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(1);
-            for successor in [
-                Successor {
+            for other in [
+                ReleaseOwner {
                     created: Some(later),
-                    ..successor
+                    ..us
                 },
-                Successor {
+                ReleaseOwner {
                     has_earlier_revisions: true,
-                    ..successor
+                    ..us
                 },
             ] {
                 let owned = entries.iter().any(|entry| entry.owners == ["us"]);
-                assert_eq!(newest(successor), expected.filter(|_| owned));
+                assert_eq!(newest(other), expected.filter(|_| owned));
             }
         };
         let us = Some("us");

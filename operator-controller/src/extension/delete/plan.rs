@@ -29,7 +29,7 @@ pub(crate) const STALE: Duration = Duration::from_millis(200);
 const LISTED: Duration = Duration::from_secs(1);
 
 /// An extension that is being deleted.
-pub struct Observed<'a> {
+pub struct DeletionState<'a> {
     /// The extension.
     pub extension: &'a ClusterExtension,
     /// The uninstall policy.
@@ -72,7 +72,7 @@ pub enum Remaining {
 }
 
 /// The next step and its report.
-pub struct Plan {
+pub struct DeletionPlan {
     /// The actions.
     pub actions: Vec<Action>,
     /// The report.
@@ -99,8 +99,8 @@ pub enum DeletionReport {
     Gone(String),
 }
 
-fn blocked(reason: &'static str, message: String) -> Plan {
-    Plan {
+fn blocked(reason: &'static str, message: String) -> DeletionPlan {
+    DeletionPlan {
         actions: Vec::new(),
         report: DeletionReport::Progressing {
             reason,
@@ -111,13 +111,13 @@ fn blocked(reason: &'static str, message: String) -> Plan {
 }
 
 /// Plans the next step. `rest` are the finalizers that stay when the controller releases the extension.
-pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
+pub fn plan(observed: &DeletionState<'_>, rest: Vec<String>) -> DeletionPlan {
     match &observed.left {
-        Remaining::Orphans => Plan {
+        Remaining::Orphans => DeletionPlan {
             actions: vec![Action::SetFinalizers(rest)],
             report: DeletionReport::Gone("Kept all revisions on the cluster, with their objects".to_owned()),
         },
-        Remaining::Nothing { is_listed: true, .. } => Plan {
+        Remaining::Nothing { is_listed: true, .. } => DeletionPlan {
             actions: Vec::new(),
             report: DeletionReport::Later(LISTED),
         },
@@ -133,7 +133,7 @@ pub fn plan(observed: &Observed<'_>, rest: Vec<String>) -> Plan {
                 why.unwrap_or_else(|| release_objects_advice(observed.extension)),
             )
         }
-        Remaining::Nothing { records, .. } => Plan {
+        Remaining::Nothing { records, .. } => DeletionPlan {
             actions: vec![
                 Action::RemoveSecrets,
                 Action::RemoveAllOperatorConditions,
@@ -164,7 +164,7 @@ pub(crate) fn has_begun(extension: &ClusterExtension, revisions: &Revisions) -> 
     sets.any(|set| set.is_deleting() && set.metadata.deletion_timestamp.as_ref() >= since)
 }
 
-fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
+fn take_down(observed: &DeletionState<'_>, uninstall: Uninstall) -> DeletionPlan {
     let extension = observed.extension;
     let Remaining::Revisions {
         revisions,
@@ -182,7 +182,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
             return blocked(reason, message.clone());
         }
         if observed.announced != Some(uninstall) {
-            return Plan {
+            return DeletionPlan {
                 actions: Vec::new(),
                 report: DeletionReport::Announce(uninstall),
             };
@@ -190,7 +190,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     }
     let unnamed = account.as_ref().map(|account| name_account(account, revisions));
     if let Some(actions) = unnamed.filter(|actions| !actions.is_empty()) {
-        return Plan {
+        return DeletionPlan {
             actions,
             report: DeletionReport::Later(STALE),
         };
@@ -223,7 +223,7 @@ fn take_down(observed: &Observed<'_>, uninstall: Uninstall) -> Plan {
     };
     let data_loss = data_loss.iter().filter(|_| uninstall == Uninstall::Delete);
     let more = finalizers.iter().chain(data_loss).cloned().collect();
-    Plan {
+    DeletionPlan {
         actions,
         report: DeletionReport::Progressing {
             reason: reason::RETRYING,
@@ -602,8 +602,12 @@ mod tests {
         }
     }
 
-    fn planned(extension: &ClusterExtension, announced: Option<Uninstall>, left: Remaining) -> Option<Plan> {
-        let observed = Observed {
+    fn planned(
+        extension: &ClusterExtension,
+        announced: Option<Uninstall>,
+        left: Remaining,
+    ) -> Option<DeletionPlan> {
+        let observed = DeletionState {
             extension,
             policy: Policy::read(|key| extension.annotation(key)),
             announced,
@@ -664,7 +668,7 @@ mod tests {
         if let Remaining::Revisions { dependents, .. } = &mut left {
             *dependents = Some((reason::BLOCKED, "others depend on it".to_owned()));
         }
-        let is_blocked = |plan: &Plan| {
+        let is_blocked = |plan: &DeletionPlan| {
             plan.actions.is_empty()
                 && matches!(
                     &plan.report,

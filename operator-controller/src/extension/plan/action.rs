@@ -1,4 +1,4 @@
-//! All writes of a run or a deletion to the cluster, except status and events.
+//! All writes of a run or a deletion to the cluster, except status, events and the creation of a checked revision.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,8 +50,6 @@ pub enum Action {
     },
     /// Creates the OperatorCondition of a bundle and lets its operator write it.
     KeepOperatorCondition(OperatorCondition),
-    /// Creates a revision with its content Secrets.
-    CreateRevision(Creation),
     /// Creates missing content Secrets of a revision again.
     RestoreSecrets {
         /// The revision.

@@ -8,10 +8,13 @@ use crate::extension::approval::Proposal;
 use crate::extension::bundle::settled::Inputs;
 use crate::extension::context::Context;
 use crate::extension::plan::action::Action;
+use crate::extension::plan::revision::Creation;
 
 /// Actions that passed the preflight or need none. Only these are executed.
 pub(crate) struct Checked {
     actions: Vec<Action>,
+    /// The revision that is created after them. It is no [`Action`], so that only the preflight lets one be created.
+    creation: Option<Creation>,
     announcement: Option<Announcement>,
 }
 
@@ -62,35 +65,39 @@ impl Checked {
     pub(crate) fn preparation(actions: Vec<Action>) -> Self {
         Self {
             actions,
+            creation: None,
             announcement: None,
         }
     }
 
     /// Actions that complete the plan.
-    pub(super) fn complete(actions: Vec<Action>, announcement: Announcement) -> Self {
+    pub(super) fn complete(
+        actions: Vec<Action>,
+        creation: Option<Creation>,
+        announcement: Announcement,
+    ) -> Self {
         Self {
             actions,
+            creation,
             announcement: Some(announcement),
         }
     }
 
     /// Whether a revision is created.
     pub(crate) fn creates(&self) -> bool {
-        let creates = |action: &Action| matches!(action, Action::CreateRevision(_));
-        self.actions.iter().any(creates)
+        self.creation.is_some()
     }
 
     /// Records the digest and the approval on the revision that is created.
     pub(crate) fn approve(&mut self, proposal: &Proposal) {
-        for action in &mut self.actions {
-            if let Action::CreateRevision(creation) = action {
-                proposal.record(creation);
-            }
+        if let Some(creation) = &mut self.creation {
+            proposal.record(creation);
         }
     }
 
-    /// The actions and the report after them; `None` if the next run continues.
-    pub(crate) fn into_parts(self) -> (Vec<Action>, Option<Announcement>) {
-        (self.actions, self.announcement)
+    /// The actions, the revision to create after them, and the report at the end; without a report the next run
+    /// continues.
+    pub(crate) fn into_parts(self) -> (Vec<Action>, Option<Creation>, Option<Announcement>) {
+        (self.actions, self.creation, self.announcement)
     }
 }

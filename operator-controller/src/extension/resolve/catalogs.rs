@@ -117,10 +117,6 @@ impl AskedCatalog {
         }
     }
 
-    pub(crate) fn catalog(&self) -> &ClusterCatalog {
-        &self.catalog
-    }
-
     pub(crate) fn package(&self) -> Option<&Package> {
         match &self.answer {
             PackageAnswer::Package(package) => Some(package),

@@ -9,8 +9,8 @@ use olm_api::updates::held_back;
 use olm_platform::write::unless;
 use serde_json::Value;
 
-use super::inventory;
-use super::target::{Origin, Resolution, Target};
+use super::installed_target;
+use super::target::{Resolution, Target};
 use crate::conditions::gate::{UpgradeGate, upgrade_gate};
 use crate::conditions::records::conditions;
 use crate::extension::context::Context;
@@ -85,16 +85,10 @@ pub(crate) async fn enforce(
     if let Err(error) = ask(context, extension, &installed, target).await {
         // An upgrade that has begun was allowed and is not reverted.
         let newest = revisions.newest_active();
-        resolution.target = Ok(Target {
-            bundle: newest.map_or(installed, BundleIdentity::of),
-            origin: Origin::Installed,
-            catalog: newest
-                .and_then(|set| set.annotation(annotation::CATALOG))
-                .unwrap_or_default()
-                .to_owned(),
-            declared: newest.map(inventory::declared).unwrap_or_default(),
-            companions: Vec::new(),
-        });
+        let catalog = newest.and_then(|set| set.annotation(annotation::CATALOG));
+        let catalog = catalog.unwrap_or_default().to_owned();
+        let bundle = newest.map_or(installed, BundleIdentity::of);
+        resolution.target = Ok(installed_target(revisions, bundle, catalog));
         resolution.problem = Some(StageFailure::from(error));
     }
     resolution

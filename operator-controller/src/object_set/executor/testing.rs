@@ -1,12 +1,10 @@
 //! Common parts of the tests of teardowns.
 
-use std::sync::atomic::AtomicBool;
-
 use kube::Client;
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_cluster::discover::Discovery;
 use olm_cluster::fake::Log;
-use olm_cluster::watch::{Coverage, Freshness};
+use olm_cluster::watch::Coverage;
 use olm_rollout::content::{ContentObject, ContentPhase, RevisionContent};
 use olm_rollout::engine::teardown::{RetainedObjects, TeardownEnd};
 use olm_rollout::outline::{Outline, Owner};
@@ -41,18 +39,9 @@ pub(super) async fn take_down(
     outline: &Outline,
     retained: RetainedObjects,
 ) -> (TeardownEnd, Vec<String>) {
-    let mut executor = Executor {
-        client,
-        discovery: &Discovery::new(client.clone()),
-        coverage: &Coverage::default(),
-        outline,
-        content: None,
-        probes: &[],
-        freshness: Freshness::Live,
-        set_state: &mut SetState::default(),
-        starved: AtomicBool::default(),
-        unwatched: AtomicBool::default(),
-    };
+    let (discovery, coverage) = (Discovery::new(client.clone()), Coverage::default());
+    let mut set_state = SetState::default();
+    let mut executor = Executor::new(client, &discovery, &coverage, outline, &mut set_state);
     let end = executor.take_down(retained).await;
     let log = log.lock().unwrap();
     let deleted = log.iter().filter_map(|request| request.strip_prefix("DELETE "));

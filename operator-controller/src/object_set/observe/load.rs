@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use olm_api::{ClusterObjectSet, names};
+use olm_api::{ClusterObjectSet, cluster_extension::controlling_extension, names};
 use olm_platform::queue::Outcome;
 use olm_rollout::{
     certificates::layout,
@@ -16,7 +16,7 @@ use super::gather::{self, GatherError, Sources};
 use crate::certificates::choose;
 use crate::object_set::{
     conclusion::{LATER, RESYNC, RIGHTS, RunConclusion},
-    context::{Context, extension_uid},
+    context::Context,
     state::SetState,
 };
 
@@ -107,7 +107,9 @@ pub(in crate::object_set) fn outline(context: &Context, set: &ClusterObjectSet, 
         uid: set.metadata.uid.clone().unwrap_or_default(),
         revision: set.spec.revision,
         owner_name: set.label(names::label::OWNER_NAME).unwrap_or_default().to_owned(),
-        extension: extension_uid(set).unwrap_or_default().to_owned(),
+        extension: controlling_extension(&set.metadata)
+            .unwrap_or_default()
+            .to_owned(),
         migrated: set.label(names::label::MIGRATED_FROM_HELM).is_some(),
     };
     let others = context.sets.siblings(set);

@@ -4,14 +4,12 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, core::PartialObjectMeta};
-use olm_api::{ClusterExtension, ClusterObjectSet};
+use kube::Api;
+use olm_api::ClusterObjectSet;
 use olm_rollout::policy::{Policy, Uninstall};
 
-use crate::object_set::{
-    acting::account,
-    context::{Context, extension_uid},
-};
+use super::live_extension;
+use crate::object_set::{acting::account, context::Context};
 
 /// The time that a deleted revision waits for an account that is gone with its namespace. Until then the account can be
 /// created again, and the user can still change the policy.
@@ -81,19 +79,11 @@ fn due(waited: Duration, uninstall: Uninstall) -> Abandoned {
 /// invalid.
 async fn uninstall(context: &Context, set: &ClusterObjectSet) -> Option<Uninstall> {
     let of_set = || Policy::of(set).ok().map(|policy| policy.uninstall);
-    let owners = set.metadata.owner_references.iter().flatten();
-    let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
-    else {
+    let Some((_, extension)) = live_extension(context, set).await.ok()? else {
         return of_set();
     };
-    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
-    let found: Option<PartialObjectMeta<ClusterExtension>> =
-        extensions.get_metadata_opt(&owner.name).await.ok()?;
-    let Some(found) = found.filter(|found| found.metadata.uid.as_deref() == Some(&owner.uid)) else {
-        return of_set();
-    };
-    found.metadata.deletion_timestamp.as_ref()?;
-    let annotations = found.metadata.annotations.unwrap_or_default();
+    extension.deletion_timestamp.as_ref()?;
+    let annotations = extension.annotations.unwrap_or_default();
     let policy = Policy::read(|key| annotations.get(key).map(String::as_str)).ok()?;
     Some(policy.uninstall)
 }

@@ -1,32 +1,24 @@
 //! Whether an extension needs the objects of a revision that is being deleted.
 
-use kube::{Api, core::PartialObjectMeta};
-use olm_api::{ClusterExtension, ClusterObjectSet, cluster_object_set::LifecycleState, conditions, names};
+use olm_api::{ClusterObjectSet, cluster_object_set::LifecycleState, conditions, names};
 
-use crate::object_set::context::{Context, extension_uid};
+use super::live_extension;
+use crate::object_set::context::Context;
 
 /// Whether an extension needs the objects of a revision that is being deleted.
-pub(super) enum Successor<'a> {
+pub(super) enum Successor {
     /// No: the extension is gone, has everything that it needs, or deletes the revision itself.
     None,
     /// Yes: its next revision needs them.
-    NextRevision(&'a str),
+    NextRevision(String),
     /// Unknown: the extension is being deleted, but its deletion may be blocked, and the user may still change the
     /// policy.
-    Undecided(&'a str),
+    Undecided(String),
 }
 
 /// The successor of a revision, until a later one is complete. Deleting the CRDs of this revision would delete all
 /// custom resources, and the next revision needs them anyway.
-pub(super) async fn successor<'a>(
-    context: &Context,
-    set: &'a ClusterObjectSet,
-) -> Result<Successor<'a>, kube::Error> {
-    let owners = set.metadata.owner_references.iter().flatten();
-    let Some(owner) = extension_uid(set).and_then(|uid| owners.into_iter().find(|owner| owner.uid == uid))
-    else {
-        return Ok(Successor::None);
-    };
+pub(super) async fn successor(context: &Context, set: &ClusterObjectSet) -> Result<Successor, kube::Error> {
     if set.spec.lifecycle_state == LifecycleState::Archived
         || set.annotation(names::annotation::UNINSTALLING).is_some()
         || context
@@ -37,18 +29,14 @@ pub(super) async fn successor<'a>(
     {
         return Ok(Successor::None);
     }
-    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
-    let found = extensions.get_metadata_opt(&owner.name).await?;
-    let same =
-        |found: &PartialObjectMeta<ClusterExtension>| found.metadata.uid.as_deref() == Some(&owner.uid);
-    let Some(found) = found.filter(same) else {
+    let Some((name, extension)) = live_extension(context, set).await? else {
         return Ok(Successor::None);
     };
     let to_be_taken_down = |finalizer: &String| finalizer == names::finalizer::CLEANUP_CONTENT_MANAGER_CACHE;
-    Ok(if found.metadata.deletion_timestamp.is_none() {
-        Successor::NextRevision(&owner.name)
-    } else if found.metadata.finalizers.iter().flatten().any(to_be_taken_down) {
-        Successor::Undecided(&owner.name)
+    Ok(if extension.deletion_timestamp.is_none() {
+        Successor::NextRevision(name)
+    } else if extension.finalizers.iter().flatten().any(to_be_taken_down) {
+        Successor::Undecided(name)
     } else {
         Successor::None
     })

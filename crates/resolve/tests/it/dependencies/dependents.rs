@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn t_5d_01_bundles_that_others_depend_on_are_kept() {
+fn bundles_that_others_depend_on_are_kept() {
     let a = book("a").bundle("1.0.0", &[requires("B", "v1")]).package();
     let b = book("b")
         .bundle("1.0.0", &[provides("B", "v1")])

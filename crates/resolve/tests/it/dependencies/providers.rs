@@ -42,7 +42,7 @@ fn candidate<'a>(
 }
 
 #[test]
-fn t_5a_01_and_02_priority_counts_after_the_dependents_own_catalog() {
+fn priority_counts_after_the_dependents_own_catalog() {
     let green = book("green")
         .bundle("1.0.0", &[provides("Green", "v1")])
         .channel("stable", &["1.0.0"])
@@ -62,7 +62,7 @@ fn t_5a_01_and_02_priority_counts_after_the_dependents_own_catalog() {
 }
 
 #[test]
-fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
+fn the_default_channel_comes_first_then_the_alphabet() {
     let all = ["1.0.0"];
     let bundle = |book: TestPackage| book.bundle("1.0.0", &[provides("Green", "v1")]);
     let everywhere = bundle(book("green"))
@@ -96,7 +96,7 @@ fn t_5a_03_the_default_channel_comes_first_then_the_alphabet() {
 }
 
 #[test]
-fn t_5a_04_and_05_the_head_comes_first_and_a_bundle_counts_once() {
+fn the_head_comes_first_and_a_bundle_counts_once() {
     let green = book("green")
         .bundle("1.2.0", &[provides("Green", "v1")])
         .bundle("1.3.0", &[provides("Green", "v1")])

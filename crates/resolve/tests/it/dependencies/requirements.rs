@@ -46,7 +46,7 @@ fn an_api_may_come_from_another_extension_from_the_cluster_or_from_the_bundle_it
 }
 
 #[test]
-fn t_5b_01_two_requirements_may_be_met_by_two_bundles() {
+fn two_requirements_may_be_met_by_two_bundles() {
     let dependent = book("app")
         .bundle(
             "1.0.0",
