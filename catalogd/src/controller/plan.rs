@@ -7,7 +7,8 @@ use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::command::{Annotated, annotate};
 use olm_api::conditions::{self, bounded_message, reason};
-use olm_api::names::{CLUSTER_CATALOG, annotation_of, finalizer, label, user};
+use olm_api::names::{CLUSTER_CATALOG, finalizer, label, user};
+use olm_cluster::image_policies::own_rules;
 use olm_image::Rules;
 
 use super::message::ready;
@@ -276,11 +277,8 @@ fn missing(observed: &Observed) -> Option<ReportedContent> {
 /// # Errors
 /// The message about an annotation that cannot be used.
 pub(super) fn rules(catalog: &ClusterCatalog) -> Result<Rules, String> {
-    let Some(text) = catalog.annotation(user::SIGNATURE_POLICY) else {
-        return Ok(Rules::default());
-    };
-    let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_CATALOG, catalog.name());
-    Rules::parse(&origin, text).map_err(|fault| {
+    let text = catalog.annotation(user::SIGNATURE_POLICY);
+    own_rules(CLUSTER_CATALOG, catalog.name(), text).map_err(|fault| {
         format!(
             "annotation {}: {fault}; no content is fetched until you correct the value",
             user::SIGNATURE_POLICY

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::core::DynamicObject;
+use olm_api::names::{annotation_of, user};
 use olm_image::{ImagePolicy, Rules};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -118,6 +119,15 @@ impl ImagePolicies {
         };
         self.of_cluster().and(&namespaced)
     }
+}
+
+/// The rules of an object itself for its images: the text of its annotation, if it has one.
+///
+/// # Errors
+/// The fault of the text.
+pub fn own_rules(kind: &str, name: &str, text: Option<&str>) -> Result<Rules, String> {
+    let origin = || annotation_of(user::SIGNATURE_POLICY, kind, name);
+    text.map_or_else(|| Ok(Rules::default()), |text| Rules::parse(&origin(), text))
 }
 
 /// The signature policies of the cluster at one time, as far as the user may read them.

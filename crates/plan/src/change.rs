@@ -98,6 +98,9 @@ pub struct Observed {
     /// By whom the image is signed and which rules ask for that, if any does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+    /// Images of the bundle's Pods that the extension wants verified and that are refused, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_images: Vec<String>,
     /// Rights that the account lacks; none if they were not reviewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rights: Option<Vec<Grant>>,

@@ -57,6 +57,25 @@ pub fn adopt<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<CollisionPro
     value(given, names::user::ADOPT, &known)
 }
 
+/// The images that are verified before a revision is created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VerifiedImages {
+    /// The image of the bundle.
+    #[default]
+    Bundle,
+    /// The images of the bundle's Pods too.
+    All,
+}
+
+/// The images of an extension that are verified.
+///
+/// # Errors
+/// The annotation has an invalid value.
+pub fn verified_images<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<VerifiedImages, PolicyError> {
+    let known = [("all", VerifiedImages::All), ("bundle", VerifiedImages::Bundle)];
+    value(given, names::user::VERIFY_IMAGES, &known)
+}
+
 impl Policy {
     /// Reads the annotations of a set.
     ///

@@ -8,10 +8,10 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::{Client, Config};
 use olm_api::cluster_catalog::{AvailabilityMode, ResolvedImageSource};
 use olm_api::cluster_object_set::LifecycleState;
-use olm_api::names::{annotation, cert_manager, label};
+use olm_api::names::{CLUSTER_EXTENSION, annotation, cert_manager, label, user};
 use olm_api::{ClusterCatalog, ClusterExtension, ClusterObjectSet};
 use olm_bundle::CertificateProvider;
-use olm_cluster::image_policies::ReadPolicies;
+use olm_cluster::image_policies::{ReadPolicies, own_rules};
 use olm_fbc::Catalog;
 use olm_resolve::Selector;
 use tokio::runtime::Runtime;
@@ -176,6 +176,19 @@ impl Cluster {
     /// The signature policies for images of a namespace, and for all, as far as the user may read them.
     pub(crate) fn image_policies(&self, namespace: Option<&str>) -> ReadPolicies {
         self.runtime.block_on(ReadPolicies::read(&self.client, namespace))
+    }
+
+    /// The rules for the images of an extension: its own, and the signature policies as far as the user may read them.
+    ///
+    /// # Errors
+    /// The annotation with its own rules has an invalid value.
+    pub(crate) fn image_rules(&self, extension: &ClusterExtension) -> anyhow::Result<ReadPolicies> {
+        let text = extension.annotation(user::SIGNATURE_POLICY);
+        let own = own_rules(CLUSTER_EXTENSION, extension.name(), text)
+            .map_err(|fault| anyhow!("annotation {}: {fault}", user::SIGNATURE_POLICY))?;
+        let mut policies = self.image_policies(Some(&extension.spec.namespace));
+        policies.rules = own.and(&policies.rules);
+        Ok(policies)
     }
 
     /// The names of the ClusterCatalogs.

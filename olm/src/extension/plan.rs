@@ -15,7 +15,7 @@ use olm_migrate::objects::content::objects;
 use olm_plan::bundle::{operator_condition, roles_named_after};
 use olm_plan::phases::{CommonMetadata, phases};
 use olm_plan::{BundleIdentity, Change, ChangePlan};
-use olm_rollout::policy::{Policy, adopt};
+use olm_rollout::policy::{Policy, VerifiedImages, adopt, verified_images};
 use serde_json::Value;
 
 use super::access::ClusterArguments;
@@ -147,7 +147,7 @@ fn make_plan(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<
     };
     let provider = cluster.provider(newest)?;
     let latest = sets.iter().max_by_key(|set| set.spec.revision);
-    let policies = cluster.image_policies(Some(&extension.spec.namespace));
+    let policies = cluster.image_rules(&extension)?;
     let registry = arguments.registry.with_rules(policies.rules);
     let (after, verified) = render(&registry, &extension, latest, &mut chosen, provider)?;
     let before = match newest {
@@ -177,6 +177,9 @@ fn make_plan(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<Result<
     });
     plan.observed.verified = verified;
     plan.observed.notes.extend(policies.unread);
+    if verified_images(|key| extension.annotation(key))? == VerifiedImages::All {
+        facts::verify_images(cluster, &registry, &new, &mut plan.observed)?;
+    }
     facts::observe(cluster, &extension, &account, &after, provider, &mut plan)?;
     Ok(Ok(plan))
 }

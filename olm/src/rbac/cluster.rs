@@ -234,7 +234,7 @@ impl RoleRequest {
             roles_named_after: roles_named_after(latest, &wanted).or(chosen.first.as_deref()),
             ..Installation::new(&extension.spec.namespace)
         };
-        let policies = self.image_policies(Some(&extension.spec.namespace));
+        let policies = self.image_rules(&extension)?;
         note_unread(&policies);
         let registry = arguments.registry.with_rules(policies.rules);
         let mut all = Vec::new();

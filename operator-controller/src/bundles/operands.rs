@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use olm_image::{Access, PullError, Reference, RequestPermits, Rules};
+use olm_image::{Access, Reference, RequestPermits, Rules};
 use olm_platform::log::chain;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -148,8 +148,7 @@ async fn one(
         return Ok(None);
     };
     registries.forget_after_refusal(Some(&error)).await;
-    let is_verdict = matches!(error, PullError::Policy { .. }) || error.is_refusal() || !error.is_retryable();
-    if is_verdict {
+    if error.is_verdict() {
         return Ok(Some(chain(&error)));
     }
     Err(Stop::Fault(FetchError::Resolve(Box::new(error))))

@@ -68,7 +68,7 @@ pub(super) async fn catalog_becomes(world: &World, name: &str, expected: Option<
 fn olm(world: &World, arguments: &[&str]) -> Result<String> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
-        .args([NAME, "--kubeconfig"])
+        .arg("--kubeconfig")
         .arg(world.cluster.kubeconfig())
         .arg("--ca-dir")
         .arg(world.authorities())
@@ -120,15 +120,15 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         ensure!(set_of.annotation(annotation::BUNDLE_VERIFIED) == Some(message.as_str()));
         let described = world.kubectl(&["describe", "clusterextension", NAME])?;
         ensure!(described.contains("is signed by key"), "{described}");
-        let explained = olm(world, &["explain"])?;
+        let explained = olm(world, &["explain", NAME])?;
         ensure!(
             explained.contains("Signatures: Verified=True since") && explained.contains(&message),
             "{explained}"
         );
         let policy = policy.display().to_string();
-        let planned = olm(world, &["plan", "--signature-policy", &policy])?;
+        let planned = olm(world, &["plan", NAME, "--signature-policy", &policy])?;
         ensure!(planned.contains(&format!("\nverified {message}\n")), "{planned}");
-        let planned = olm(world, &["plan"])?;
+        let planned = olm(world, &["plan", NAME])?;
         ensure!(!planned.contains("verified "), "{planned}");
 
         // The catalog is named by its tag, so its signature must be about the tag.
@@ -169,7 +169,7 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
             })
             .await?;
         world.kubectl(&["get", "deployment", &format!("{NAME}-operator"), "-n", NAME])?;
-        let explained = olm(world, &["explain"])?;
+        let explained = olm(world, &["explain", NAME])?;
         ensure!(
             explained.contains("Signatures: Verified=False since"),
             "{explained}"
@@ -332,6 +332,13 @@ fn images_of_the_pods_are_verified_where_an_annotation_asks_for_it() -> Result<(
             "{message}"
         );
         ensure!(installed_version(&extensions(world).get(OPERANDS).await?).is_none());
+        let planned = olm(world, &["plan", OPERANDS])?;
+        let refused = planned.split("\nRefused images:\n").nth(1).unwrap_or_default();
+        ensure!(
+            refused.contains(&operator) && refused.contains("asks for a signature, and there is none"),
+            "{planned}"
+        );
+        ensure!(planned.contains("\nverified "), "{planned}");
         let (_, digest) = operator.split_once('@').context("a digest")?;
         sign(registry, "operands-operator", &digest.parse::<Digest>()?, pair).await?;
         await_version(world, OPERANDS, "1.0.0").await.map(drop)

@@ -120,6 +120,12 @@ impl PullError {
         )
     }
 
+    /// Whether it decides about the image: a policy or the registry refuses it, or it is malformed. Otherwise nothing is
+    /// known about the image.
+    pub fn is_verdict(&self) -> bool {
+        matches!(self, Self::Policy { .. }) || self.is_refusal() || !self.is_retryable()
+    }
+
     /// Whether the same pull may succeed later without a change of the image or a limit.
     ///
     /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that

@@ -11,9 +11,10 @@ use olm_cluster::identity::AccountName;
 use olm_cluster::list::Collection;
 use olm_cluster::permissions::Reviews;
 use olm_cluster::rights::{lacking, needed_here};
-use olm_plan::ChangePlan;
+use olm_image::Reference;
 use olm_plan::definitions::Effect;
-use olm_plan::rights;
+use olm_plan::{ChangePlan, Observed, images, rights};
+use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{Policy, compare, definition_name, resource};
 use olm_preflight::permissions::{AccountRights, Missing};
 use serde_json::Value;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::extension::cluster::Cluster;
 use crate::extension::rollback::account::act_as;
 use crate::rbac::bundle::with_secrets;
+use crate::registry::RegistryArguments;
 
 /// The missing rights for the objects of the newest revision, and for those to install.
 pub(super) struct MissingRights {
@@ -108,6 +110,33 @@ pub(super) fn observe(
         }
     }
     plan.count(&counts);
+    Ok(())
+}
+
+/// Verifies the images of the objects by the rules of the registries' settings, one after the other.
+pub(super) fn verify_images(
+    cluster: &Cluster,
+    registry: &RegistryArguments,
+    objects: &[&Value],
+    observed: &mut Observed,
+) -> anyhow::Result<()> {
+    let client = registry.images();
+    for image in images::of(objects) {
+        let Ok(reference) = Reference::parse_familiar(&image) else {
+            observed
+                .refused_images
+                .push(format!("{image:?} is not an image reference"));
+            continue;
+        };
+        let access = registry.access(&reference)?;
+        match cluster.runtime.block_on(client.verify(&reference, &access)) {
+            Ok(_) => {}
+            Err(error) if error.is_verdict() => observed.refused_images.push(chain(&error)),
+            Err(error) => observed
+                .notes
+                .push(format!("cannot verify image {image}: {}", chain(&error))),
+        }
+    }
     Ok(())
 }
 

@@ -33,12 +33,8 @@ pub(super) fn text(plan: &ChangePlan) -> String {
     missing(plan, &mut text);
     definitions(plan, &mut text);
     images(plan, &mut text);
-    if !plan.observed.notes.is_empty() {
-        text.push_str("\nNotes:\n");
-        for line in &plan.observed.notes {
-            let _ = writeln!(text, "  {line}");
-        }
-    }
+    lines("Refused images", &plan.observed.refused_images, &mut text);
+    lines("Notes", &plan.observed.notes, &mut text);
     let _ = write!(text, "\nDigest: {}\n", plan.digest);
     text
 }
@@ -230,6 +226,16 @@ fn definitions(plan: &ChangePlan, text: &mut String) {
         for finding in &plan.observed.findings {
             let _ = writeln!(text, "    ! {finding}");
         }
+    }
+}
+
+fn lines(title: &str, lines: &[String], text: &mut String) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n{title}:\n");
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
     }
 }
 

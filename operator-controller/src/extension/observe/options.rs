@@ -2,14 +2,15 @@
 
 use olm_api::ClusterExtension;
 use olm_api::cluster_object_set::CollisionProtection;
-use olm_api::names::{CLUSTER_EXTENSION, annotation_of, user};
+use olm_api::names::{CLUSTER_EXTENSION, user};
 use olm_api::updates::held_back;
+use olm_cluster::image_policies::own_rules;
 use olm_image::Rules;
 use olm_preflight::crd_upgrade;
 
 use crate::extension::failure::{Severity, StageError};
 use olm_rollout::engine::rollout::Writes;
-use olm_rollout::policy::{Policy, PolicyError, adopt, value};
+use olm_rollout::policy::{Policy, PolicyError, VerifiedImages, adopt, value, verified_images};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
@@ -25,16 +26,6 @@ pub struct Options {
     pub signatures: Rules,
     /// The images that are verified.
     pub verified_images: VerifiedImages,
-}
-
-/// The images that are verified before a revision is created.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum VerifiedImages {
-    /// The image of the bundle.
-    #[default]
-    Bundle,
-    /// The images of the bundle's Pods too.
-    All,
 }
 
 /// Whether workloads of a bundle may run under the installing account.
@@ -111,11 +102,7 @@ impl Options {
                 .map_err(OptionsError::Definitions)?
                 .unwrap_or_default(),
             signatures: signatures(extension)?,
-            verified_images: value(
-                given,
-                user::VERIFY_IMAGES,
-                &[("all", VerifiedImages::All), ("bundle", VerifiedImages::Bundle)],
-            )?,
+            verified_images: verified_images(given)?,
         })
     }
 }
@@ -125,11 +112,8 @@ impl Options {
 /// # Errors
 /// The annotation cannot be read.
 pub(super) fn signatures(extension: &ClusterExtension) -> Result<Rules, OptionsError> {
-    let Some(text) = extension.annotation(user::SIGNATURE_POLICY) else {
-        return Ok(Rules::default());
-    };
-    let origin = annotation_of(user::SIGNATURE_POLICY, CLUSTER_EXTENSION, extension.name());
-    Rules::parse(&origin, text).map_err(OptionsError::Signatures)
+    let text = extension.annotation(user::SIGNATURE_POLICY);
+    own_rules(CLUSTER_EXTENSION, extension.name(), text).map_err(OptionsError::Signatures)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use olm_api::names::user;
 use olm_plan::images;
+use olm_rollout::policy::VerifiedImages;
 use serde_json::Value;
 
 use super::access::PreflightError;
@@ -9,7 +10,6 @@ use crate::bundles::operands::ImageRefusals;
 use crate::bundles::pulls::Pulled;
 use crate::extension::bundle::Rendered;
 use crate::extension::context::Context;
-use crate::extension::observe::options::VerifiedImages;
 
 /// The most images that a message names.
 const NAMED: usize = 5;
