@@ -157,14 +157,9 @@ impl Contents {
         })
     }
 
-    /// The number of the signature policy and these rules, which changes with them.
-    pub(crate) async fn policy_number(&self, rules: &Rules) -> u64 {
-        self.policy.number(rules).await
-    }
-
-    /// Reads the signature policy again and again, and calls `changed` after each change. Never returns.
-    pub(crate) async fn follow_policy(&self, changed: impl Fn()) {
-        self.policy.follow(changed).await;
+    /// The signature policy.
+    pub(crate) fn policy(&self) -> &CurrentPolicy {
+        &self.policy
     }
 
     /// The verdict of the signature policy and these rules about a served image.

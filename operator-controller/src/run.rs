@@ -37,6 +37,7 @@ use crate::extension::context::cluster_info::ClusterInfo;
 use crate::extension::context::helm::Releases;
 use crate::extension::context::joint_updates::JointUpdates;
 use crate::extension::context::providers::CertificateProviders;
+use crate::extension::context::unreadable::UnreadableObjects;
 use crate::extension::reconcile::{Controller, reconcile};
 use crate::extension::watch::{Writers, watch};
 use crate::metrics::counters::Counters;
@@ -113,6 +114,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         cluster_catalogs: catalogs.0,
         policies: policies.0,
         changes: changes.0,
+        unreadable: UnreadableObjects::default(),
         sets: Arc::clone(&sets),
         catalogs: Catalogs::new(authorities, gates.release_field())
             .with_token(args.catalogd_token(&namespace)),

@@ -36,7 +36,7 @@ pub(super) async fn verification(
         Ok(rules) => rules,
         Err(fault) => return Verification::Known(SignatureStatus::unreadable(&fault)),
     };
-    let policy = context.contents.policy_number(&rules).await;
+    let policy = context.contents.policy().number(&rules).await;
     let name = observed.catalog.name();
     let known = context.states.of(name).verified;
     let known = known.and_then(|known| known.about(policy, &image, Instant::now()));
@@ -75,7 +75,7 @@ pub(crate) async fn check(context: Arc<Context>) {
             async move { check_one(&context, &name).await }
         });
     tokio::select! {
-        () = context.contents.follow_policy(&all) => {}
+        () = context.contents.policy().follow(&all) => {}
         () = context.image_policies.follow(&context.client, &all) => {}
         () = checks => {}
     }
@@ -91,7 +91,7 @@ async fn check_one(context: &Context, name: &str) -> Outcome {
         .zip(stored)
         .and_then(|(catalog, stored)| Some((image(&catalog, &stored)?, context.rules(&catalog).ok()?)));
     if let Some((image, rules)) = image {
-        let policy = context.contents.policy_number(&rules).await;
+        let policy = context.contents.policy().number(&rules).await;
         let known = context.states.of(name).verified;
         if known.is_some_and(|known| known.about(policy, &image, Instant::now()).is_some()) {
             return Outcome::Done;

@@ -207,7 +207,7 @@ impl Writer {
             }
             Some(known) if content(&known) == content(wanted) => known,
             Some(known) => {
-                let replaced = target.replace(&on_version_of(wanted, &known)).await?;
+                let replaced = target.replace_object(&on_version_of(wanted, &known)).await?;
                 self.take(&replaced);
                 replaced
             }

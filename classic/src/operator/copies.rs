@@ -132,7 +132,7 @@ async fn write(
     };
     let [held, _] = hashes(&live);
     if held != copy.content_hash {
-        live = target.replace(&on_version(&wanted, &live)).await?;
+        live = target.replace_object(&on_version(&wanted, &live)).await?;
     }
     let [_, held] = hashes(&live);
     if held != copy.status_hash {

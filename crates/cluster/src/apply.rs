@@ -164,7 +164,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not replaced, or it is not known whether it was.
-    pub async fn replace(&self, body: &Value) -> Result<Value, RequestFailure> {
+    pub async fn replace_object(&self, body: &Value) -> Result<Value, RequestFailure> {
         let body = written(body)?;
         let replaced = self.send(self.request().replace(self.name, &PostParams::default(), body));
         replaced.await.map_err(misfit)

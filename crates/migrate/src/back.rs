@@ -16,8 +16,8 @@ use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde_json::{Map, Value, json};
 
 use self::patch::Owners;
-use self::withdraw::still_requested;
 pub use self::withdraw::{Withdrawal, withdraw};
+use self::withdraw::{former_setting, still_requested};
 use crate::check::Request;
 use crate::course::{TRIES, is_conflict, unchanged};
 use crate::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
@@ -191,16 +191,15 @@ fn hinted(hands: &Hands<'_>, error: anyhow::Error, extension: &ClusterExtension)
     if error.downcast_ref::<Hint>().is_some() {
         return error;
     }
-    let extension = extension.name();
+    let (former, extension) = (former_setting(extension), extension.name());
     let request = match hands.request {
         Request::Command => String::new(),
         Request::Annotation => format!("{}- ", migration::MIGRATE_BACK),
     };
     error.context(Hint(format!(
-        "{}; to stay with OLM v1 instead: `kubectl annotate clusterextension {extension} {request}{}-` and `olm \
-         resume {extension}`",
-        hands.again(),
-        user::UNINSTALL
+        "{}; to stay with OLM v1 instead: `kubectl annotate --overwrite clusterextension {extension} {request}{former}` \
+         and `olm resume {extension}`",
+        hands.again()
     )))
 }
 

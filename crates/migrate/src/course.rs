@@ -215,7 +215,9 @@ pub async fn finish(
         )))
     })?;
     let patch = json!({"metadata": {
-        "uid": extension.metadata.uid, "annotations": {user::PAUSED: null, migration::MIGRATE: null},
+        "uid": extension.metadata.uid,
+        // A stopped return may have left its record.
+        "annotations": {user::PAUSED: null, migration::MIGRATE: null, migration::UNINSTALL_BACKUP: null},
     }});
     let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
     let resumed = extensions

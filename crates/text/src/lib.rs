@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
-/// The first `most` names, and the number of the others: `a, b and 3 more`.
+/// The first `most` names, and the number of the others: `a, b and 3 more`. Names from outside must be escaped before.
 pub fn first_of<S: Display>(names: impl ExactSizeIterator<Item = S>, most: usize) -> String {
     let more = names.len().saturating_sub(most);
     let shown: Vec<String> = names.take(most).map(|name| name.to_string()).collect();

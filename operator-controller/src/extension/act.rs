@@ -169,10 +169,10 @@ impl StageError for ActError {
     }
 }
 
-/// Executes all actions in order.
+/// Executes all actions in order, then creates the revision if there is one to create.
 ///
 /// # Errors
-/// An action failed; the following ones were not executed.
+/// An action failed; nothing after it was executed.
 pub(crate) async fn act(
     context: &Context,
     extension: &ClusterExtension,
@@ -392,7 +392,7 @@ async fn or_account_error<T>(
     written: Result<T, RequestError>,
 ) -> Result<T, ActError> {
     match written {
-        Err(error) if error.is_without_place() => {
+        Err(error) if error.is_refused_or_not_found() => {
             let account = context.accounts.client(account).await;
             account.map_err(PreflightError::from)?;
             Err(error.into())

@@ -7,6 +7,7 @@ pub(crate) mod helm;
 pub(crate) mod joint_updates;
 pub(crate) mod providers;
 pub(crate) mod release;
+pub(crate) mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use self::cluster_info::ClusterInfo;
 use self::helm::Releases;
 use self::joint_updates::JointUpdates;
 use self::providers::CertificateProviders;
+use self::unreadable::UnreadableObjects;
 use super::revisions::{BundleIdentity, ConflictingSets, Revisions, is_left_behind};
 use crate::bundles::Bundles;
 use crate::catalogs::Catalogs;
@@ -98,6 +100,8 @@ pub(crate) struct Context {
     pub policies: Store<ChangePolicy>,
     /// All PendingChanges.
     pub changes: Store<PendingChange>,
+    /// Those of them that cannot be read at the moment.
+    pub unreadable: UnreadableObjects,
     /// All ClusterObjectSets.
     pub sets: Arc<Sets>,
     /// Content of catalogs.
@@ -171,10 +175,11 @@ impl Context {
         self.policies.get(&ObjectRef::new(name))
     }
 
-    /// The PendingChanges of extensions of that name.
+    /// The PendingChanges of extensions of that name that can be read.
     pub(crate) fn pending_changes(&self, name: &str) -> Vec<Arc<PendingChange>> {
         let mut all = self.changes.state();
-        all.retain(|change| change.spec.extension == name);
+        let is_readable = |change: &PendingChange| !self.unreadable.contains::<PendingChange>(change.name());
+        all.retain(|change| change.spec.extension == name && is_readable(change));
         all
     }
 

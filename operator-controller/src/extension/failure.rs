@@ -32,15 +32,9 @@ pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Req
 }
 
 impl RequestError {
-    /// Whether the namespace of the object does not exist or is being deleted.
-    pub(crate) fn is_without_place(&self) -> bool {
+    /// Whether the API server refuses the request, or does not find the object or its namespace.
+    pub(crate) fn is_refused_or_not_found(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if matches!(status.code, 403 | 404))
-    }
-}
-
-impl StageError for RequestError {
-    fn severity(&self) -> Severity {
-        Severity::Transient
     }
 }
 

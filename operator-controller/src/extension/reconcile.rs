@@ -73,12 +73,17 @@ impl Controller {
 /// Runs once: creates the revision that the extension asks for, and updates the status from its revisions.
 pub(crate) async fn reconcile(controller: Arc<Controller>, name: String) -> Outcome {
     let context = &controller.context;
-    let states = controller.states.lock().remove(&name);
     let Some(extension) = context.extension(&name) else {
+        controller.states.lock().remove(&name);
         context.forget(&name);
         return Outcome::Done;
     };
+    if context.unreadable.contains::<ClusterExtension>(&name) {
+        // Its last read version may not be what the user wants now. The log names the fault.
+        return Outcome::Done;
+    }
     context.counters.begin(&name);
+    let states = controller.states.lock().remove(&name);
     let uid = &extension.metadata.uid;
     let mut states = states.filter(|states| states.uid == *uid).unwrap_or_default();
     states.uid.clone_from(uid);

@@ -61,21 +61,30 @@ pub(crate) struct Report {
 ///
 /// # Errors
 /// The status could not be written.
-pub(crate) async fn report(context: &Context, observed: &Observed, run: &Report) -> Result<(), kube::Error> {
+pub(crate) async fn report(
+    context: &Context,
+    observed: &Observed,
+    results: &Report,
+) -> Result<(), kube::Error> {
     let (extension, revisions) = (&*observed.extension, &observed.revisions);
     let inputs = StatusInputs {
         generation: extension.generation(),
         revisions,
-        deprecations: run.deprecations.as_ref(),
-        progress: &run.progress,
-        is_paused: run.is_paused,
+        deprecations: results.deprecations.as_ref(),
+        progress: &results.progress,
+        is_paused: results.is_paused,
     };
     let mut next = status(
         &extension.status.clone().unwrap_or_default(),
         inputs,
         Timestamp::now(),
     );
-    updates::report(&mut next, &run.updates, &run.progress, run.waits.as_ref());
+    updates::report(
+        &mut next,
+        &results.updates,
+        &results.progress,
+        results.waits.as_ref(),
+    );
     let list = &mut next.conditions;
     let is_one_of = |list: &[Condition], reasons: &[&str]| {
         conditions::find(list, PROGRESSING).is_some_and(|found| reasons.contains(&found.reason.as_str()))
@@ -83,7 +92,7 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Report)
     let mut announced = None;
     // After a first installation it is known only while an edge leads from the installed bundle to the other one.
     let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
-    if let Some(held) = run.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
+    if let Some(held) = results.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
         let before = extension.status.as_ref();
         let is_known = before.is_some_and(|before| {
             is_one_of(&before.conditions, &goes_on)
@@ -92,7 +101,7 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Report)
         add_line(list, held);
         announced = (!is_known).then(|| events::normal(events::HELD_BACK, held));
     }
-    if let Some(waits) = &run.waits {
+    if let Some(waits) = &results.waits {
         add_line(list, &waits.message);
     }
     if let Some(deletion_report) = deletion_report(revisions) {
@@ -107,13 +116,13 @@ pub(crate) async fn report(context: &Context, observed: &Observed, run: &Report)
     if let Some(warnings) = rollout_warnings(revisions) {
         add_line(list, &format!("Warnings: {warnings}"));
     }
-    if let Some(warnings) = &run.warnings {
+    if let Some(warnings) = &results.warnings {
         add_line(list, warnings);
     }
-    if let Some(verdict) = run.verification.verdict() {
+    if let Some(verdict) = results.verification.verdict() {
         set_verified(list, verdict, extension.generation(), Timestamp::now());
     }
-    write_status(context, extension, next, run.kind).await?;
+    write_status(context, extension, next, results.kind).await?;
     context
         .events
         .publish(extension.object_ref(&()), announced.into_iter().collect());

@@ -10,7 +10,7 @@ use kube::core::{DeserializeGuard, ObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{PROGRESSING, SERVING, SUCCEEDED, find, is_true};
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::extension::context::Context;
+use crate::extension::context::unreadable::UnreadableObjects;
 use crate::extension::report::policy;
 use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, ObjectChange};
@@ -50,7 +51,7 @@ pub(crate) async fn watch(
 ) {
     let client = &context.client;
     let extensions = async {
-        let events = follow(client, writers.extensions);
+        let events = follow(&context, writers.extensions);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -94,7 +95,7 @@ pub(crate) async fn watch(
         }
     };
     let catalogs = async {
-        let events = follow(client, writers.catalogs);
+        let events = follow(&context, writers.catalogs);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -136,7 +137,7 @@ async fn approvals(
         }
     });
     let policies = async {
-        let events = follow(client, policies);
+        let events = follow(context, policies);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -158,7 +159,7 @@ async fn approvals(
         }
     };
     let pending = async {
-        let events = follow(client, pending);
+        let events = follow(context, pending);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -175,28 +176,33 @@ async fn approvals(
 }
 
 /// Watches all objects of a kind into a store. An object that cannot be read is logged, and stays as it was last read.
-fn follow<K>(client: &Client, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<K>
+fn follow<K>(context: &Context, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<'_, K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
-    let api: Api<DeserializeGuard<K>> = Api::all(client.clone());
+    let api: Api<DeserializeGuard<K>> = Api::all(context.client.clone());
     let known = writer.as_reader();
     watcher::watcher(api, watcher::Config::default())
         .default_backoff()
         .inspect_err(|error| tracing::debug!(kind = %K::kind(&()), error = error as &dyn std::error::Error, "watch is interrupted"))
-        .try_filter_map(move |event| ready(Ok(readable(event, &known))))
+        .try_filter_map(move |event| ready(Ok(readable(event, &known, &context.unreadable))))
         .reflect(writer)
         .filter_map(async |event| event.ok())
 }
 
-/// The event with readable objects. A change that makes an object unreadable is left out. A list has such an object as
-/// it was last read, because it exists, and so has its deletion.
-fn readable<K>(event: Event<DeserializeGuard<K>>, known: &Store<K>) -> Option<Event<K>>
+/// The event with readable objects. In a list and in a deletion, the last read version takes the place of an object that
+/// cannot be read. Without one, and after a change, the event is left out.
+fn readable<K>(
+    event: Event<DeserializeGuard<K>>,
+    known: &Store<K>,
+    unreadable: &UnreadableObjects,
+) -> Option<Event<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let read = |guard: DeserializeGuard<K>| match guard.0 {
         Ok(mut object) => {
+            unreadable.set::<K>(object.meta(), false);
             // Managed fields are not used here and are larger than the rest.
             object.managed_fields_mut().clear();
             Ok(object)
@@ -204,6 +210,7 @@ where
         Err(error) => {
             let name = error.metadata.name.as_deref();
             tracing::error!(kind = %K::kind(&()), name, %error, "an object cannot be read");
+            unreadable.set::<K>(&error.metadata, true);
             Err(Box::new(error.metadata))
         }
     };
@@ -213,7 +220,11 @@ where
     };
     Some(match event {
         Event::Apply(guard) => Event::Apply(read(guard).ok()?),
-        Event::Delete(guard) => Event::Delete(read(guard).map_or_else(last, Some)?),
+        Event::Delete(guard) => {
+            let object = read(guard).map_or_else(last, Some)?;
+            unreadable.set::<K>(object.meta(), false);
+            Event::Delete(object)
+        }
         Event::InitApply(guard) => Event::InitApply(read(guard).map_or_else(last, Some)?),
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
@@ -272,6 +283,7 @@ fn mark(catalog: &ClusterCatalog) -> u64 {
 #[cfg(test)]
 mod tests {
     use kube::runtime::reflector;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -291,31 +303,51 @@ mod tests {
 
     #[test]
     fn an_unreadable_object_stays_as_it_was_last_read_until_it_is_deleted() {
+        type Guard = DeserializeGuard<ClusterCatalog>;
         let (known, mut writer) = reflector::store();
-        let mut catalog = ClusterCatalog::new("c", olm_api::cluster_catalog::ClusterCatalogSpec::default());
-        catalog.metadata.uid = Some("1".to_owned());
-        writer.apply_watcher_event(&Event::Init);
-        writer.apply_watcher_event(&Event::InitApply(catalog));
-        writer.apply_watcher_event(&Event::InitDone);
-        let unreadable = |name: &str, uid: &str| -> DeserializeGuard<ClusterCatalog> {
-            let object = serde_json::json!({"metadata": {"name": name, "uid": uid}, "spec": 1});
-            serde_json::from_value(object).unwrap()
+        let unreadable = UnreadableObjects::default();
+        let object = |name: &str, uid: &str, spec: Value| -> Guard {
+            let metadata = json!({"name": name, "uid": uid});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
         };
-        let read = |event| readable::<ClusterCatalog>(event, &known);
-        assert!(matches!(
-            read(Event::InitApply(unreadable("c", "1"))),
-            Some(Event::InitApply(_))
-        ));
-        assert!(matches!(
-            read(Event::Delete(unreadable("c", "1"))),
-            Some(Event::Delete(_))
-        ));
-        for absent in [
-            Event::Apply(unreadable("c", "1")),
-            Event::InitApply(unreadable("c", "2")),
-            Event::InitApply(unreadable("d", "1")),
-        ] {
-            assert!(read(absent).is_none());
+        let good = || {
+            object(
+                "c",
+                "1",
+                json!({"source": {"type": "Image", "image": {"ref": "r"}}}),
+            )
+        };
+        let bad = |name, uid| object(name, uid, json!(1));
+        let mut is_taken = |event: Event<Guard>| {
+            let event = readable(event, &known, &unreadable);
+            event.inspect(|event| writer.apply_watcher_event(event)).is_some()
+        };
+        let read = || -> Vec<String> {
+            let objects = known.state();
+            objects
+                .iter()
+                .map(|catalog| catalog.spec.source.image.clone().unwrap().reference)
+                .collect()
+        };
+        let is_unreadable = || unreadable.contains::<ClusterCatalog>("c");
+
+        for event in [Event::Init, Event::InitApply(good()), Event::InitDone] {
+            assert!(is_taken(event));
         }
+        assert!(!is_taken(Event::Apply(bad("c", "1"))));
+        assert_eq!((read(), is_unreadable()), (vec!["r".to_owned()], true));
+        assert!(!unreadable.contains::<ClusterExtension>("c"));
+        // A list without a readable version, or of another object of that name, has nothing to show.
+        assert!(is_taken(Event::Init));
+        assert!(is_taken(Event::InitApply(bad("c", "1"))));
+        assert!(!is_taken(Event::InitApply(bad("c", "2"))));
+        assert!(!is_taken(Event::InitApply(bad("d", "1"))));
+        assert!(is_taken(Event::InitDone));
+        assert_eq!((read(), is_unreadable()), (vec!["r".to_owned()], true));
+        assert!(is_taken(Event::Apply(good())));
+        assert!(!is_unreadable());
+        assert!(!is_taken(Event::Apply(bad("c", "1"))));
+        assert!(is_taken(Event::Delete(bad("c", "1"))));
+        assert_eq!((read(), is_unreadable()), (Vec::new(), false));
     }
 }

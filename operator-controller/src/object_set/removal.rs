@@ -139,11 +139,11 @@ async fn take_down(work: Work<'_>, set_state: &mut SetState) -> TeardownEnd {
     executor.take_down(retained).await
 }
 
-/// The extension that controls a set, with its name, if it exists.
+/// The metadata of the extension that controls a set, if it exists.
 async fn live_extension(
     context: &Context,
     set: &ClusterObjectSet,
-) -> Result<Option<(String, ObjectMeta)>, kube::Error> {
+) -> Result<Option<ObjectMeta>, kube::Error> {
     let Some(uid) = controlling_extension(&set.metadata) else {
         return Ok(None);
     };
@@ -154,7 +154,7 @@ async fn live_extension(
     let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let found = extensions.get_metadata_opt(&owner.name).await?;
     let found = found.filter(|found| found.metadata.uid.as_deref() == Some(uid));
-    Ok(found.map(|found| (owner.name.clone(), found.metadata)))
+    Ok(found.map(|found| found.metadata))
 }
 
 /// The progress of a teardown.

@@ -106,15 +106,16 @@ fn functions_are_named_without_numbers_of_lists() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Whether a name begins as `t_1c_`.
+/// Whether a name begins as `t_1c_` or `req_12_`.
 fn is_numbered(name: &str) -> bool {
-    let number = name.strip_prefix("t_").and_then(|rest| rest.split('_').next());
-    number.is_some_and(|number| number.starts_with(|letter: char| letter.is_ascii_digit()))
+    let rest = name.strip_prefix("t_").or_else(|| name.strip_prefix("req_"));
+    rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
 #[test]
 fn a_numbered_name_is_recognised() {
     assert!(is_numbered("t_1c_01_skips_lead_on()"));
+    assert!(is_numbered("req_12_01_an_edge_counts()"));
     assert!(!is_numbered("t_shirts_have_sizes()"));
     assert!(!is_numbered("two_bundles()"));
 }

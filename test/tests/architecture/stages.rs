@@ -14,15 +14,29 @@ const WRITES: &[&str] = &[
     "delete",
     "delete_collection",
     "merge",
+    "merge_as",
     "patch",
     "patch_metadata",
     "patch_status",
     "patch_subresource",
+    "replace_object",
     "replace_status",
     "replace_subresource",
 ];
-/// The parameters of writes, `replace` among them.
-const PARAMETERS: &[&str] = &["DeleteParams", "PatchParams", "PostParams"];
+/// Names that only writes use: their parameters, a commit, and the functions of modules that also read.
+const WRITING: &[&str] = &[
+    "Commit::Yes",
+    "DeleteParams",
+    "PatchParams",
+    "PostParams",
+    "records::archive",
+    "records::bind",
+    "records::finalizers",
+    "records::keep",
+    "records::remove",
+    "records::status",
+    "records::tidy",
+];
 
 /// The folders of the stages, as the table of the architecture page lists them.
 fn stages() -> Vec<String> {
@@ -84,12 +98,21 @@ fn writes(source: &str) -> Vec<String> {
     });
     let methods = methods.filter(|method| WRITES.contains(&method.as_str()));
     let used = paths(&tokens).into_iter().filter(|path| {
-        path.ends_with("Commit::Yes")
-            || PARAMETERS
-                .iter()
-                .any(|name| path.split("::").any(|part| part == *name))
+        let path = format!("::{path}::");
+        WRITING.iter().any(|name| path.contains(&format!("::{name}::")))
     });
-    methods.chain(used).collect()
+    // `remove` is a method of maps, too.
+    let releases = tokens.windows(5).filter_map(|window| match window {
+        [
+            Token::Word(what),
+            Token::Sign('.'),
+            Token::Word(method),
+            Token::Sign('('),
+            _,
+        ] if what == "releases" && method == "remove" => Some("releases.remove".to_owned()),
+        _ => None,
+    });
+    methods.chain(used).chain(releases).collect()
 }
 
 #[test]
@@ -120,6 +143,14 @@ fn writes_are_found_and_dry_runs_are_not() {
             &["PostParams::default"],
         ),
         ("target.apply(&body, Commit::Yes)", &["Commit::Yes"]),
+        ("target.replace_object(&body)", &["replace_object"]),
+        ("target.merge_as(manager, &patch)", &["merge_as"]),
+        ("context.releases.remove(&secret).await?", &["releases.remove"]),
+        (
+            "crate::object_set::records::status(client, set)",
+            &["crate::object_set::records::status"],
+        ),
+        ("records::keep(client, &condition)", &["records::keep"]),
         (
             "target.apply(&body, Commit::DryRun); create(&wanted); text.replace(a, b)",
             &[],

@@ -309,8 +309,8 @@ impl NamespacePass<'_> {
         let pending: Vec<&Value> = holding("BundleLookupPending").collect();
         let is_unpacked = pending.is_empty();
         if !is_unpacked {
-            // A condition that the Go implementation wrote has neither hint nor reason for a failed pull, only these words of
-            // the kubelet in its message.
+            // A condition that the Go implementation wrote has neither hint nor reason for a failed pull. These words of the
+            // kubelet in its message are the only data.
             let is_pull = |pending: &Value| {
                 let message = text(pending, "/message");
                 text(pending, "/reason") == "JobIncomplete"

@@ -183,22 +183,40 @@ async fn what_is_back(hands: &Hands<'_>, record: &Record) -> anyhow::Result<Opti
     }))
 }
 
-/// The report about a return that has stopped.
-fn stopped(extension: &ClusterExtension, returned: &Returned) -> String {
-    let uninstall = match extension.annotation(migration::UNINSTALL_BACKUP) {
+/// The setting of the deletion before a return, as arguments of `kubectl annotate`: `KEY=VALUE`, or `KEY-`.
+pub(super) fn former_setting(extension: &ClusterExtension) -> String {
+    let recorded = extension.annotation(migration::UNINSTALL_BACKUP);
+    let setting = match recorded.or_else(|| extension.annotation(user::UNINSTALL)) {
         Some(before @ ("delete" | "keep-crds" | "orphan")) => format!("{}={before}", user::UNINSTALL),
         _ => format!("{}-", user::UNINSTALL),
     };
+    format!("{setting} {}-", migration::UNINSTALL_BACKUP)
+}
+
+/// The report about a return that has stopped.
+fn stopped(extension: &ClusterExtension, returned: &Returned) -> String {
+    let former = former_setting(extension);
     let (extension, back) = (extension.name(), migration::MIGRATE_BACK);
     let annotate = format!("kubectl annotate --overwrite clusterextension {extension}");
     let stay = match returned.remedy {
         Remedy::Resume => {
-            format!("; to stay with OLM v1: `{annotate} {uninstall}` and `olm resume {extension}`")
+            format!("; to stay with OLM v1: `{annotate} {former}` and `olm resume {extension}`")
         }
-        Remedy::Move => format!(
-            "; to stay with OLM v1, which repeats the move: `{annotate} {uninstall} {}=true`",
-            migration::MIGRATE
-        ),
+        Remedy::Move => {
+            // With it and the pause the return would count as under way.
+            let orphan = format!("{}=orphan", user::UNINSTALL);
+            let (now, later) = match former.strip_prefix(&orphan) {
+                Some(rest) => (
+                    format!("{}-{rest}", user::UNINSTALL),
+                    format!(", and after the move `{annotate} {orphan}`"),
+                ),
+                None => (former, String::new()),
+            };
+            format!(
+                "; to stay with OLM v1, which repeats the move: `{annotate} {now} {}=true`{later}",
+                migration::MIGRATE
+            )
+        }
         Remedy::Continue => String::new(),
     };
     format!(
@@ -280,23 +298,31 @@ mod tests {
         for remedy in [Remedy::Resume, Remedy::Move, Remedy::Continue] {
             assert!(message(remedy).contains(&format!("To continue: {annotate}migrate-back=true`")));
         }
+        let unset = "uninstall- olm.operatorframework.io/migration-uninstall-backup-";
         assert!(message(Remedy::Move).ends_with(&format!(
-            "which repeats the move: {annotate}uninstall- olm.operatorframework.io/migrate=true`"
+            "which repeats the move: {annotate}{unset} olm.operatorframework.io/migrate=true`"
         )));
-        assert!(
-            message(Remedy::Resume).ends_with(&format!("{annotate}uninstall-` and `olm resume postgres`"))
-        );
+        assert!(message(Remedy::Resume).ends_with(&format!("{annotate}{unset}` and `olm resume postgres`")));
         assert!(message(Remedy::Continue).ends_with("migrate-back=true`"));
     }
 
     #[test]
     fn a_stopped_return_names_the_former_setting_of_the_deletion() {
-        let before = |value: &str| {
+        let before = |value: &str, remedy| {
             let extension = extension(&json!({"annotations": {migration::UNINSTALL_BACKUP: value}}));
-            message(&extension, Remedy::Move)
+            message(&extension, remedy)
         };
-        assert!(before("keep-crds").contains("postgres olm.operatorframework.io/uninstall=keep-crds "));
-        assert!(before("orphan").contains("postgres olm.operatorframework.io/uninstall=orphan "));
-        assert!(before("; other").contains("postgres olm.operatorframework.io/uninstall- "));
+        for remedy in [Remedy::Resume, Remedy::Move] {
+            let setting = |value: &str| format!("postgres olm.operatorframework.io/uninstall{value} ");
+            assert!(before("keep-crds", remedy).contains(&setting("=keep-crds")));
+            assert!(before("; other", remedy).contains(&setting("-")));
+        }
+        assert!(before("orphan", Remedy::Resume).contains("io/uninstall=orphan olm."));
+        let moved = before("orphan", Remedy::Move);
+        assert!(moved.contains("io/uninstall- olm."), "{moved}");
+        assert!(
+            moved.ends_with("postgres olm.operatorframework.io/uninstall=orphan`"),
+            "{moved}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use olm_api::text::escape;
+use olm_api::text::{escape, first_of};
 use serde_json::{Map, Value, json};
 
 use super::{RBAC, Right};
@@ -309,17 +309,9 @@ pub fn describe(rule: &PolicyRule, namespace: Option<&str>) -> String {
         .chain(rule.non_resource_urls.iter().map(shown))
         .collect();
     let _ = write!(text, " {}", things.join(", "));
-    let named: Vec<String> = rule
-        .resource_names
-        .iter()
-        .take(MAX_NAMES)
-        .map(|name| format!("{name:?}"))
-        .collect();
-    if !named.is_empty() {
-        let _ = write!(text, " {}", named.join(", "));
-    }
-    if rule.resource_names.len() > MAX_NAMES {
-        let _ = write!(text, " and {} more", rule.resource_names.len() - MAX_NAMES);
+    if !rule.resource_names.is_empty() {
+        let names = rule.resource_names.iter().map(|name| format!("{name:?}"));
+        let _ = write!(text, " {}", first_of(names, MAX_NAMES));
     }
     if let Some(namespace) = namespace {
         let _ = write!(text, " in namespace {}", escape(namespace));

@@ -182,7 +182,7 @@ fn without_an_edge_only_force_crosses_a_major_version() {
 }
 
 #[test]
-fn req_12_01_an_edge_across_a_major_version_counts() {
+fn an_edge_across_a_major_version_counts() {
     for edge in [
         json!({"name": "foo.v2.0.0", "replaces": "foo.v1.9.0"}),
         json!({"name": "foo.v2.0.0", "skips": ["foo.v1.9.0"]}),

@@ -8,6 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client};
 use olm_api::ClusterExtension;
 use olm_api::object::qualified_name;
+use olm_api::text::first_of;
 use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
@@ -232,16 +233,11 @@ fn held_by(object: &Value) -> Option<String> {
 
 fn describe(collection: Collection<'_>, found: &[String]) -> Option<String> {
     let Collection { group, plural, .. } = collection;
-    let named: Vec<&str> = found.iter().take(NAMED).map(String::as_str).collect();
-    let more = match found.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     (!found.is_empty()).then(|| {
         format!(
-            "{plural}.{group} have finalizers of an operator that is gone: {}{more}. Clean up the external \
-             resources, then remove the finalizers",
-            named.join(", ")
+            "{plural}.{group} have finalizers of an operator that is gone: {}. Clean up the external resources, then \
+             remove the finalizers",
+            first_of(found.iter(), NAMED)
         )
     })
 }

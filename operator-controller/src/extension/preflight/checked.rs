@@ -13,7 +13,8 @@ use crate::extension::plan::revision::Creation;
 /// Actions that passed the preflight or need none. Only these are executed.
 pub(crate) struct Checked {
     actions: Vec<Action>,
-    /// The revision that is created after them. It is no [`Action`], so that only the preflight lets one be created.
+    /// The revision that is created after them. It is no [`Action`]: only the preflight lets a new bundle be
+    /// installed. A revision that adopts a Helm release has objects that exist.
     creation: Option<Creation>,
     announcement: Option<Announcement>,
 }

@@ -79,7 +79,7 @@ fn due(waited: Duration, uninstall: Uninstall) -> Abandoned {
 /// invalid.
 async fn uninstall(context: &Context, set: &ClusterObjectSet) -> Option<Uninstall> {
     let of_set = || Policy::of(set).ok().map(|policy| policy.uninstall);
-    let Some((_, extension)) = live_extension(context, set).await.ok()? else {
+    let Some(extension) = live_extension(context, set).await.ok()? else {
         return of_set();
     };
     extension.deletion_timestamp.as_ref()?;

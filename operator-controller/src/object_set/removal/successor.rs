@@ -29,9 +29,10 @@ pub(super) async fn successor(context: &Context, set: &ClusterObjectSet) -> Resu
     {
         return Ok(Successor::None);
     }
-    let Some((name, extension)) = live_extension(context, set).await? else {
+    let Some(extension) = live_extension(context, set).await? else {
         return Ok(Successor::None);
     };
+    let name = extension.name.clone().unwrap_or_default();
     let to_be_taken_down = |finalizer: &String| finalizer == names::finalizer::CLEANUP_CONTENT_MANAGER_CACHE;
     Ok(if extension.deletion_timestamp.is_none() {
         Successor::NextRevision(name)

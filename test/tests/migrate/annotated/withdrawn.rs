@@ -142,7 +142,7 @@ fn a_return_without_its_request_is_undone_or_says_how_to_go_on() -> Result<()> {
         has_moved(stage, FICKLE).await?;
 
         // Nothing has gone back.
-        for former in ["orphan", "keep-crds"] {
+        for former in ["keep-crds", "orphan"] {
             let kept = format!("olm.operatorframework.io/uninstall={former}");
             annotate(world, EXTENSION, FICKLE, &kept)?;
             deny(world, &version)?;
@@ -156,13 +156,13 @@ fn a_return_without_its_request_is_undone_or_says_how_to_go_on() -> Result<()> {
                     && of(annotations, "uninstall") == Some(former)
             })
             .await?;
-            has_event(world, "default", "Normal MigrationBackWithdrawn fickle").await?;
             await_version(world, "fickle", "1.0.0").await?;
             is_still(stage, FICKLE).await?;
             is_same()?;
             allow(world)?;
             can_be_created(world, &version, true).await?;
         }
+        has_event(world, "default", "Normal MigrationBackWithdrawn fickle").await?;
 
         // Objects have gone back: the operator moves once more.
         deny(world, &subscription)?;
@@ -181,9 +181,16 @@ fn a_return_without_its_request_is_undone_or_says_how_to_go_on() -> Result<()> {
         let (_, stay) = status
             .split_once("which repeats the move: `kubectl ")
             .context("no advice")?;
-        let stay: Vec<&str> = stay.trim_end_matches('`').split(' ').collect();
-        world.kubectl(&stay)?;
+        let (now, later) = stay
+            .split_once("`, and after the move `kubectl ")
+            .context("no advice for later")?;
+        let run = |command: &str| {
+            let arguments: Vec<&str> = command.trim_end_matches('`').split(' ').collect();
+            world.kubectl(&arguments)
+        };
+        run(now)?;
         has_moved(stage, FICKLE).await?;
+        run(later)?;
         is_same()?;
 
         // The same, and the return goes on.
