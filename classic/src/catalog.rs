@@ -17,12 +17,15 @@ pub mod unpack;
 pub mod wake;
 pub mod write;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use olm_classic::csv::cluster_operator;
 use olm_cluster::image_policies::{ImagePolicies, Kinds};
+use olm_image::Images;
+use olm_platform::metrics::Metrics;
 use olm_platform::queue::{Queue, on_its_own};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -99,6 +102,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     let policies = Arc::new(ImagePolicies::new(Kinds::All));
     let sources = Sources::new(Arc::clone(&base), &args, Arc::clone(&policies));
     let news = sources.subscribe();
+    count_signatures(&base.metrics, images.images().clone(), Arc::clone(&sources));
     let (namespaces, plans) = (Queue::default(), Queue::default());
     let context = Arc::new(Context {
         global: args.global_namespace(&base.namespace).to_owned(),
@@ -147,6 +151,26 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         on_its_own(namespace::work(Arc::clone(&context), namespace))
     });
     tokio::join!(working, resolving);
+}
+
+/// Counts the signature checks of bundles and of catalogs together.
+fn count_signatures(metrics: &Metrics, bundles: Images, sources: Arc<Sources>) {
+    metrics.outcomes(
+        "catalog_operator_signature_checks",
+        "Images that were checked against the signature policy, by outcome",
+        move || {
+            let catalogs = sources.images().map(|images| images.signature_checks());
+            let mut counts = BTreeMap::new();
+            for (outcome, count) in bundles
+                .signature_checks()
+                .into_iter()
+                .chain(catalogs.into_iter().flatten())
+            {
+                *counts.entry(outcome).or_insert(0) += count;
+            }
+            counts.into_iter().collect()
+        },
+    );
 }
 
 /// Follows OpenShift's signature policies.

@@ -84,7 +84,9 @@ fn react(context: &Context, change: &Change) {
             if is_edited(change) {
                 context.unpacker.retry(namespace);
             }
-            catalog(context, namespace);
+            if is_new_catalog(change) {
+                catalog(context, namespace);
+            }
         }
         names::CLUSTER_EXTENSION_KIND => extension(context, change),
         "Role" | "RoleBinding" | "ServiceAccount" => {
@@ -126,6 +128,23 @@ fn extension(context: &Context, change: &Change) {
 fn is_edited(change: &Change) -> bool {
     let spec = |object: &Option<Arc<Value>>| object.as_ref().and_then(|object| object.get("spec").cloned());
     spec(&change.before) != spec(&change.now)
+}
+
+/// Whether a change of a CatalogSource counts for resolutions: not a poll of its image, for example. New content is
+/// announced by its registry.
+fn is_new_catalog(change: &Change) -> bool {
+    const PARTS: [&str; 5] = [
+        "/metadata/uid",
+        "/metadata/deletionTimestamp",
+        "/spec",
+        "/status/reason",
+        "/status/registryService",
+    ];
+    let parts = |object: &Option<Arc<Value>>| {
+        let object = object.as_ref()?;
+        Some(PARTS.map(|pointer| object.pointer(pointer).cloned()))
+    };
+    parts(&change.before) != parts(&change.now)
 }
 
 /// Whether a change of a ClusterServiceVersion counts for Subscriptions: not one of its conditions alone.

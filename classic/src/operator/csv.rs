@@ -225,11 +225,12 @@ fn next(csv: &Value, end: RunEnd, is_unfinished: bool, now: Timestamp) -> Outcom
     }
 }
 
-/// Whether a ClusterServiceVersion needs APIs that other servers or Kubernetes bring.
+/// Whether a ClusterServiceVersion needs APIs that other servers or Kubernetes bring, or a version of Kubernetes.
 fn needs_unfollowed(csv: &Value) -> bool {
     ["/spec/nativeAPIs", "/spec/apiservicedefinitions/required"]
         .iter()
         .any(|apis| items(csv, apis).next().is_some())
+        || !text(csv, "/spec/minKubeVersion").is_empty()
 }
 
 /// The object with the finalizer of OLM.
@@ -290,6 +291,8 @@ mod tests {
         };
         let apis = || json!([{"group": "g", "version": "v1", "kind": "K"}]);
         check(json!({"nativeAPIs": apis()}), Outcome::After(UNFOLLOWED));
+        check(json!({"minKubeVersion": "1.99.0"}), Outcome::After(UNFOLLOWED));
+        check(json!({"minKubeVersion": ""}), Outcome::Done);
         check(
             json!({"apiservicedefinitions": {"required": apis()}}),
             Outcome::After(UNFOLLOWED),

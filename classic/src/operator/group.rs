@@ -7,6 +7,7 @@ use olm_classic::cluster::{Cluster, label, text};
 use olm_classic::names;
 use olm_classic::operator_group::labels::labelled;
 use olm_classic::operator_group::pass::{PassError, pass};
+use olm_platform::events::Notice;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
@@ -67,7 +68,17 @@ async fn write(context: &Context, name: &Name, cluster: &Cluster) -> Result<(), 
     match decision.error {
         // The status says so, and the account wakes it.
         Some(PassError::Account(_)) | None => {}
-        Some(error) => tracing::warn!(%name, %error, "cannot reconcile OperatorGroup"),
+        Some(error) => {
+            tracing::warn!(%name, %error, "cannot reconcile OperatorGroup");
+            if let Some(group) = cluster.get(names::OPERATOR_GROUP_KIND, &name.namespace, &name.name) {
+                let notice = Notice {
+                    is_fault: true,
+                    reason: "OperatorGroupInvalid".to_owned(),
+                    note: format!("{error}; correct spec.selector or spec.targetNamespaces"),
+                };
+                context.publish(group, vec![notice]);
+            }
+        }
     }
     Ok(())
 }

@@ -213,7 +213,9 @@ impl Wake<'_> {
             names::OPERATOR_GROUP_KIND => self.of_group(object),
             names::OPERATOR_CONDITION_KIND => {
                 self.add(Work::Condition(Name::new(namespace, name)));
-                self.csvs(Some(namespace), |csv| text(csv, "/spec/replaces") == name);
+                self.csvs(Some(namespace), |csv| {
+                    text(csv, "/spec/replaces") == name || text(csv, "/metadata/name") == name
+                });
             }
             names::SUBSCRIPTION_KIND => {
                 self.later(Work::Subscription(Name::new(namespace, name)));

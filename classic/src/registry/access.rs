@@ -42,12 +42,12 @@ pub enum AccessError {
     Stopped,
 }
 
-/// Reads an image reference.
+/// Reads an image reference. A short name is one of docker.io, as for the nodes that pulled these images before.
 ///
 /// # Errors
-/// It is no fully qualified one.
+/// It is none.
 pub fn parse(reference: &str) -> Result<Reference, AccessError> {
-    Reference::parse(reference).map_err(|source| AccessError::Reference {
+    Reference::parse_familiar(reference).map_err(|source| AccessError::Reference {
         reference: reference.to_owned(),
         source,
     })

@@ -99,6 +99,11 @@ impl Contents {
         })
     }
 
+    /// The client for images of catalogs.
+    pub fn images(&self) -> &Images {
+        self.images.images()
+    }
+
     /// The digest of a reference now, pulled with these rights.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use olm_classic::names;
 use olm_classic::registry::BundleMessage;
 use olm_classic::resolve::{self, CatalogContent};
 use olm_cluster::image_policies::ImagePolicies;
+use olm_image::Images;
 use olm_platform::log::chain;
 use olm_platform::queue::on_its_own;
 use serde_json::Value;
@@ -117,6 +118,11 @@ impl Sources {
             () = self.tidy() => {}
             () = hub::run(&self.context) => {}
         }
+    }
+
+    /// The client for images of catalogs, once the cache directory is open.
+    pub fn images(&self) -> Option<Images> {
+        self.context.contents().map(|contents| contents.images().clone())
     }
 
     /// Has all CatalogSources worked on.

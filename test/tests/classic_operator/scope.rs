@@ -1,6 +1,6 @@
 //! Namespaces that an operator watches, from its OperatorGroup.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, Stage, csv, definition, group, named};
@@ -123,6 +123,33 @@ fn a_new_namespace_that_the_selector_matches_is_a_target_at_once() -> Result<()>
             .becomes("the namespace names the group", &namespace, |found| {
                 found["metadata"]["labels"][&label] == ""
             })
+            .await?;
+        stage
+            .phase("selecting", "selecting.v1", "Succeeded", "InstallSucceeded")
+            .await?;
+
+        // Without the last namespace the operator does not watch all of them.
+        let operator = named("apps/v1", "Deployment", "selecting", "selecting-operator");
+        let running = stage.get(&operator).await?.context("a Deployment")?;
+        let label = |team: Value| json!({"metadata": {"labels": {"team": team}}});
+        stage.patch(&namespace, &label(Value::Null)).await?;
+        let failed = stage
+            .phase("selecting", "selecting.v1", "Failed", "NoTargetNamespaces")
+            .await?;
+        let annotation = &failed["metadata"]["annotations"]["olm.targetNamespaces"];
+        ensure!(annotation == "blue", "{annotation}");
+        let copy = named(
+            "operators.coreos.com/v1alpha1",
+            "ClusterServiceVersion",
+            "blue",
+            "selecting.v1",
+        );
+        stage.goes(&copy).await?;
+        let still = stage.get(&operator).await?.context("a Deployment")?;
+        ensure!(still["spec"] == running["spec"], "{still:#}");
+        stage.patch(&namespace, &label(json!("blue"))).await?;
+        stage
+            .phase("selecting", "selecting.v1", "Succeeded", "InstallSucceeded")
             .await?;
         Ok(())
     })

@@ -110,6 +110,9 @@ fn an_operator_that_is_not_upgradeable_holds_the_upgrade() -> Result<()> {
             held["status"]["message"]
                 == "operator is not upgradeable: the operator is not upgradeable: a migration runs"
         );
+        stage
+            .phase("held", "held.v1", "Succeeded", "InstallSucceeded")
+            .await?;
         stage.patch(&own, &said("True")).await?;
         stage
             .phase("held", "held.v2", "Succeeded", "InstallSucceeded")

@@ -81,6 +81,11 @@ impl BundleImages {
         })
     }
 
+    /// The client for images of bundles.
+    pub const fn images(&self) -> &Images {
+        &self.images
+    }
+
     /// Pulls and reads a bundle. What another CatalogSource has pulled already is used once the registry has shown the
     /// image to this one's own credentials.
     ///

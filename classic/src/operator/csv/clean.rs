@@ -272,11 +272,33 @@ async fn by_first(
     }
     Ok(refused.map(|message| {
         format!(
-            "{} {}: {message}",
+            "{} {}: {message} (run `{}`)",
             text(object, "/kind"),
-            text(object, "/metadata/name")
+            text(object, "/metadata/name"),
+            command(step)
         )
     }))
+}
+
+/// The command with which a user does it.
+fn command(step: Step<'_>) -> String {
+    let (Step::Delete(object) | Step::EndConversion(object) | Step::Release(object)) = step;
+    let place = match text(object, "/metadata/namespace") {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    let target = format!(
+        "{} {}{place}",
+        text(object, "/kind").to_lowercase(),
+        text(object, "/metadata/name")
+    );
+    match step {
+        Step::Delete(_) => format!("kubectl delete {target}"),
+        Step::EndConversion(_) => format!(
+            r#"kubectl patch {target} --type=merge -p '{{"spec":{{"conversion":{{"strategy":"None","webhook":null}}}}}}'"#
+        ),
+        Step::Release(_) => format!("kubectl label {target} {}-", names::OWNER_KIND_LABEL),
+    }
 }
 
 /// The objects that the garbage collector leaves.
@@ -363,6 +385,30 @@ mod tests {
             "metadata": {"name": "d-service-auth-reader", "namespace": SYSTEM, "labels": {"olm.managed": "true"}},
             "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": namespace}],
         })
+    }
+
+    #[test]
+    fn each_step_has_a_command_for_a_user() {
+        let binding = binding("n");
+        let role = json!({"kind": "ClusterRole", "metadata": {"name": "r"}});
+        let definition = json!({"kind": "CustomResourceDefinition", "metadata": {"name": "as.g"}});
+        for (step, expected) in [
+            (Step::Delete(&role), "kubectl delete clusterrole r"),
+            (
+                Step::Delete(&binding),
+                "kubectl delete rolebinding d-service-auth-reader -n kube-system",
+            ),
+            (
+                Step::Release(&role),
+                "kubectl label clusterrole r olm.owner.kind-",
+            ),
+            (
+                Step::EndConversion(&definition),
+                r#"kubectl patch customresourcedefinition as.g --type=merge -p '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'"#,
+            ),
+        ] {
+            assert_eq!(command(step), expected);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use olm_classic::catalog_source::{has_template, with_image};
+use olm_classic::cluster::text;
 use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -98,15 +99,25 @@ impl Context {
         }
     }
 
-    /// The source with the image that its template gives.
-    pub(in crate::registry) async fn with_template(&self, found: &Value) -> Value {
+    /// The source with the image that its template gives; `None` if the version of Kubernetes for it cannot be read now.
+    pub(in crate::registry) async fn with_template(&self, found: &Value) -> Option<Value> {
         let version = if has_template(found) {
             let asked = self.base.writer.own().apiserver_version().await;
-            asked.map(|version| version.git_version).unwrap_or_default()
+            let asked = asked.inspect_err(|error| {
+                let (namespace, name) = (text(found, "/metadata/namespace"), text(found, "/metadata/name"));
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(
+                    namespace,
+                    name,
+                    error,
+                    "cannot read the version of Kubernetes for a template"
+                );
+            });
+            asked.ok()?.git_version
         } else {
             String::new()
         };
-        with_image(found, &version, Timestamp::now())
+        Some(with_image(found, &version, Timestamp::now()))
     }
 
     /// The content of a source, or why there is none.

@@ -41,7 +41,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
         context.forget(key);
         return Outcome::Done;
     };
-    let object = context.with_template(found).await;
+    let Some(object) = context.with_template(found).await else {
+        return Outcome::Failed;
+    };
     let uid = text(&object, "/metadata/uid").to_owned();
     context.sources.with(key, |source| {
         if source.uid != uid {
@@ -95,7 +97,9 @@ pub(in crate::registry) async fn pass(context: &Arc<Context>, key: &Key) -> Outc
         // Its change leads to another pass.
         return outcome;
     }
-    let object = context.with_template(newest).await;
+    let Some(object) = context.with_template(newest).await else {
+        return Outcome::Failed;
+    };
     let mut around = newer.clone();
     if let ConfigMapState::Is(map) = &followed_map {
         around.insert(Arc::clone(map));

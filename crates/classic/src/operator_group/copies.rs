@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::OperatorGroup;
+use super::targets::select;
 use crate::cluster::{Cluster, object_at, text};
 use crate::csv::{COPIED, ClusterServiceVersion};
 use crate::{hash, names, wire};
@@ -61,6 +62,10 @@ pub fn copy_namespaces(
     let Ok(group) = OperatorGroup::read(group) else {
         return CopyNamespaces::Kept;
     };
+    // It has lost its last namespace. One that has just been made selects some.
+    if group.namespaces().is_empty() && select(&group, cluster).is_ok_and(|selected| selected.is_empty()) {
+        return CopyNamespaces::These(BTreeSet::new());
+    }
     if is_uncopiable(csv) || !is_annotated(csv, &group) {
         return CopyNamespaces::Kept;
     }

@@ -156,7 +156,7 @@ impl Pass<'_> {
 
     fn record_targets(&mut self, group: &OperatorGroup, targets: &[String]) {
         self.decision.namespaces = added_or_removed(group.namespaces(), targets);
-        self.set_status("namespaces", Some(json!(targets)));
+        self.set_status("namespaces", (!targets.is_empty()).then(|| json!(targets)));
     }
 
     /// Writes the annotations of members about their OperatorGroup.
@@ -169,7 +169,7 @@ impl Pass<'_> {
             (names::OPERATOR_GROUP_ANNOTATION, group.metadata.name.clone()),
         ];
         // Without namespaces there is nothing to say; the empty text would be all of them.
-        if group.status.namespaces.is_some() {
+        if !group.namespaces().is_empty() {
             wanted.push((names::TARGET_NAMESPACES_ANNOTATION, group.targets_annotation()));
         }
         for member in members {

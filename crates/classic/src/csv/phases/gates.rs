@@ -69,7 +69,7 @@ fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
     }
     if let Some(annotations) = object_at(&mut pass.decision.csv, &["metadata", "annotations"]) {
         for (key, value) in wanted {
-            if key != names::TARGET_NAMESPACES_ANNOTATION || group.status.namespaces.is_some() {
+            if key != names::TARGET_NAMESPACES_ANNOTATION || !group.namespaces().is_empty() {
                 annotations.insert(key.to_owned(), value.into());
             }
         }

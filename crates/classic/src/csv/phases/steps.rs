@@ -1,6 +1,7 @@
 //! One step of a phase.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::health::{WaitingStatus, check};
 use super::{Pass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
@@ -170,8 +171,16 @@ fn is_healthy(pass: &mut Pass<'_>, waiting: &WaitingStatus) -> Option<bool> {
     Some(check(pass, &wanted, waiting))
 }
 
+/// Whether the operator keeps its replacement from starting: it works on meanwhile.
+fn is_held(pass: &Pass<'_>, next: &Value) -> bool {
+    matches!(text(next, "/status/phase"), "" | "Pending")
+        && upgradeable::refusal(pass.facts.cluster, pass.namespace(), pass.name()).is_some()
+}
+
 fn succeeded(pass: &mut Pass<'_>) {
-    if let Some(next) = chain::next(pass, pass.name()) {
+    if let Some(next) = chain::next(pass, pass.name())
+        && !is_held(pass, next)
+    {
         let message = format!("being replaced by csv: {}", text(next, "/metadata/name"));
         return pass.set("Replacing", "BeingReplaced", &message);
     }

@@ -48,6 +48,33 @@ fn other_namespaces_go_into_the_status_and_end_the_pass() {
 }
 
 #[test]
+fn a_group_that_loses_its_last_namespace_selects_none_and_not_all() {
+    let spec = json!({"selector": {"matchLabels": {"team": "blue"}}});
+    let decision = run(&[
+        group(&spec, &settled(), ""),
+        csv("c.v1", "Succeeded", &annotated()),
+    ]);
+    assert_eq!(decision.written.len(), 1);
+    assert_eq!(decision.written[0]["status"], json!({"lastUpdated": NOW}));
+    for status in [json!({}), json!({"namespaces": []})] {
+        let decision = run(&[
+            group(&spec, &status, "A.v1.g"),
+            csv("c.v1", "Succeeded", &annotated()),
+        ]);
+        assert!(written(&decision, "ClusterServiceVersion").is_empty());
+        let decision = run(&[
+            group(&spec, &status, "A.v1.g"),
+            csv("c.v1", "Succeeded", &json!({})),
+        ]);
+        let annotations = &written(&decision, "ClusterServiceVersion")[0]["metadata"]["annotations"];
+        assert_eq!(
+            *annotations,
+            json!({"olm.operatorGroup": "g", "olm.operatorNamespace": "n"})
+        );
+    }
+}
+
+#[test]
 fn members_learn_their_group_and_copies_do_not() {
     let mut copy = csv("copy", "Succeeded", &json!({}));
     copy["metadata"]["labels"] = json!({"olm.copiedFrom": "m"});
