@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::{items, text};
+use olm_classic::csv::explain::explained;
 use olm_classic::csv::phases::pass;
 use olm_classic::csv::requirements::ClusterFacts;
 use olm_classic::csv::{ClusterServiceVersion, set_phase};
@@ -181,6 +182,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
     if end == RunEnd::Gone {
         return Ok(Outcome::Done);
     }
+    let current = explained(&current, &context.snapshot());
     let written = settle::settle(context, &stored, &current).await?;
     if let Some(error) = &error
         && text(&written, "/status/phase") == "Replacing"

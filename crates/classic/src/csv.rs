@@ -7,6 +7,7 @@
 pub mod cluster_operator;
 pub mod component;
 pub mod condition;
+pub mod explain;
 pub mod phases;
 pub mod requirements;
 

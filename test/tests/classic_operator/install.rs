@@ -46,6 +46,13 @@ fn a_missing_definition_is_named_and_its_arrival_goes_on_at_once() -> Result<()>
             row["name"] == "greetings.needy.example" && row["status"] == "NotPresent",
             "{row}"
         );
+        ensure!(
+            waiting["status"]["message"]
+                == "one or more requirements couldn't be found: CustomResourceDefinition greetings.needy.example: CRD \
+                    is not present",
+            "{}",
+            waiting["status"]["message"]
+        );
         stage.lab.apply(&[definition("needy", "greetings", "Greeting")])?;
         let begin = std::time::Instant::now();
         stage

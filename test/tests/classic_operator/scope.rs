@@ -185,7 +185,11 @@ fn of_two_groups_that_meet_only_the_first_provides_an_api() -> Result<()> {
                 "InterOperatorGroupOwnerConflict",
             )
             .await?;
-        ensure!(failed["status"]["message"] == "intersecting operatorgroups provide the same apis");
+        ensure!(
+            failed["status"]["message"]
+                == "intersecting operatorgroups provide the same apis: OperatorGroup shared-one/group provides \
+                    Greeting.v1.shared.example"
+        );
         stage
             .phase("shared-one", "one.v1", "Succeeded", "InstallSucceeded")
             .await?;

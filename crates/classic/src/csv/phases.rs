@@ -27,6 +27,9 @@ mod webhooks;
 
 pub use api_services::is_adoptable;
 
+/// The message of a ClusterServiceVersion with an API that another OperatorGroup provides.
+pub(super) const GROUP_CONFLICT: &str = "intersecting operatorgroups provide the same apis";
+
 /// The reason that nothing but a change of accounts, roles or bindings ends.
 const NO_RETRY: &str = "InstallComponentFailedNoRetry";
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Gate, Pass};
+use super::{GROUP_CONFLICT, Gate, Pass};
 use crate::cluster::object_at;
 use crate::names;
 use crate::operator_group::apis::provided_by;
@@ -127,11 +127,7 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
         ApiDecision::Keep => return Gate::Passed,
         ApiDecision::Conflict => {
             if pass.csv.status.reason != CONFLICT {
-                pass.set(
-                    "Failed",
-                    CONFLICT,
-                    "intersecting operatorgroups provide the same apis",
-                );
+                pass.set("Failed", CONFLICT, GROUP_CONFLICT);
                 withdraw(pass);
             }
             return Gate::Closed;
