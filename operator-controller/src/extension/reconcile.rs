@@ -23,6 +23,7 @@ use super::delete;
 use super::events::{self, EventKind};
 use super::failure::{Severity, StageFailure};
 use super::observe::{Observed, observe, seize};
+use super::plan::action::Action;
 use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
@@ -205,17 +206,20 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
         vanished,
     } = resolve_and_count(context, observed).await;
     let vanished = void_vanished(&vanished, &observed.revisions, Timestamp::now());
-    if !vanished.is_empty() {
-        let checked = Checked::preparation(vanished);
-        match act(context, &observed.extension, checked, &mut states.act).await {
-            Ok(_) => return Err(DECIDE_ANEW),
-            Err(error) => {
-                let action = "write the status of a PendingChange";
-                states.act.note_failed_write(&observed.extension, &error, action);
-            }
-        }
+    let what = "write the status of a PendingChange";
+    if attempt(context, &observed.extension, vanished, what, states).await {
+        return Err(DECIDE_ANEW);
     }
-    tidy(context, observed, states).await;
+    let former = prepare::tidy(&observed.revisions, states.act.operator_conditions());
+    let what = "remove OperatorConditions of former bundles";
+    attempt(
+        context,
+        &observed.extension,
+        former.into_iter().collect(),
+        what,
+        states,
+    )
+    .await;
     if let Err(failure) = &target
         && ends_changes(failure)
     {
@@ -226,7 +230,16 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
     let origin = chosen.map(|target| target.origin);
     let applied = apply_unless_paused(context, observed, target, states).await;
     if was_tried(&applied) {
-        resume(context, &observed.extension, states).await;
+        // If a revision has changed meanwhile, its event starts another run.
+        let paused = prepare::resumed(&observed.extension, &context.revisions(observed.extension.name()));
+        attempt(
+            context,
+            &observed.extension,
+            paused,
+            "lift the pause of a revision",
+            states,
+        )
+        .await;
     }
     let (opens, waits) = match &applied {
         Ok(Applied::Held(held)) => (held.opens, is_update.then(|| held.clone())),
@@ -268,16 +281,23 @@ async fn resolve_and_count(context: &Context, observed: &Observed) -> Resolution
     resolution
 }
 
-/// Removes OperatorConditions of former bundles. The next run retries a failed removal.
-async fn tidy(context: &Context, observed: &Observed, states: &mut StageStates) {
-    let action = prepare::tidy(&observed.revisions, states.act.operator_conditions());
-    let Some(action) = action else { return };
-    let checked = Checked::preparation(vec![action]);
-    let extension = &observed.extension;
-    if let Err(error) = act(context, extension, checked, &mut states.act).await {
-        let action = "remove OperatorConditions of former bundles";
-        states.act.note_failed_write(extension, &error, action);
+/// Executes actions on which nothing else depends. The next run retries what failed. Returns whether there were any, and
+/// all were executed.
+async fn attempt(
+    context: &Context,
+    extension: &Arc<ClusterExtension>,
+    actions: Vec<Action>,
+    what: &'static str,
+    states: &mut StageStates,
+) -> bool {
+    if actions.is_empty() {
+        return false;
     }
+    let result = act(context, extension, Checked::preparation(actions), &mut states.act).await;
+    if let Err(error) = &result {
+        states.act.note_failed_write(extension, error, what);
+    }
+    result.is_ok()
 }
 
 /// Applies the target, unless the settings are invalid or the extension is paused.
@@ -360,19 +380,6 @@ fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
         Ok(Applied::Held(_)) => true,
         Ok(Applied::Prepared | Applied::Outdated | Applied::ConditionRefused(_)) => false,
         Err(failure) => failure.severity != Severity::Pulling,
-    }
-}
-
-/// Resumes revisions. The next run retries what failed; if one has changed meanwhile, its event starts another run.
-async fn resume(context: &Context, extension: &Arc<ClusterExtension>, states: &mut StageStates) {
-    let actions = prepare::resumed(extension, &context.revisions(extension.name()));
-    if actions.is_empty() {
-        return;
-    }
-    let checked = Checked::preparation(actions);
-    if let Err(error) = act(context, extension, checked, &mut states.act).await {
-        let action = "lift the pause of a revision";
-        states.act.note_failed_write(extension, &error, action);
     }
 }
 

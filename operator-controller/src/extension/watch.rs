@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::extension::context::Context;
 use crate::extension::context::unreadable::UnreadableObjects;
+use crate::extension::events;
 use crate::extension::report::policy;
 use crate::object_set::store::Change;
 use olm_cluster::followed::{Followed, ObjectChange};
@@ -175,17 +177,27 @@ async fn approvals(
     futures::join!(reports, policies, pending);
 }
 
-/// Watches all objects of a kind into a store. An object that cannot be read is logged, and stays as it was last read.
+/// Watches all objects of a kind into a store. An object that cannot be read has an event, and stays as it was last read.
 fn follow<K>(context: &Context, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<'_, K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let api: Api<DeserializeGuard<K>> = Api::all(context.client.clone());
     let known = writer.as_reader();
+    let report = |metadata: &ObjectMeta, error: &str| {
+        let object = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        context.events.publish(object, vec![events::unreadable(error)]);
+    };
     watcher::watcher(api, watcher::Config::default())
         .default_backoff()
         .inspect_err(|error| tracing::debug!(kind = %K::kind(&()), error = error as &dyn std::error::Error, "watch is interrupted"))
-        .try_filter_map(move |event| ready(Ok(readable(event, &known, &context.unreadable))))
+        .try_filter_map(move |event| ready(Ok(readable(event, &known, &context.unreadable, &report))))
         .reflect(writer)
         .filter_map(async |event| event.ok())
 }
@@ -196,6 +208,7 @@ fn readable<K>(
     event: Event<DeserializeGuard<K>>,
     known: &Store<K>,
     unreadable: &UnreadableObjects,
+    report: &impl Fn(&ObjectMeta, &str),
 ) -> Option<Event<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -210,7 +223,9 @@ where
         Err(error) => {
             let name = error.metadata.name.as_deref();
             tracing::error!(kind = %K::kind(&()), name, %error, "an object cannot be read");
-            unreadable.set::<K>(&error.metadata, true);
+            if unreadable.set::<K>(&error.metadata, true) {
+                report(&error.metadata, &error.error);
+            }
             Err(Box::new(error.metadata))
         }
     };
@@ -282,6 +297,8 @@ fn mark(catalog: &ClusterCatalog) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use kube::runtime::reflector;
     use serde_json::{Value, json};
 
@@ -318,8 +335,10 @@ mod tests {
             )
         };
         let bad = |name, uid| object(name, uid, json!(1));
+        let reports = RefCell::new(0);
         let mut is_taken = |event: Event<Guard>| {
-            let event = readable(event, &known, &unreadable);
+            let report = |_: &ObjectMeta, _: &str| *reports.borrow_mut() += 1;
+            let event = readable(event, &known, &unreadable, &report);
             event.inspect(|event| writer.apply_watcher_event(event)).is_some()
         };
         let read = || -> Vec<String> {
@@ -349,5 +368,7 @@ mod tests {
         assert!(!is_taken(Event::Apply(bad("c", "1"))));
         assert!(is_taken(Event::Delete(bad("c", "1"))));
         assert_eq!((read(), is_unreadable()), (Vec::new(), false));
+        // Once for each time that it became unreadable, and for the two others.
+        assert_eq!(reports.into_inner(), 3);
     }
 }

@@ -20,17 +20,21 @@ impl UnreadableObjects {
         !objects.is_empty() && objects.contains(&(K::kind(&()), name.to_owned()))
     }
 
-    /// Notes whether an object can be read.
-    pub(crate) fn set<K: Resource<DynamicType = ()>>(&self, metadata: &ObjectMeta, is_unreadable: bool) {
+    /// Notes whether an object can be read. Returns whether that is new.
+    pub(crate) fn set<K: Resource<DynamicType = ()>>(
+        &self,
+        metadata: &ObjectMeta,
+        is_unreadable: bool,
+    ) -> bool {
         let mut objects = self.0.lock();
         if !is_unreadable && objects.is_empty() {
-            return;
+            return false;
         }
         let object = (K::kind(&()), metadata.name.clone().unwrap_or_default());
         if is_unreadable {
-            objects.insert(object);
+            objects.insert(object)
         } else {
-            objects.remove(&object);
+            objects.remove(&object)
         }
     }
 }
