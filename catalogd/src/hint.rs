@@ -32,7 +32,7 @@ fn of_pull(error: &PullError, image: &str) -> Option<String> {
                  --global-pull-secret names the Secret with catalogd's credentials"
             ),
             Missing::Content => format!("check the tag or digest in {image}, or push the image"),
-            Missing::Unsaid => format!(
+            Missing::Unspecified => format!(
                 "check the repository and the tag or digest in {image}; some registries also answer so without \
                  access rights: --global-pull-secret names the Secret with catalogd's credentials"
             ),
@@ -108,7 +108,7 @@ mod tests {
             Some("check the tag or digest in spec.source.image.ref (r.example/a:v1),"),
         );
         check(
-            not_found(Missing::Unsaid),
+            not_found(Missing::Unspecified),
             Some("check the repository and the tag"),
         );
         let status = |status| RegistryError::Status {

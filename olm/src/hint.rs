@@ -65,7 +65,7 @@ fn of_answer(error: &RegistryError) -> Option<String> {
                 "check the repository; some registries answer like this when you lack access to it"
             }
             Missing::Content => "check the tag or digest: the repository exists",
-            Missing::Unsaid => {
+            Missing::Unspecified => {
                 "check the repository and the tag or digest; some registries answer like this when you lack access to them"
             }
         }
@@ -132,7 +132,10 @@ mod tests {
         };
         check(not_found(Missing::Repository), Some("check the repository;"));
         check(not_found(Missing::Content), Some("the repository exists"));
-        check(not_found(Missing::Unsaid), Some("the repository and the tag"));
+        check(
+            not_found(Missing::Unspecified),
+            Some("the repository and the tag"),
+        );
         check(
             Unresolved(io::Error::other("Name or service not known")),
             Some("resolve it"),

@@ -152,7 +152,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         sets,
         options,
     );
-    let work = Work {
+    let work = LeaderWork {
         context,
         writers,
         revisions: Arc::new(revisions),
@@ -199,7 +199,7 @@ fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::con
 }
 
 /// The work of the leader.
-struct Work {
+struct LeaderWork {
     context: Arc<Context>,
     writers: Writers,
     revisions: Arc<object_set::controller::Context>,
@@ -209,7 +209,12 @@ struct Work {
 }
 
 /// Waits for leadership, then runs the controllers until the process ends.
-async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdown, started: Arc<AtomicBool>) {
+async fn begin(
+    work: LeaderWork,
+    mut leading: watch::Receiver<bool>,
+    shutdown: Shutdown,
+    started: Arc<AtomicBool>,
+) {
     let stop = shutdown.token();
     if !*leading.borrow() {
         // A replica without leadership is ready while it waits.
@@ -219,7 +224,7 @@ async fn begin(work: Work, mut leading: watch::Receiver<bool>, shutdown: Shutdow
         () = stop.cancelled() => return,
         led = leading.wait_for(|leads| *leads) => if led.is_err() { return },
     }
-    let Work {
+    let LeaderWork {
         context,
         writers,
         revisions,

@@ -230,14 +230,14 @@ impl Writer {
     ///
     /// # Errors
     /// The object was not created, or it is not known whether it was.
-    pub async fn create_hearing(
+    pub async fn create_with_warnings(
         &self,
         actor: &Actor,
         wanted: &Value,
     ) -> Result<(Value, Vec<String>), RequestFailure> {
         let owned = self.owned_target(actor, wanted).await?;
         let target = owned.target();
-        let (created, warnings) = match target.create_hearing(&without_status(wanted)).await {
+        let (created, warnings) = match target.create_with_warnings(&without_status(wanted)).await {
             Err(failure) if failure.kind == FailureKind::Conflict => {
                 (target.read().await?.ok_or(failure)?, Vec::new())
             }
@@ -279,7 +279,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Self::apply`].
-    pub async fn apply_hearing(
+    pub async fn apply_with_warnings(
         &self,
         actor: &Actor,
         wanted: &Value,
@@ -287,7 +287,7 @@ impl Writer {
         let owned = self.owned_target(actor, wanted).await?;
         let target = owned.target();
         let body = without_status(wanted);
-        let (applied, warnings) = target.apply_hearing(names::FIELD_MANAGER, &body).await?;
+        let (applied, warnings) = target.apply_with_warnings(names::FIELD_MANAGER, &body).await?;
         self.take(&applied);
         Ok((applied, warnings))
     }

@@ -278,8 +278,8 @@ fn description(csv: &Value) -> Value {
     let spec = csv.get("spec").unwrap_or(&no_spec);
     let mut found = Map::new();
     for key in SAME {
-        let is_said = |value: &&Value| !value.is_null() && **value != "";
-        if let Some(value) = spec.get(key).filter(is_said) {
+        let is_set = |value: &&Value| !value.is_null() && **value != "";
+        if let Some(value) = spec.get(key).filter(is_set) {
             found.insert(key.to_owned(), value.clone());
         }
     }

@@ -103,7 +103,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// The object was not applied, or it is not known whether it was.
-    pub async fn apply_hearing(
+    pub async fn apply_with_warnings(
         &self,
         manager: &str,
         body: &Value,
@@ -114,11 +114,11 @@ impl Target<'_> {
             ..PatchParams::default()
         };
         let request = self.request().patch(self.name, &params, &Patch::Apply(body));
-        self.send_hearing(request).await.map_err(misfit)
+        self.send_with_warnings(request).await.map_err(misfit)
     }
 
     /// Sends a request; with the warnings of the server.
-    async fn send_hearing(
+    async fn send_with_warnings(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<(Value, Vec<String>), RequestFailure> {
@@ -154,10 +154,10 @@ impl Target<'_> {
     ///
     /// # Errors
     /// As [`Self::create`].
-    pub async fn create_hearing(&self, body: &Value) -> Result<(Value, Vec<String>), RequestFailure> {
+    pub async fn create_with_warnings(&self, body: &Value) -> Result<(Value, Vec<String>), RequestFailure> {
         let body = written(body)?;
         let request = self.request().create(&PostParams::default(), body);
-        self.send_hearing(request).await.map_err(misfit)
+        self.send_with_warnings(request).await.map_err(misfit)
     }
 
     /// Replaces the object by the body, which contains the required resourceVersion. The status is unchanged.

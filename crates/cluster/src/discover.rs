@@ -167,7 +167,7 @@ impl Discovery {
     }
 
     /// Makes the next lookup of this kind ask the server.
-    pub fn doubt(&self, api: &ApiResource) {
+    pub fn invalidate(&self, api: &ApiResource) {
         let key = GroupVersion {
             group: api.group.clone(),
             version: api.version.clone(),
@@ -507,7 +507,7 @@ mod tests {
                 .await
                 .is_err()
         );
-        discovery.doubt(&found.api);
+        discovery.invalidate(&found.api);
         assert!(discovery.find("x.io", "v1", "Foo").await.is_err());
     }
 

@@ -479,7 +479,7 @@ impl Follow {
     fn ended(&self, code: u16) {
         tracing::debug!(code, "a watch has ended");
         if code == 404 {
-            self.discovery.doubt(&self.kind);
+            self.discovery.invalidate(&self.kind);
         }
         self.view.write().refused = Some(Instant::now());
         self.wake_users();

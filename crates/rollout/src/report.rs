@@ -230,7 +230,7 @@ pub fn skipped(objects: &[ObjectId]) -> Option<String> {
 }
 
 /// The failure that decides the time of the retry: the one that passes soonest.
-pub fn gravest(failures: &[(ObjectId, RequestFailure)]) -> Option<FailureKind> {
+pub fn most_severe(failures: &[(ObjectId, RequestFailure)]) -> Option<FailureKind> {
     failures.iter().map(|(_, failure)| failure.kind).max()
 }
 

@@ -71,8 +71,8 @@ impl Operands {
         let work = |turns| async move {
             match all(&registries, &turns, images, rules).await {
                 Ok(refusals) => Some(Ok(refusals)),
-                Err(Stop::Fault(error)) => Some(Err(error)),
-                Err(Stop::Unwanted) => None,
+                Err(VerificationEnd::Fault(error)) => Some(Err(error)),
+                Err(VerificationEnd::Unwanted) => None,
             }
         };
         let answer = self.jobs.ask_many(extension, &what, work).await;
@@ -108,7 +108,7 @@ impl Operands {
 }
 
 /// Reason why a verification ends without a verdict.
-enum Stop {
+enum VerificationEnd {
     Fault(FetchError),
     /// The job is no longer wanted.
     Unwanted,
@@ -119,8 +119,8 @@ async fn all(
     turns: &Turns,
     images: BTreeSet<String>,
     rules: Rules,
-) -> Result<ImageRefusals, Stop> {
-    let access = registries.access(rules).await.map_err(Stop::Fault)?;
+) -> Result<ImageRefusals, VerificationEnd> {
+    let access = registries.access(rules).await.map_err(VerificationEnd::Fault)?;
     // Collected first: a closure inside the stream would make the future not `Send`.
     let asked: Vec<_> = images
         .iter()
@@ -137,12 +137,12 @@ async fn one(
     turns: &Turns,
     access: &Access,
     image: &str,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, VerificationEnd> {
     let Ok(reference) = Reference::parse_familiar(image) else {
         return Ok(Some(format!("{image:?} is not an image reference")));
     };
     let Some(_turn) = turns.take(reference.registry()).await else {
-        return Err(Stop::Unwanted);
+        return Err(VerificationEnd::Unwanted);
     };
     let Err(error) = registries.images.verify(&reference, access).await else {
         return Ok(None);
@@ -151,7 +151,7 @@ async fn one(
     if error.is_verdict() {
         return Ok(Some(chain(&error)));
     }
-    Err(Stop::Fault(FetchError::Resolve(Box::new(error))))
+    Err(VerificationEnd::Fault(FetchError::Resolve(Box::new(error))))
 }
 
 /// The message about a verification under way.

@@ -141,7 +141,7 @@ pub(crate) async fn render<'a>(
         image,
     )
     .await
-    .map_err(|error| fetch::patient(error.into(), target))?;
+    .map_err(|error| fetch::retry_if_tagged(error.into(), target))?;
     cache
         .compatibility
         .expect(requirements::platform(&prepared.bundle));

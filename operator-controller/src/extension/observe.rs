@@ -171,7 +171,7 @@ fn claim(context: &Context, extension: &ClusterExtension, revisions: &Revisions)
 ///
 /// # Errors
 /// Another extension has the better claim, or began before.
-pub(crate) fn seize(context: &Context, extension: &ClusterExtension) -> Result<(), ClaimError> {
+pub(crate) fn claim_package(context: &Context, extension: &ClusterExtension) -> Result<(), ClaimError> {
     claim(context, extension, &context.revisions(extension.name()))?;
     let Some(package) = claim::wanted(extension) else {
         return Ok(());

@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 
 use super::act::{self, ActError, Applied, act};
 use super::approval;
-use super::approval::pending::{DesiredChange, records, void_vanished};
-use super::bundle::fetch::patient;
+use super::approval::pending::{DesiredChange, records, void_without_bundle};
+use super::bundle::fetch::retry_if_tagged;
 use super::bundle::{self, render};
 use super::context::Context;
 use super::delete;
 use super::events::{self, EventKind};
 use super::failure::{Severity, StageFailure};
-use super::observe::{Observed, observe, seize};
+use super::observe::{Observed, claim_package, observe};
 use super::plan::action::Action;
 use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
@@ -205,7 +205,7 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
         updates,
         vanished,
     } = resolve_and_count(context, observed).await;
-    let vanished = void_vanished(&vanished, &observed.revisions, Timestamp::now());
+    let vanished = void_without_bundle(&vanished, &observed.revisions, Timestamp::now());
     let what = "write the status of a PendingChange";
     if attempt(context, &observed.extension, vanished, what, states).await {
         return Err(DECIDE_ANEW);
@@ -325,7 +325,7 @@ async fn apply_unless_paused(
             return failure;
         }
         let bundle = &chosen.bundle.metadata;
-        patient(failure, &chosen).with_bundle(&bundle.name, &bundle.version)
+        retry_if_tagged(failure, &chosen).with_bundle(&bundle.name, &bundle.version)
     })
 }
 
@@ -432,7 +432,7 @@ async fn apply(
         None => record_changes(context, observed, &DesiredChange::Nothing(NOTHING_WAITS), states).await?,
     }
     // The checks take time. Another extension may have the better claim by now.
-    seize(context, extension)?;
+    claim_package(context, extension)?;
     if checked.creates() {
         context
             .joint_updates

@@ -59,7 +59,7 @@ impl RunConclusion {
         failures: &[(ObjectId, RequestFailure)],
         message: String,
     ) -> Self {
-        let state = match report::gravest(failures) {
+        let state = match report::most_severe(failures) {
             Some(
                 FailureKind::Forbidden
                 | FailureKind::UnknownKind
@@ -126,7 +126,7 @@ pub(super) fn retry(
     account: &AccountName,
     failures: &[(ObjectId, RequestFailure)],
 ) -> Outcome {
-    match report::gravest(failures) {
+    match report::most_severe(failures) {
         Some(FailureKind::Forbidden) => {
             context.reviews.forget(account);
             Outcome::After(RIGHTS)

@@ -36,7 +36,7 @@ use super::{
     conclusion::{LATER, RESYNC, RIGHTS, RunConclusion, Stop},
     context::Context,
     executor::Executor,
-    observe::load::{bodies, check_observed, doubt, load, outline},
+    observe::load::{bodies, check_observed, drop_replaced_content, load, outline},
     records, removal, rights,
     state::SetState,
 };
@@ -178,7 +178,7 @@ async fn keep(
     }
     let actor = identify(context, set).await;
     let actor = actor.map_err(|no_actor| no_actor.conclusion())?;
-    doubt(context, set_state, &actor.client).await?;
+    drop_replaced_content(context, set_state, &actor.client).await?;
     let phases = load(context, set, set_state, Some(&actor.client)).await?;
     check_observed(set, set_state).map_err(|error| RunConclusion::blocked(error, Outcome::After(RIGHTS)))?;
     let outline = outline(context, set, &phases);

@@ -48,7 +48,7 @@ const IN_FOREGROUND: &str =
     "foreground deletion: Kubernetes deletes the owned objects at the same time, in its own order";
 
 /// The inputs of a teardown.
-struct Work<'a> {
+struct Teardown<'a> {
     context: &'a Context,
     set: &'a ClusterObjectSet,
     actor: &'a Actor,
@@ -82,7 +82,7 @@ pub(super) async fn archive(
     if let Err(error) = check_observed(set, set_state) {
         return RunConclusion::blocked(error, Outcome::Done);
     }
-    let work = Work {
+    let work = Teardown {
         context,
         set,
         actor: &actor,
@@ -122,8 +122,8 @@ async fn prepare(
     }
 }
 
-async fn take_down(work: Work<'_>, set_state: &mut SetState) -> TeardownEnd {
-    let Work {
+async fn take_down(work: Teardown<'_>, set_state: &mut SetState) -> TeardownEnd {
+    let Teardown {
         context,
         set,
         actor,
@@ -290,7 +290,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetSt
         }
         Err(conclusion) => return Removal::NotYet(explain(conclusion, set, &[])),
     };
-    let work = Work {
+    let work = Teardown {
         context,
         set,
         actor: &actor,

@@ -8,9 +8,9 @@ use crate::{root, sources};
 
 /// The methods that write to the cluster and that nothing else has.
 const WRITES: &[&str] = &[
-    "apply_hearing",
+    "apply_with_warnings",
     "create",
-    "create_hearing",
+    "create_with_warnings",
     "delete",
     "delete_collection",
     "merge",

@@ -32,9 +32,9 @@ pub(super) async fn write(
         let (actor, writer) = (actors.of(kind), &context.base.writer);
         let written = match kind {
             // What exists stays as it is.
-            names::CSV_KIND | names::SUBSCRIPTION_KIND => writer.create_hearing(actor, &object).await,
+            names::CSV_KIND | names::SUBSCRIPTION_KIND => writer.create_with_warnings(actor, &object).await,
             names::CRD_KIND => write_definition(context, actor, &object, read).await,
-            _ => writer.apply_hearing(actor, &object).await,
+            _ => writer.apply_with_warnings(actor, &object).await,
         };
         let (written, warnings) = written.map_err(|failure| (position, failure))?;
         warn(context, plan, write.step, &warnings);
@@ -63,7 +63,7 @@ async fn write_definition(
     let snapshot = context.base.store.snapshot();
     let DefinitionWrites { applied, merged } = DefinitionWrites::new(object, found, &snapshot);
     let writer = &context.base.writer;
-    let applied = writer.apply_hearing(actor, &applied).await?;
+    let applied = writer.apply_with_warnings(actor, &applied).await?;
     if !merged.is_empty() {
         let patch = json!({"metadata": {"annotations": merged}});
         // The manager of all that OLM classic writes: a move to OLM v1 takes over its fields.

@@ -67,7 +67,7 @@ fn deployment(bundle: &Bundle, strategy: &StrategyDeployment, options: &Options)
                 mount_certificates(pod, &strategy.name, lists);
             }
             if let Some(name) = &options.operator_condition {
-                tell_condition(pod, name);
+                set_condition_name(pod, name);
             }
         }
     }
@@ -136,7 +136,7 @@ fn annotate_template(bundle: &Bundle, template: &mut Value, options: &Options) {
 }
 
 /// Adds the environment variable with the name of the operator's OperatorCondition.
-fn tell_condition(pod: &mut Map<String, Value>, name: &str) {
+fn set_condition_name(pod: &mut Map<String, Value>, name: &str) {
     for container in containers_mut(pod, "containers") {
         let environment = container.entry("env").or_insert_with(|| json!([]));
         let Some(environment) = environment.as_array_mut() else {

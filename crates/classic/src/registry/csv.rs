@@ -73,8 +73,8 @@ fn synthesized_csv(package: &Package, bundle: &Bundle, version: &str, found: &Va
     // A display name is written even where it is empty.
     let mut spec = Map::from_iter([("displayName".to_owned(), json!(""))]);
     let mut put = |key: &str, value: Option<&Value>| {
-        let is_said = |value: &&Value| !value.is_null() && **value != "" && **value != json!([]);
-        if let Some(value) = value.filter(is_said) {
+        let is_set = |value: &&Value| !value.is_null() && **value != "" && **value != json!([]);
+        if let Some(value) = value.filter(is_set) {
             spec.insert(key.to_owned(), value.clone());
         }
     };

@@ -1,6 +1,6 @@
 //! Signatures that lie beside an image, and whether the policy is satisfied with them.
 
-mod judgement;
+mod evaluation;
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use olm_signature::{
     ATTESTATION_BYTES, Attached, BUNDLE, Bundle, ENVELOPE, SIGNATURE_ANNOTATION, SIMPLE_SIGNING, Signature,
 };
 
-use judgement::Judgement;
-pub(super) use judgement::LargeAttestations;
+use evaluation::Evaluation;
+pub(super) use evaluation::LargeAttestations;
 
 use super::{Images, PullError};
 use crate::access::Access;
@@ -52,20 +52,20 @@ impl Images {
         // count.
         let image = &pinned.requested();
         let digests: BTreeSet<_> = digests.iter().collect();
-        let mut judgement = Judgement::new(wanted, &digests, image, Timestamp::now());
+        let mut evaluation = Evaluation::new(wanted, &digests, image, Timestamp::now());
         for digest in &digests {
             for form in [AttachedForm::Signature, AttachedForm::Attestation] {
                 if wanted.iter().any(|one| AttachedForm::of(one) == form) {
-                    self.attached(pinned, digest, form, access, &mut judgement)
+                    self.attached(pinned, digest, form, access, &mut evaluation)
                         .await?;
                 }
             }
         }
         // The older form first: registries that know nothing of referrers answer questions about them as they like.
         for digest in &digests {
-            self.bundles(pinned, digest, access, &mut judgement).await?;
+            self.bundles(pinned, digest, access, &mut evaluation).await?;
         }
-        let judged = judgement.verdict(kind_of, |missing| AttachedForm::of(missing).tag(pinned.digest()));
+        let judged = evaluation.verdict(kind_of, |missing| AttachedForm::of(missing).tag(pinned.digest()));
         let outcome = judged
             .as_ref()
             .map_or_else(PolicyRejection::outcome, |_| VERIFIED);
@@ -83,9 +83,9 @@ impl Images {
         digest: &Digest,
         form: AttachedForm,
         access: &Access,
-        judgement: &mut Judgement<'_>,
+        evaluation: &mut Evaluation<'_>,
     ) -> Result<(), PullError> {
-        if judgement.is_satisfied() {
+        if evaluation.is_satisfied() {
             return Ok(());
         }
         let tag = form.tag(digest);
@@ -101,13 +101,13 @@ impl Images {
             let annotation = |name: &str| layer.annotations.as_ref()?.get(name);
             layer.media_type == form.media_type()
                 && annotation(SIGNATURE_ANNOTATION).is_some()
-                && judgement.may_count(annotation(ATTACHED_PREDICATE_TYPE))
+                && evaluation.may_count(annotation(ATTACHED_PREDICATE_TYPE))
         });
         for layer in layers.take(SIGNATURES).collect::<Vec<_>>() {
             let annotations = layer.annotations.as_ref();
             let annotation = |name: &str| annotations?.get(name).map(String::as_str);
             let payload = blob(layer).map_err(|message| unusable(&reference, message))?;
-            if !judgement.has_room(&payload, form.limit()) {
+            if !evaluation.has_room(&payload, form.limit()) {
                 continue;
             }
             // Until the content is checked and dropped.
@@ -118,8 +118,8 @@ impl Images {
                 AttachedForm::Signature => Attached::new(payload, annotation),
                 AttachedForm::Attestation => Some(Attached::envelope(payload, annotation)),
             };
-            judgement.check(bytes, signature.map(Signature::Attached).as_ref());
-            if judgement.is_satisfied() {
+            evaluation.check(bytes, signature.map(Signature::Attached).as_ref());
+            if evaluation.is_satisfied() {
                 break;
             }
         }
@@ -133,9 +133,9 @@ impl Images {
         pinned: &Pinned,
         digest: &Digest,
         access: &Access,
-        judgement: &mut Judgement<'_>,
+        evaluation: &mut Evaluation<'_>,
     ) -> Result<(), PullError> {
-        if judgement.is_satisfied() {
+        if evaluation.is_satisfied() {
             return Ok(());
         }
         let home = pinned.reference();
@@ -174,7 +174,7 @@ impl Images {
             let named = entry.artifact_type.as_deref().unwrap_or_default();
             let annotations = entry.annotations.as_ref();
             matches!(named, "" | EMPTY_TYPE | BUNDLE)
-                && judgement.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
+                && evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
         });
         for entry in candidates.take(SIGNATURES).collect::<Vec<_>>() {
             let digest = Digest::parse(&entry.digest).map_err(|error| unusable(&home, error.to_string()))?;
@@ -187,20 +187,20 @@ impl Images {
                 continue;
             };
             let annotations = manifest.annotations.as_ref();
-            if !judgement.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
+            if !evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
                 continue;
             }
             for layer in bundle_layers(&manifest).take(1) {
                 let layer = blob(layer).map_err(|message| unusable(&reference, message))?;
-                if !judgement.has_room(&layer, judgement.bundle_limit) {
+                if !evaluation.has_room(&layer, evaluation.bundle_limit) {
                     continue;
                 }
                 let _permit = self.inner.large_attestations.take(layer.size).await;
                 let text = self.small(&reference, access, &layer).await?;
                 let bytes = text.len() as u64;
-                judgement.check(bytes, Some(&Signature::Bundle(Bundle::new(text))));
+                evaluation.check(bytes, Some(&Signature::Bundle(Bundle::new(text))));
             }
-            if judgement.is_satisfied() {
+            if evaluation.is_satisfied() {
                 break;
             }
         }

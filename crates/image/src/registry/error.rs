@@ -143,7 +143,7 @@ pub enum Missing {
     /// The requested content: a tag, a manifest or a blob.
     Content,
     /// The registry does not say.
-    Unsaid,
+    Unspecified,
 }
 
 impl Missing {
@@ -152,7 +152,7 @@ impl Missing {
         match code {
             "NAME_UNKNOWN" | "NAME_INVALID" => Self::Repository,
             "MANIFEST_UNKNOWN" | "MANIFEST_BLOB_UNKNOWN" | "BLOB_UNKNOWN" | "TAG_UNKNOWN" => Self::Content,
-            _ => Self::Unsaid,
+            _ => Self::Unspecified,
         }
     }
 }
@@ -365,22 +365,26 @@ mod tests {
         );
         check(
             "{\"errors\":[{\"code\":\"X\",\"message\":\"a\\n\u{202e}b\"}]}",
-            Missing::Unsaid,
+            Missing::Unspecified,
             "a  b",
         );
-        check(r#"{"details":"gone"}"#, Missing::Unsaid, "gone");
+        check(r#"{"details":"gone"}"#, Missing::Unspecified, "gone");
         check(
             r#"{"error":"invalid_grant","error_description":"unknown"}"#,
-            Missing::Unsaid,
+            Missing::Unspecified,
             "unknown",
         );
-        check(r#"{"error":"invalid_grant"}"#, Missing::Unsaid, "invalid_grant");
+        check(
+            r#"{"error":"invalid_grant"}"#,
+            Missing::Unspecified,
+            "invalid_grant",
+        );
         check(
             r#"{"errors":[{"code":"A","message":"b"}],"error_description":null}"#,
-            Missing::Unsaid,
+            Missing::Unspecified,
             "b",
         );
-        check(r#"{"error":{"code":1}}"#, Missing::Unsaid, "not found");
-        check("<html>", Missing::Unsaid, "not found");
+        check(r#"{"error":{"code":1}}"#, Missing::Unspecified, "not found");
+        check("<html>", Missing::Unspecified, "not found");
     }
 }

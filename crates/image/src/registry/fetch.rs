@@ -118,7 +118,7 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
     {
         Ok(response) => response.headers().get("docker-content-digest").cloned(),
         Err(RegistryError::Status { status: 405, .. }) => None,
-        Err(error) => return Err(tell_missing(session, tag, error).await),
+        Err(error) => return Err(describe_missing(session, tag, error).await),
     };
     if let Some(text) = head.as_ref().and_then(|value| value.to_str().ok()) {
         let registry = session.registry().to_owned();
@@ -134,12 +134,12 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
 
 /// An answer to HEAD has no body. When a tag is missing, the list of the repository's tags shows whether there is a
 /// repository, and which tags it has.
-async fn tell_missing(session: &Session<'_>, tag: &str, error: RegistryError) -> RegistryError {
+async fn describe_missing(session: &Session<'_>, tag: &str, error: RegistryError) -> RegistryError {
     let RegistryError::NotFound {
         registry,
         what,
         message,
-        missing: Missing::Unsaid,
+        missing: Missing::Unspecified,
     } = error
     else {
         return error;
@@ -148,7 +148,7 @@ async fn tell_missing(session: &Session<'_>, tag: &str, error: RegistryError) ->
         registry: registry.clone(),
         what,
         message,
-        missing: Missing::Unsaid,
+        missing: Missing::Unspecified,
     };
     if !session.is_patient() {
         return unsaid(what, message);

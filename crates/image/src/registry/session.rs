@@ -294,7 +294,7 @@ impl<'shared> Session<'shared> {
                     registry,
                     what: match missing {
                         Missing::Repository => format!("repository {}", self.reference.repository()),
-                        Missing::Content | Missing::Unsaid => what.to_owned(),
+                        Missing::Content | Missing::Unspecified => what.to_owned(),
                     },
                     message,
                     missing,

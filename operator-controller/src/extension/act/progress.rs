@@ -68,8 +68,8 @@ impl Migration {
             Self::Reached(progress) => Some(serde_json::to_string(progress).ok()?),
             Self::Over => None,
         };
-        let is_said = extension.annotation(annotation::STORAGE_MIGRATION) == wanted.as_deref();
-        (!is_said).then(|| wanted.map_or(Value::Null, Value::String))
+        let is_recorded = extension.annotation(annotation::STORAGE_MIGRATION) == wanted.as_deref();
+        (!is_recorded).then(|| wanted.map_or(Value::Null, Value::String))
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn counts(
 }
 
 /// The writes that make these PendingChanges void: no catalog has their bundle any more.
-pub(crate) fn void_vanished(
+pub(crate) fn void_without_bundle(
     changes: &[Arc<PendingChange>],
     revisions: &Revisions,
     now: Timestamp,
@@ -382,7 +382,7 @@ mod tests {
         assert!(first.is_of(&first.spec.bundle) && !first.is_of("other.v1.0.0"));
         let void = |change: &Arc<PendingChange>, sets| {
             let all = [Arc::clone(change)];
-            void_vanished(&all, &Revisions::new(sets), Timestamp::UNIX_EPOCH)
+            void_without_bundle(&all, &Revisions::new(sets), Timestamp::UNIX_EPOCH)
         };
         let Some(Action::RecordPendingChange(change)) = void(&first, Vec::new()).pop() else {
             panic!("it is not void");

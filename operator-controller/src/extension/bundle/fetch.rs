@@ -64,7 +64,7 @@ pub(crate) fn unless_installed<T>(
             );
             Ok(None)
         }
-        Err(error) => Err(patient(failure(error, target), target)),
+        Err(error) => Err(retry_if_tagged(failure(error, target), target)),
         Ok(fetched) => Ok(Some(fetched)),
     }
 }
@@ -77,7 +77,7 @@ fn is_news(extension: &ClusterExtension) -> bool {
 
 /// A publisher may push another image with the same tag, without any event. So faults of a bundle with a tag are
 /// retried.
-pub(crate) fn patient(mut failure: StageFailure, target: &Target) -> StageFailure {
+pub(crate) fn retry_if_tagged(mut failure: StageFailure, target: &Target) -> StageFailure {
     if failure.severity == Severity::Terminal && !target.bundle.image.contains('@') {
         failure.severity = Severity::Waiting;
     }

@@ -39,7 +39,7 @@ pub(in crate::object_set) async fn load(
 }
 
 /// Drops the content if one of its Secrets is gone or was created again.
-pub(in crate::object_set) async fn doubt(
+pub(in crate::object_set) async fn drop_replaced_content(
     context: &Context,
     set_state: &mut SetState,
     account: &Client,

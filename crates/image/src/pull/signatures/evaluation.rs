@@ -46,7 +46,7 @@ impl LargeAttestations {
 }
 
 /// The result so far.
-pub(super) struct Judgement<'policy> {
+pub(super) struct Evaluation<'policy> {
     requirements: Vec<Judged<'policy>>,
     digests: &'policy BTreeSet<&'policy Digest>,
     image: &'policy Reference,
@@ -73,7 +73,7 @@ struct Judged<'policy> {
     nearest: Option<&'static str>,
 }
 
-impl<'policy> Judgement<'policy> {
+impl<'policy> Evaluation<'policy> {
     /// Nothing is checked yet. A signature must be about the image and one of the digests.
     pub(super) fn new(
         wanted: &'policy [RequiredSignature<'policy>],
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    /// What a judgement with this policy says after some steps.
-    fn judge(requirement: &str, steps: impl FnOnce(&mut Judgement<'_>)) -> Result<usize, PolicyRejection> {
+    /// What a evaluation with this policy says after some steps.
+    fn judge(requirement: &str, steps: impl FnOnce(&mut Evaluation<'_>)) -> Result<usize, PolicyRejection> {
         let policy = Policy::parse(&format!(r#"{{"default": [{requirement}]}}"#), |_| {
             Ok(include_bytes!("../../../../signature/testdata/key/cosign.pub").to_vec())
         })
@@ -269,9 +269,9 @@ mod tests {
         let wanted = policy.admit(&image).unwrap();
         let digest = digest();
         let digests = BTreeSet::from([&digest]);
-        let mut judgement = Judgement::new(&wanted, &digests, &image, Timestamp::UNIX_EPOCH);
-        steps(&mut judgement);
-        judgement
+        let mut evaluation = Evaluation::new(&wanted, &digests, &image, Timestamp::UNIX_EPOCH);
+        steps(&mut evaluation);
+        evaluation
             .verdict(|_| "signature", |_| "the tag".to_owned())
             .map(|approvals| approvals.len())
     }
@@ -280,30 +280,30 @@ mod tests {
 
     #[test]
     fn the_bytes_of_all_attestations_of_an_image_are_bounded_together() {
-        let refused = judge(SIGNED, |judgement| {
+        let refused = judge(SIGNED, |evaluation| {
             let (largest, limit) = (blob(8 << 20), ATTESTATION_BYTES as u64);
             for _ in 0..4 {
-                assert!(judgement.has_room(&largest, limit));
-                judgement.check(largest.size, None);
+                assert!(evaluation.has_room(&largest, limit));
+                evaluation.check(largest.size, None);
             }
-            assert!(!judgement.has_room(&blob(1), limit), "none is left");
+            assert!(!evaluation.has_room(&blob(1), limit), "none is left");
         });
         let error = refused.unwrap_err().to_string();
         assert!(error.ends_with("1 are larger than allowed"), "{error}");
-        let refused = judge(SIGNED, |judgement| {
-            assert!(!judgement.has_room(&blob(BUNDLE_BYTES + 1), judgement.bundle_limit));
-            assert!(judgement.has_room(&blob(BUNDLE_BYTES), judgement.bundle_limit));
+        let refused = judge(SIGNED, |evaluation| {
+            assert!(!evaluation.has_room(&blob(BUNDLE_BYTES + 1), evaluation.bundle_limit));
+            assert!(evaluation.has_room(&blob(BUNDLE_BYTES), evaluation.bundle_limit));
         });
         assert_eq!(refused.unwrap_err().outcome(), "form");
     }
 
     #[test]
     fn a_refusal_has_a_few_short_reasons_however_many_signatures_there_are() {
-        let refused = judge(SIGNED, |judgement| {
+        let refused = judge(SIGNED, |evaluation| {
             for number in 0..60 {
                 let kind = format!("{number}-{}", "x".repeat(10_000));
                 let text = format!(r#"{{"mediaType": "{kind}", "verificationMaterial": {{}}}}"#);
-                judgement.check(
+                evaluation.check(
                     text.len() as u64,
                     Some(&Signature::Bundle(Bundle::new(text.into_bytes()))),
                 );
