@@ -100,6 +100,14 @@ pub(crate) fn config_digest(extension: &ClusterExtension) -> Option<String> {
     Some(olm_plan::digest(config))
 }
 
+/// Whether two records name the same bundle. OLM classic knows no releases: one is the build metadata of the version.
+fn is_same_bundle(made: &BundleMetadata, wanted: &BundleMetadata) -> bool {
+    let version = |bundle| as_installed(bundle).version_release();
+    made == wanted
+        || made.name == wanted.name
+            && matches!((version(made), version(wanted)), (Ok(made), Ok(wanted)) if made == wanted)
+}
+
 /// Whether a revision has the objects that OLM classic rendered for this bundle and these settings. Then it stays: the
 /// same bundle rendered here has other names and annotations, and would restart the operator without need.
 pub(crate) fn is_of_classic(
@@ -113,7 +121,7 @@ pub(crate) fn is_of_classic(
         && set.spec.lifecycle_state == LifecycleState::Active
         && !set.is_deleting()
         && made.package == bundle.package
-        && made.metadata == bundle.metadata
+        && is_same_bundle(&made.metadata, &bundle.metadata)
         && set.annotation(annotation::SERVICE_ACCOUNT) == Some(account.to_string().as_str())
         && set.annotation(annotation::CONFIG_DIGEST) == config_digest(extension).as_deref()
 }
@@ -253,6 +261,26 @@ pub(crate) mod tests {
         }
         set.status = Some(status);
         Arc::new(set)
+    }
+
+    #[test]
+    fn a_release_may_be_recorded_apart_or_in_the_version() {
+        let bundle = |name: &str, version: &str, release: Option<&str>| BundleMetadata {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            release: release.map(str::to_owned),
+        };
+        let folded = bundle("a", "1.0.0+x7", None);
+        assert!(is_same_bundle(&folded, &folded));
+        assert!(is_same_bundle(&folded, &bundle("a", "1.0.0", Some("x7"))));
+        for other in [
+            bundle("a", "1.0.0", Some("x8")),
+            bundle("a", "1.0.0", None),
+            bundle("b", "1.0.0", Some("x7")),
+            bundle("a", "", None),
+        ] {
+            assert!(!is_same_bundle(&folded, &other), "{other:?}");
+        }
     }
 
     #[test]
