@@ -79,7 +79,7 @@ fn approval() -> Schema {
         .property("patch", mode("For another patch version, and for other content of the same version."))
         .property(
             "widenedRights",
-            mode("For a change after which the bundle gives rights that it did not give before, whatever its version."),
+            mode("For a change after which the bundle grants rights that it did not grant before, whatever its version."),
         )
 }
 

@@ -139,7 +139,7 @@ fn spec() -> Schema {
         .required("to", text("The version to install."))
         .required(
             "widensRights",
-            boolean("Whether the bundle gives rights that it did not give before."),
+            boolean("Whether the bundle grants rights that it did not grant before."),
         );
     FIXED.into_iter().fold(schema, |schema, field| {
         schema.rule(

@@ -151,14 +151,14 @@ impl<C: Connect> Follower<C> {
                 Outcome::After(interval)
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, namespace, name, "cannot list the packages of a catalog; will try again");
+                tracing::warn!(%error, namespace, name, "cannot list the packages of a catalog; retrying");
                 Outcome::Failed
             }
             Err(_) => {
                 tracing::warn!(
                     namespace,
                     name,
-                    "a registry takes too long to tell its packages; will try again"
+                    "a registry takes too long to list its packages; retrying"
                 );
                 Outcome::Failed
             }

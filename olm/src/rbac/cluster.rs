@@ -338,7 +338,7 @@ pub(crate) fn lacked(
         let needs = needed_here(&discovery, &cluster.client, &objects).await?;
         Ok(needs.missing(&AccountRights::new()))
     });
-    asked.with_context(|| format!("cannot find out what service account {account} may do"))
+    asked.with_context(|| format!("cannot check the rights of service account {account}"))
 }
 
 /// Revisions by the account that applied them; `default` where they name none, or where there are none.

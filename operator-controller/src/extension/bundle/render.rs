@@ -21,7 +21,7 @@ pub(crate) enum RenderError {
     #[error(transparent)]
     Refused(#[from] PrepareError),
     /// The kinds of the cluster are unknown.
-    #[error("cannot find out which kinds the cluster serves")]
+    #[error("cannot discover the kinds that the cluster serves")]
     Discover(#[source] kube::Error),
     /// The program ends.
     #[error("rendering was interrupted")]
