@@ -146,7 +146,7 @@ fn address(host: &str, port: u16) -> String {
     }
 }
 
-/// Settings of flags for clients in the place of the API server, in the form of its ConfigMap.
+/// Settings of flags for clients instead of the API server, in the form of its ConfigMap.
 fn trusted(args: &PackageArgs) -> anyhow::Result<BTreeMap<String, String>> {
     let mut given = BTreeMap::new();
     for (key, path) in [

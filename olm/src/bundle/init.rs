@@ -15,7 +15,7 @@ use crate::output::{CommandResult, Status, note, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directory of the bundle, which is made if it is not there
+    /// Directory of the bundle; created if it does not exist
     directory: PathBuf,
     /// Name of the package, `my-operator` for example
     #[arg(long)]
