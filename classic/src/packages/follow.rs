@@ -145,7 +145,7 @@ impl<C: Connect> Follower<C> {
         }
         match timeout(PATIENCE, self.ask(source, &address)).await {
             Ok(Ok(count)) => {
-                tracing::info!(namespace, name, count, "the catalog has listed its packages");
+                tracing::info!(namespace, name, count, "listed the packages of a catalog");
                 let at = Instant::now();
                 self.loaded.lock().insert(key.clone(), LoadState { of, at });
                 Outcome::After(interval)

@@ -639,7 +639,7 @@ impl Images {
                 Ok(found) => return Ok(found),
                 Err(error) => {
                     if patience == RetryPolicy::Once {
-                        tracing::info!(%reference, error = %error, "a mirror does not give {what}; asking the next place");
+                        tracing::info!(%reference, error = %error, "a mirror lacks {what}; asking the next place");
                     }
                     last = error;
                 }

@@ -470,10 +470,7 @@ async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> an
             return Ok(());
         }
     }
-    bail!(
-        "objects are changed as fast as they are handed back: {}",
-        hands.again()
-    )
+    bail!("objects keep changing during the hand-over: {}", hands.again())
 }
 
 /// Deletes the extension, which leaves its objects behind, and waits for its end.

@@ -93,7 +93,7 @@ impl Mover {
                     tracing::info!(
                         key,
                         extension = extension.name(),
-                        "an operator is with OLM classic again"
+                        "an operator returned to OLM classic"
                     );
                 }
                 Turn::Done
