@@ -87,6 +87,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "design/performance.md",
         "a benchmark takes an hour, perf is not installed",
     ),
+    ("design/reliability.md", "fault tests take hours"),
     ("design/testing.md", "CI runs these tests themselves"),
     ("getting-started.md", "`make run` does not end"),
     (
@@ -120,7 +121,6 @@ const NOT_RUN: &[(&str, &str)] = &[
         "how-to/verify-signatures.md",
         "cosign is not installed; `test/tests/signatures` uses it",
     ),
-    ("reliability.md", "fault tests take hours"),
     (
         "troubleshooting.md",
         "no right is missing, and the managers are no Deployment",
