@@ -61,7 +61,7 @@ const ALONE: &[&str] = &[
     "troubleshooting.md",
     "how-to/add-a-catalog.md",
 ];
-/// The pages with a server that does not end by itself, each with a part of the answers.
+/// The pages with a server that does not end, each with a part of the answers.
 const SERVING: &[(&str, &str)] = &[
     ("getting-started.md", "greeter"),
     ("how-to/publish-a-catalog.md", "olm.package"),

@@ -52,7 +52,7 @@ impl PackageManifest {
         }
     }
 
-    /// The faults of the package manifest by itself.
+    /// The faults of the package manifest alone.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();

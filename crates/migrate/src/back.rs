@@ -272,8 +272,8 @@ fn paused(object: &Value) -> Value {
     object
 }
 
-/// Resumes the ClusterServiceVersion of a move that cannot go on: its Subscription, `NAMESPACE/NAME`, was deleted before
-/// the objects were recorded.
+/// Resumes the ClusterServiceVersion of a move that cannot continue: its Subscription, `NAMESPACE/NAME`, was deleted
+/// before the objects were recorded.
 ///
 /// # Errors
 /// The record of the move cannot be read, or the ClusterServiceVersion not changed.

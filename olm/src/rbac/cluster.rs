@@ -71,7 +71,7 @@ impl std::ops::Deref for RoleRequest {
 }
 
 impl RoleRequest {
-    /// A ClusterObjectSet by itself.
+    /// A ClusterObjectSet alone.
     fn set(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Subject> {
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
         let set = self.runtime.block_on(sets.get(name));

@@ -55,7 +55,7 @@ impl StageError for RenderError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Refused(PrepareError::Config { .. }) => reason::INVALID_CONFIGURATION,
-            // As in the reference implementation, also for what only another bundle mends.
+            // As in the reference implementation, also for what only another bundle fixes.
             Self::Refused(_) | Self::Discover(_) | Self::CutOff => reason::RETRYING,
         }
     }
