@@ -127,7 +127,7 @@ pub struct InstallArgs {
     /// OperatorGroup overrides it.
     #[arg(long, env = "OLM_BUNDLE_UNPACK_TIMEOUT", default_value = "10m")]
     pub bundle_unpack_timeout: String,
-    /// Time for which a failing InstallPlan is tried again. Failures that others can end, such as missing rights, are
+    /// Time for which a failing InstallPlan is retried. Failures that others can end, such as missing rights, are
     /// retried without end.
     #[arg(long, env = "OLM_INSTALL_PLAN_RETRY_TIMEOUT", default_value = "1m")]
     pub install_plan_retry_timeout: String,
