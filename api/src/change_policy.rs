@@ -26,7 +26,7 @@ pub struct ChangePolicySpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalRules {
-    /// Holds for every kind of change that is not named.
+    /// Applies to every kind of change that is not named.
     pub default: ApprovalMode,
     /// The mode for a first installation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub enum ApprovalMode {
     Manual,
 }
 
-/// A window that opens again and again.
+/// A recurring window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WindowSpec {

@@ -56,7 +56,7 @@ pub mod reason {
     pub const INVALID: &str = "Invalid";
     /// The wanted state is reached.
     pub const SUCCEEDED: &str = "Succeeded";
-    /// A retry follows by itself.
+    /// The controller retries.
     pub const RETRYING: &str = "Retrying";
     /// A user must change something first.
     pub const BLOCKED: &str = "Blocked";

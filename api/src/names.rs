@@ -149,8 +149,6 @@ pub mod annotation {
     pub const STORAGE_MIGRATION: &str = "olm.operatorframework.io/storage-migration";
     /// The feature set of a CRD.
     pub const GENERATOR: &str = "olm.operatorframework.io/generator";
-    /// The feature set of the managers.
-    pub const FEATURE_SET: &str = "olm.operatorframework.io/feature-set";
     /// The last applied configuration that kubectl keeps; never part of a revision.
     pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 }
@@ -206,8 +204,6 @@ pub mod field_manager {
     pub const CERTIFICATES: &str = "olm.operatorframework.io/certificates";
     /// Field manager of revisions, forced.
     pub const REVISIONS: &str = "olm.operatorframework.io/clusterextension-controller";
-    /// Field manager of dry runs.
-    pub const DRY_RUN: &str = "dummy";
     /// Field manager of status, finalizers and labels that operator-controller writes.
     pub const OPERATOR_CONTROLLER: &str = "operator-controller";
     /// Field manager of status, finalizers and labels that catalogd writes.

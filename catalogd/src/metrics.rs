@@ -119,12 +119,12 @@ impl CatalogMetrics {
         metrics.register(|registry| {
             registry.register(
                 "catalogd_http_request_duration_seconds",
-                "Time from a request's head to the end of its answer",
+                "Duration of HTTP requests",
                 these.duration.clone(),
             );
             registry.register(
                 "catalogd_http_endpoint_duration_seconds",
-                "Time from a request's head to the end of its answer, per endpoint",
+                "Duration of HTTP requests, by endpoint",
                 these.latency.clone(),
             );
             registry.register(
@@ -134,7 +134,7 @@ impl CatalogMetrics {
             );
             registry.register(
                 "catalogd_http_response_bytes",
-                "Bytes of bodies sent",
+                "Bytes of response bodies",
                 these.sent.clone(),
             );
             registry.register(
@@ -144,12 +144,12 @@ impl CatalogMetrics {
             );
             registry.register(
                 "catalogd_catalog_content",
-                "The content that is served: always 1, the labels say which",
+                "Served content, in the labels; always 1",
                 these.content.clone(),
             );
             registry.register(
                 "catalogd_catalog_pull_seconds",
-                "Time that the latest image took from its manifest to its last layer",
+                "Download time of the latest image",
                 these.pull_seconds.clone(),
             );
             registry.register(
@@ -164,7 +164,7 @@ impl CatalogMetrics {
             );
             registry.register(
                 "catalogd_catalog_unpack_seconds",
-                "Time that the latest content took from registry to served",
+                "Time to unpack the latest content, from registry to serving",
                 these.unpack_seconds.clone(),
             );
             registry.register(
@@ -184,12 +184,12 @@ impl CatalogMetrics {
             );
             registry.register(
                 "catalogd_catalog_stored_timestamp_seconds",
-                "When the content that is served was stored",
+                "Time at which the served content was stored",
                 these.stored.clone(),
             );
             registry.register(
                 "catalogd_catalog_failures",
-                "Attempts that brought no content, by reason",
+                "Failed attempts to fetch content, by reason",
                 these.failures.clone(),
             );
         });

@@ -127,7 +127,7 @@ pub struct InstallArgs {
     /// OperatorGroup overrides it.
     #[arg(long, env = "OLM_BUNDLE_UNPACK_TIMEOUT", default_value = "10m")]
     pub bundle_unpack_timeout: String,
-    /// Time for which a failing InstallPlan is tried again. Failures that others can end, such as missing rights, are
+    /// Time for which a failing InstallPlan is retried. Failures that others can end, such as missing rights, are
     /// retried without end.
     #[arg(long, env = "OLM_INSTALL_PLAN_RETRY_TIMEOUT", default_value = "1m")]
     pub install_plan_retry_timeout: String,
@@ -221,16 +221,16 @@ pub struct PackageArgs {
     /// Private key of `--tls-cert-file`, PEM.
     #[arg(long, env = "OLM_TLS_PRIVATE_KEY_FILE", default_value = "")]
     pub tls_private_key_file: String,
-    /// Authority of clients with certificates, PEM, in the place of the one that the API server names.
+    /// Authority of clients with certificates, PEM, instead of the one that the API server names.
     #[arg(long = "client-ca-file", env = "OLM_CLIENT_CA_FILE", default_value = "")]
     pub client_ca_file: String,
-    /// Authority of the front proxy, PEM, in the place of the one that the API server names.
+    /// Authority of the front proxy, PEM, instead of the one that the API server names.
     #[arg(long, env = "OLM_REQUESTHEADER_CLIENT_CA_FILE", default_value = "")]
     pub requestheader_client_ca_file: String,
-    /// Names of the front proxy, comma-separated, in the place of those that the API server names.
+    /// Names of the front proxy, comma-separated, instead of those that the API server names.
     #[arg(long, env = "OLM_REQUESTHEADER_ALLOWED_NAMES", value_delimiter = ',')]
     pub requestheader_allowed_names: Vec<String>,
-    /// Headers with the user's name, comma-separated, in the place of those that the API server names.
+    /// Headers with the user's name, comma-separated, instead of those that the API server names.
     #[arg(long, env = "OLM_REQUESTHEADER_USERNAME_HEADERS", value_delimiter = ',')]
     pub requestheader_username_headers: Vec<String>,
     /// Headers with the user's UID, likewise.

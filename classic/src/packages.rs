@@ -101,7 +101,7 @@ pub async fn run(base: &Arc<Base>, args: &PackageArgs, ready: Arc<AtomicBool>) -
     Ok(())
 }
 
-/// Runs a task that never ends by itself until the process is to end.
+/// Runs an endless task until the process ends.
 fn spawn(base: &Base, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     let stop = base.shutdown.token();
     base.shutdown.spawn(name, async move {
@@ -146,7 +146,7 @@ fn address(host: &str, port: u16) -> String {
     }
 }
 
-/// Settings of flags for clients in the place of the API server, in the form of its ConfigMap.
+/// Settings of flags for clients instead of the API server, in the form of its ConfigMap.
 fn trusted(args: &PackageArgs) -> anyhow::Result<BTreeMap<String, String>> {
     let mut given = BTreeMap::new();
     for (key, path) in [

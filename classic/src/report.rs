@@ -56,7 +56,7 @@ async fn follow(base: &Base, reporter: &Reporter, report: impl Fn(&Reporter, &Cl
             tracing::warn!(
                 name = reporter.name,
                 error = failure.message,
-                "cannot write ClusterOperator; will try again"
+                "cannot write ClusterOperator; retrying"
             );
         }
         let moved = async {

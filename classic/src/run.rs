@@ -173,9 +173,7 @@ async fn serve(args: &ClassicArgs, base: &Base, started: Arc<AtomicBool>) -> any
         let readiness = Readiness::default();
         readiness.require("watches", move || {
             let is_started = started.load(Ordering::Acquire);
-            is_started
-                .then_some(())
-                .ok_or_else(|| "the program starts".to_owned())
+            is_started.then_some(()).ok_or_else(|| "starting".to_owned())
         });
         admin::open_health(address, readiness, &base.shutdown)
             .await

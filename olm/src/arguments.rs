@@ -20,7 +20,7 @@ use crate::registry::{image, trust_root, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
-/// Install and look after operators; work with their catalogs and bundles.
+/// Install and manage operators; work with their catalogs and bundles.
 #[derive(Debug, Parser)]
 #[command(
     name = "olm",
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Custom resource definitions: check whether an upgrade is safe
     #[command(subcommand, arg_required_else_help = true)]
     Crd(crd::Command),
-    /// Images as they are: push
+    /// Push images unchanged
     #[command(subcommand, arg_required_else_help = true)]
     Image(image::Command),
     /// Approve a change of a ClusterExtension that waits for an approval

@@ -10,7 +10,7 @@ use crate::output::CommandResult;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check whether custom resource definitions may take the place of others, and say everything that is found
+    /// Check whether new custom resource definitions can replace the old ones
     Check(check::Arguments),
 }
 

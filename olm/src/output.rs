@@ -46,23 +46,23 @@ pub(crate) type CommandResult = anyhow::Result<Status>;
 /// The format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
 /// The format of the objects of a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectFormat {
-    /// For people.
+    /// Human-readable table.
     #[default]
     #[value(alias = "text")]
     Table,
-    /// The result, for programs.
+    /// The result as JSON.
     Json,
-    /// The result, for both.
+    /// The result as YAML.
     Yaml,
     /// Names alone; those of objects as kubectl takes them.
     Name,

@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
 
 /// The account and the objects for the roles.
 struct Subject {
-    /// The extension, or a set by itself.
+    /// The extension, or a set alone.
     extension: String,
     account: AccountName,
     /// All objects that are applied or removed under the account.

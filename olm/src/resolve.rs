@@ -52,14 +52,14 @@ pub(crate) struct Arguments {
     /// Channel to stay in; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// Whether the update edges of the catalog bind [default: CatalogProvided]
+    /// Whether updates must follow the edges of the catalog [default: CatalogProvided]
     #[arg(long, value_enum)]
     policy: Option<Policy>,
     /// Bundle that is installed; its version is looked up in the catalogs when it is not given
     #[arg(long, value_name = "BUNDLE[@VERSION]")]
     installed: Option<String>,
-    /// Choose what operator-controller would choose on a cluster: bundles whose requirements it meets. Where a
-    /// ClusterExtension asks for the package, what is not given here is taken from it
+    /// Choose as operator-controller does on the cluster: bundles whose requirements it meets. Take missing options from
+    /// the ClusterExtension of the package
     #[arg(long)]
     cluster: bool,
     /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]

@@ -28,7 +28,7 @@ use crate::registry::RegistryArguments;
                   127.0.0.1:9000"
 )]
 pub(crate) struct Arguments {
-    /// Loopback address to listen on; port 0 is any free one
+    /// Loopback address to listen on; port 0 picks a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     addr: SocketAddr,
     #[command(flatten)]

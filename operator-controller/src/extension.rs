@@ -7,10 +7,10 @@
 //! ```
 //!
 //! `reconcile` calls the stages in this order. Every stage is a folder, and the file of the same name is its entry. A
-//! stage takes the type of the one before (`Observed → Resolved → Rendered → Plan → Checked → Applied → Run`), imports
-//! only earlier stages, and has an error enum with severities. Apart from status and events, only `act` writes to the
-//! cluster, and it takes only checked plans. [`delete`] does the same for a deletion. [`crate::object_set`] applies the
-//! objects.
+//! stage takes the type of the one before (`Observed → Resolved → Rendered → Plan → Checked → Applied → Report`), imports
+//! only earlier stages, and has an error enum with severities. `approval` gives a `Proposal`. Apart from status and
+//! events, only `act` writes to the cluster, and it takes only checked plans. [`delete`] does the same for a deletion.
+//! [`crate::object_set`] applies the objects.
 
 pub(crate) mod act;
 pub(crate) mod approval;

@@ -387,7 +387,7 @@ async fn serve(
         readiness.require("watches", move || {
             let read = started.load(Ordering::Acquire);
             read.then_some(())
-                .ok_or_else(|| "the API server's objects are not read yet".to_owned())
+                .ok_or_else(|| "the initial lists of objects are not complete".to_owned())
         });
         admin::open_health(address, readiness, shutdown)
             .await

@@ -37,7 +37,7 @@ const STEPS: &[&str] = &[
     "the extension is upgraded",
     "a broken object is repaired",
     "both managers restart and go on",
-    "the extension is lost and restored from a backup, then made again, and its operator goes on",
+    "the extension is lost and restored from a backup, then made again, and its operator continues",
     "an operator holds its own upgrade back",
     "the API server calls webhooks of all kinds and an aggregated API, before and after their certificate is renewed",
     "the extension is removed and nothing is left",

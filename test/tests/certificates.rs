@@ -208,7 +208,7 @@ async fn the_operator_holds_its_upgrade_back(world: &World) -> Result<()> {
         "greeter",
         conditions::reason::RETRYING,
         "the operator blocks the upgrade from greeter.v1.1.0 to greeter.v1.2.0: OperatorCondition \
-         greeter/greeter.v1.1.0 says Upgradeable=False (migration): The Operator is performing a migration.; the upgrade follows",
+         greeter/greeter.v1.1.0 has Upgradeable=False (migration): The Operator is performing a migration. The upgrade continues",
     )
     .await?;
     let sets = revisions(world).list(&ListParams::default()).await?;

@@ -1,5 +1,5 @@
 //! Dependencies on real parts: an extension whose requirement is missing reports which package to install, and is
-//! installed by itself when it exists. A package that others depend on is neither updated nor uninstalled, unless the
+//! installed automatically when it exists. A package that others depend on is neither updated nor uninstalled, unless the
 //! user overrides this.
 
 use std::collections::BTreeMap;

@@ -206,11 +206,40 @@ fn planned<'p>(plan: &'p Value, name: &str) -> Result<(&'p Value, Vec<&'p str>, 
     Ok((found, updates, found["heldBackBy"].as_str()))
 }
 
-static CLUSTER: Shared<World> = Shared::new(|| Box::pin(World::start(Options::default())));
+static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-#[test]
-fn a_cluster_does_with_the_next_catalog_what_is_planned_from_its_inventory() -> Result<()> {
-    CLUSTER.alone(scenario)
+/// A cluster with all packages, and what is known of it before the next catalog: the files `east.yaml`, its inventory,
+/// and `next.json`, that catalog.
+struct Stage {
+    world: World,
+    /// The blobs of the next catalog.
+    next: String,
+    /// The inventory as a table.
+    table: String,
+    /// The inventory as names.
+    names: String,
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        let world = World::start(Options::default()).await?;
+        installed(&world).await?;
+        let (inventory, _) = olm(&world, "inventory --name east")?;
+        std::fs::write(world.folder().join("east.yaml"), &inventory)?;
+        let (table, _) = olm(&world, "inventory --name east -o table")?;
+        let (names, _) = olm(&world, "inventory --name east -o name")?;
+        let mut next = String::new();
+        for package in PACKAGES {
+            next.push_str(&package.publish(&world, package.next).await?);
+        }
+        std::fs::write(world.folder().join("next.json"), &next)?;
+        Ok(Self {
+            world,
+            next,
+            table,
+            names,
+        })
+    }
 }
 
 async fn installed(world: &World) -> Result<()> {
@@ -231,44 +260,71 @@ async fn installed(world: &World) -> Result<()> {
     merge(world, "by-pause", paused).await
 }
 
-async fn scenario(world: &mut World) -> Result<()> {
-    installed(world).await?;
-    // An inventory contains no configuration.
-    let secret =
-        json!({ "spec": { "config": { "configType": "Inline", "inline": { "password": "hunter2" } } } });
-    merge(world, "by-pin", secret).await?;
-    let (inventory, _) = olm(world, "inventory --name east")?;
-    ensure!(!inventory.contains("hunter2"), "{inventory}");
-    ensure!(olm(world, "inventory --name east")?.0 == inventory, "{inventory}");
-    std::fs::write(world.folder().join("east.yaml"), &inventory)?;
-    let plain = json!({ "spec": { "config": null } });
-    merge(world, "by-pin", plain).await?;
+#[test]
+fn an_inventory_contains_no_configuration() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        let secret =
+            json!({ "spec": { "config": { "configType": "Inline", "inline": { "password": "hunter2" } } } });
+        merge(world, "by-pin", secret).await?;
+        let (inventory, _) = olm(world, "inventory --name east")?;
+        ensure!(!inventory.contains("hunter2"), "{inventory}");
+        ensure!(olm(world, "inventory --name east")?.0 == inventory, "{inventory}");
+        let plain = json!({ "spec": { "config": null } });
+        merge(world, "by-pin", plain).await
+    })
+}
 
-    let mut next = String::new();
-    for package in PACKAGES {
-        next.push_str(&package.publish(world, package.next).await?);
-    }
-    std::fs::write(world.folder().join("next.json"), &next)?;
-    let (text, status) = olm(world, "fleet plan fleet=next.json east.yaml -o json --exit-code")?;
-    ensure!(
-        status == Some(1),
-        "one extension finds no bundle: {status:?} {text}"
-    );
-    let plan: Value = serde_json::from_str(&text)?;
-    for package in PACKAGES {
-        let (extension, updates, held) = planned(&plan, package.name)?;
+#[test]
+fn an_inventory_is_printed_as_a_table_and_as_names() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let (table, names) = (&stage.table, &stage.names);
         ensure!(
-            extension["change"] == package.expected.0
-                && updates == package.expected.1
-                && held == package.expected.2,
-            "{extension:#}"
+            table.contains("by-steps        by-steps        1.0.0\n"),
+            "{table}"
         );
-    }
-    let (pair, ..) = planned(&plan, "pair-left")?;
-    ensure!(
-        pair["updates"][0]["togetherWith"] == json!(["pair-right"]),
-        "{pair:#}"
-    );
+        ensure!(
+            names.contains("clusterextension.olm.operatorframework.io/by-steps\n"),
+            "{names}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn a_plan_lists_the_updates_of_each_extension_and_what_holds_the_newest_back() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let world = &stage.world;
+        let (text, status) = olm(world, "fleet plan fleet=next.json east.yaml -o json --exit-code")?;
+        ensure!(
+            status == Some(1),
+            "one extension finds no bundle: {status:?} {text}"
+        );
+        let plan: Value = serde_json::from_str(&text)?;
+        for package in PACKAGES {
+            let (extension, updates, held) = planned(&plan, package.name)?;
+            ensure!(
+                extension["change"] == package.expected.0
+                    && updates == package.expected.1
+                    && held == package.expected.2,
+                "{extension:#}"
+            );
+        }
+        let (pair, ..) = planned(&plan, "pair-left")?;
+        ensure!(
+            pair["updates"][0]["togetherWith"] == json!(["pair-right"]),
+            "{pair:#}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn a_plan_is_printed_as_a_table_and_as_names() -> Result<()> {
+    CLUSTER.with(async |stage| plan_is_printed(&stage.world))
+}
+
+fn plan_is_printed(world: &World) -> Result<()> {
     let (table, _) = olm(world, "fleet plan fleet=next.json east.yaml")?;
     for part in [
         "CLUSTER  EXTENSION       CHANGE    INSTALLED  NEXT          NEWEST  HELD BACK BY\n",
@@ -281,49 +337,47 @@ async fn scenario(world: &mut World) -> Result<()> {
     }
     let (names, _) = olm(world, "fleet plan fleet=next.json east.yaml -o name")?;
     ensure!(names.contains("east/by-steps\neast/"), "{names}");
-    let (table, _) = olm(world, "inventory --name east -o table")?;
-    ensure!(
-        table.contains("by-steps        by-steps        1.0.0\n"),
-        "{table}"
-    );
-    let (names, _) = olm(world, "inventory --name east -o name")?;
-    ensure!(
-        names.contains("clusterextension.olm.operatorframework.io/by-steps\n"),
-        "{names}"
-    );
-
-    let reference = world.push_catalog("fleet:v2", &next).await?;
-    world.apply(&[catalog("fleet", &reference)])?;
-    for package in PACKAGES {
-        let held = package.expected.2;
-        world
-            .eventually(&format!("{} is as planned", package.name), SOON, async || {
-                let extension = extensions(world).get(package.name).await?;
-                ensure!(
-                    installed_version(&extension) == Some(package.last()),
-                    "{extension:?}"
-                );
-                let updates = extension.status.and_then(|status| status.updates);
-                let by = updates.and_then(|updates| updates.held_back_by);
-                // For a package that is gone, the status names the catalog.
-                ensure!(package.next.is_empty() || by.as_deref() == held, "{by:?}");
-                Ok(Some(()))
-            })
-            .await?;
-    }
-
-    // No changes remain.
-    let (after, _) = olm(world, "inventory --name east -o json")?;
-    std::fs::write(world.folder().join("after.json"), after)?;
-    let (text, _) = olm(world, "fleet plan fleet=next.json after.json -o json")?;
-    let plan: Value = serde_json::from_str(&text)?;
-    ensure!(plan["summary"]["clustersThatChange"] == 0, "{plan:#}");
-    for package in PACKAGES {
-        let (extension, _, held) = planned(&plan, package.name)?;
-        ensure!(
-            extension["installed"] == package.last() && held == package.expected.2,
-            "{extension:#}"
-        );
-    }
     Ok(())
+}
+
+/// The other tests do not depend on the versions that this one leaves.
+#[test]
+fn a_cluster_does_with_the_next_catalog_what_is_planned_from_its_inventory() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let world = &stage.world;
+        let reference = world.push_catalog("fleet:v2", &stage.next).await?;
+        world.apply(&[catalog("fleet", &reference)])?;
+        for package in PACKAGES {
+            let held = package.expected.2;
+            world
+                .eventually(&format!("{} is as planned", package.name), SOON, async || {
+                    let extension = extensions(world).get(package.name).await?;
+                    ensure!(
+                        installed_version(&extension) == Some(package.last()),
+                        "{extension:?}"
+                    );
+                    let updates = extension.status.and_then(|status| status.updates);
+                    let by = updates.and_then(|updates| updates.held_back_by);
+                    // For a package that is gone, the status names the catalog.
+                    ensure!(package.next.is_empty() || by.as_deref() == held, "{by:?}");
+                    Ok(Some(()))
+                })
+                .await?;
+        }
+
+        // No changes remain.
+        let (after, _) = olm(world, "inventory --name east -o json")?;
+        std::fs::write(world.folder().join("after.json"), after)?;
+        let (text, _) = olm(world, "fleet plan fleet=next.json after.json -o json")?;
+        let plan: Value = serde_json::from_str(&text)?;
+        ensure!(plan["summary"]["clustersThatChange"] == 0, "{plan:#}");
+        for package in PACKAGES {
+            let (extension, _, held) = planned(&plan, package.name)?;
+            ensure!(
+                extension["installed"] == package.last() && held == package.expected.2,
+                "{extension:#}"
+            );
+        }
+        Ok(())
+    })
 }

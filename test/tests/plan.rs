@@ -224,7 +224,7 @@ fn an_upgrade(world: &World) -> Result<()> {
         "~ Secret planned/planned-secret\n    ~ data.password: \"(hidden)\" -> \"(hidden)\"\n",
         "~ spec.template.spec.containers[name=operator].image: \"sample-operator:v1.0.0\" -> \"sample-operator:v1.1.0\"\n",
         "- ConfigMap planned/planned-old\n",
-        "\nRights that the bundle gives:\n+ ServiceAccount planned/planned-operator: delete configmaps\n",
+        "\nRights that the bundle grants:\n+ ServiceAccount planned/planned-operator: delete configmaps\n",
         "\n~ greetings.planned.olm.example (1 object(s))\n",
         "+ sample-operator:v1.1.0\n- sample-operator:v1.0.0\n",
     ] {

@@ -32,7 +32,7 @@ pub(super) fn definition() -> Value {
             path: ".spec.windows[*].schedule",
         }],
     };
-    let description = "A ChangePolicy says which changes of the ClusterExtensions that it selects need an approval, and when changes may begin. Where several select an extension, all of them hold. Drift repair, rollouts that have begun, and deletions continue.";
+    let description = "A ChangePolicy says which changes of the ClusterExtensions that it selects need an approval, and when changes may begin. Where several select an extension, all of them apply. Drift repair, rollouts that have begun, and deletions continue.";
     let status = status_root("Whether the policy can be used.").property(
         "conditions",
         conditions(&format!(
@@ -56,7 +56,7 @@ fn spec() -> Schema {
         )
         .property(
             "windows",
-            array("When changes may begin: while one of the windows is open. Without windows, at any time. What has begun may end later.", window())
+            array("When changes may begin: while one of the windows is open. Without windows, at any time. A change that has begun continues.", window())
                 .max_items(20)
                 .list_type("atomic"),
         )
@@ -71,7 +71,7 @@ fn approval() -> Schema {
         .default_value(json!({}))
         .property(
             "default",
-            mode("Holds for every kind of change that is not named here.").default_value(json!("Automatic")),
+            mode("Applies to every kind of change that is not named here.").default_value(json!("Automatic")),
         )
         .property("install", mode("For a first installation."))
         .property("major", mode("For another major version."))
@@ -79,12 +79,12 @@ fn approval() -> Schema {
         .property("patch", mode("For another patch version, and for other content of the same version."))
         .property(
             "widenedRights",
-            mode("For a change after which the bundle gives rights that it did not give before, whatever its version."),
+            mode("For a change after which the bundle grants rights that it did not grant before, whatever its version."),
         )
 }
 
 fn window() -> Schema {
-    object("A window that opens again and again.")
+    object("A recurring window.")
         .required(
             "duration",
             string("The duration in hours and minutes, at most 168h: 4h, 90m, 1h30m.")

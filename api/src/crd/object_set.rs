@@ -192,7 +192,7 @@ fn assertion() -> Schema {
             path("The path to one field, its steps separated by dots."),
         )
         .required("fieldB", path("The path to the other."));
-    let schema = object("Something that must hold.")
+    let schema = object("An assertion.")
         .property("conditionEqual", condition_equal)
         .property("fieldValue", field_value)
         .property("fieldsEqual", fields_equal)
@@ -224,7 +224,10 @@ fn selector() -> Schema {
     let schema = object("The objects that are probed.")
         .property("groupKind", group_kind)
         .property("label", label)
-        .required("type", choice("The way of selection.", &["GroupKind", "Label"]));
+        .required(
+            "type",
+            choice("How the objects are selected.", &["GroupKind", "Label"]),
+        );
     union(schema, &[("GroupKind", "groupKind"), ("Label", "label")])
 }
 

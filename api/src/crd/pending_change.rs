@@ -75,7 +75,7 @@ pub(super) fn definition() -> Value {
             },
         ],
     };
-    let description = "A PendingChange is a change of a ClusterExtension that waits for an approval. operator-controller creates it; whoever may approve sets its decision. The approval holds for exactly the content that its digest names.";
+    let description = "A PendingChange is a change of a ClusterExtension that waits for an approval. operator-controller creates it; a user with the verb approve sets its decision. The approval covers exactly the content that its digest names.";
     let status = status_root("The state of the change.").property(
         "conditions",
         conditions("Applied: the change is made. Otherwise the reason names what holds it back, or is Void if the extension no longer wants the change."),
@@ -139,7 +139,7 @@ fn spec() -> Schema {
         .required("to", text("The version to install."))
         .required(
             "widensRights",
-            boolean("Whether the bundle gives rights that it did not give before."),
+            boolean("Whether the bundle grants rights that it did not grant before."),
         );
     FIXED.into_iter().fold(schema, |schema, field| {
         schema.rule(

@@ -183,7 +183,7 @@ fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
         namespace = text(object, "/metadata/namespace"),
         name = text(object, "/metadata/name"),
         error = failure.message,
-        "cannot change the report about a move that is not requested; will try again"
+        "cannot change the report about a move that is not requested; retrying"
     );
     Turn::Failed
 }

@@ -59,7 +59,7 @@ pub async fn update_status(
     }
     Err(RequestFailure::new(
         FailureKind::Conflict,
-        format!("{} changes all the time", text(object, "/metadata/name")),
+        format!("{} keeps changing", text(object, "/metadata/name")),
     ))
 }
 

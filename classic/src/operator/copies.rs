@@ -124,7 +124,7 @@ async fn write(
             Err(failure) => return Err(failure),
         },
         Some(found) if text(&found, "/metadata/labels/olm.copiedFrom") != name.namespace => {
-            tracing::warn!(%name, namespace, "cannot copy ClusterServiceVersion: another one of that name is there");
+            tracing::warn!(%name, namespace, "cannot copy ClusterServiceVersion: another one with that name exists");
             return Ok(());
         }
         Some(found) if !text(&found, "/metadata/deletionTimestamp").is_empty() => return Ok(()),

@@ -94,7 +94,7 @@ fn after(name: &Name, failure: &RequestFailure) -> Outcome {
         // It is gone.
         FailureKind::MissingNamespace => Outcome::Done,
         _ => {
-            tracing::warn!(%name, error = failure.message, "cannot reconcile ClusterServiceVersion; will try again");
+            tracing::warn!(%name, error = failure.message, "cannot reconcile ClusterServiceVersion; retrying");
             Outcome::Failed
         }
     }

@@ -42,11 +42,7 @@ pub fn after(kind: &str, name: &str, failure: &RequestFailure) -> Outcome {
         // The namespace is gone, and its content goes with it.
         FailureKind::MissingNamespace => Outcome::Done,
         _ => {
-            tracing::warn!(
-                name,
-                error = failure.message,
-                "cannot reconcile {kind}; will try again"
-            );
+            tracing::warn!(name, error = failure.message, "cannot reconcile {kind}; retrying");
             Outcome::Failed
         }
     }

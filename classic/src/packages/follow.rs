@@ -145,20 +145,20 @@ impl<C: Connect> Follower<C> {
         }
         match timeout(PATIENCE, self.ask(source, &address)).await {
             Ok(Ok(count)) => {
-                tracing::info!(namespace, name, count, "the catalog has listed its packages");
+                tracing::info!(namespace, name, count, "listed the packages of a catalog");
                 let at = Instant::now();
                 self.loaded.lock().insert(key.clone(), LoadState { of, at });
                 Outcome::After(interval)
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, namespace, name, "cannot list the packages of a catalog; will try again");
+                tracing::warn!(%error, namespace, name, "cannot list the packages of a catalog; retrying");
                 Outcome::Failed
             }
             Err(_) => {
                 tracing::warn!(
                     namespace,
                     name,
-                    "a registry takes too long to tell its packages; will try again"
+                    "a registry takes too long to list its packages; retrying"
                 );
                 Outcome::Failed
             }

@@ -52,7 +52,7 @@ pub(super) async fn run(context: &Context) {
             {
                 tracing::warn!(
                     error = failure.message,
-                    "cannot keep the default catalogs; it is tried again"
+                    "cannot keep the default catalogs; retrying"
                 );
             }
         }),

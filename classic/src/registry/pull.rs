@@ -164,7 +164,7 @@ impl Contents {
             blobs = record.blobs,
             findings = record.findings.total,
             took = ?pull.took,
-            "a catalog is here"
+            "pulled a catalog"
         );
         self.stored(&name).ok_or(ContentError::Stopped)
     }

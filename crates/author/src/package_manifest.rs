@@ -52,7 +52,7 @@ impl PackageManifest {
         }
     }
 
-    /// The faults of the package manifest by itself.
+    /// The faults of the package manifest alone.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -186,7 +186,7 @@ fn versions(
                 let found = entry.warnings.iter();
                 warnings.extend(found.map(|warning| format!("{directory}: {warning}")));
                 if let Some(other) = entries.insert(entry.bundle.name.clone(), entry) {
-                    faults.push(format!("{directory}: {} is there twice", other.bundle.name));
+                    faults.push(format!("{directory}: {} occurs twice", other.bundle.name));
                 }
             }
             Err(error) => faults.push(format!("{directory}: {error}")),

@@ -165,7 +165,7 @@ pub fn parse(files: &BundleFiles, labels: &BTreeMap<String, String>) -> Result<B
 }
 
 impl Bundle {
-    /// A bundle from parsed objects.
+    /// A bundle from parsed objects. The runner of the recorded cases calls it.
     ///
     /// # Errors
     /// The ClusterServiceVersion has fields of wrong types or an unreadable `olm.properties` annotation.

@@ -337,7 +337,7 @@ fn content(source: &Source<'_>, decision: &mut CatalogSourceDecision, now: Times
     false
 }
 
-/// Makes the registry where it is not as it is wanted; whether the pass goes on.
+/// Makes the registry where it is not as it is wanted; whether the pass continues.
 fn serve(source: &Source<'_>, images: &Images, decision: &mut CatalogSourceDecision, now: Timestamp) -> bool {
     let is_healthy = match is_healthy(source, images) {
         Ok(is_healthy) => is_healthy && source.object.pointer("/status/registryService").is_some(),

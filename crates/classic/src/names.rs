@@ -19,8 +19,6 @@ pub const CLEANUP_FINALIZER: &str = "operators.coreos.com/csv-cleanup";
 pub const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 /// The kind of ClusterServiceVersions.
 pub const CSV_KIND: &str = "ClusterServiceVersion";
-/// The apiVersion of OperatorGroups.
-pub const OPERATOR_GROUP_API_VERSION: &str = "operators.coreos.com/v1";
 /// The kind of OperatorGroups.
 pub const OPERATOR_GROUP_KIND: &str = "OperatorGroup";
 

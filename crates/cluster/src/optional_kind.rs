@@ -138,7 +138,7 @@ impl OptionalKind {
                 Ok(Event::InitDone) => listed.clone(),
                 Ok(Event::Apply(definition)) => self.served_by(&definition),
                 Ok(Event::Delete(_)) => Serving::Nothing,
-                // Without the right to read definitions, use discovery. The watch retries by itself.
+                // Without the right to read definitions, use discovery. The watch retries.
                 Err(error) if code(&error) == Some(403) => match self.discovered(client).await {
                     Ok(serving) => serving,
                     Err(error) => {
@@ -225,7 +225,7 @@ impl OptionalKind {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource(version));
         loop {
             self.watch_until_forbidden(&api, found).await;
-            // A watch that goes on would not list anew, and what changed meanwhile is unknown.
+            // A watch that continues would not list anew, and what changed meanwhile is unknown.
             tokio::time::sleep(FORBIDDEN).await;
         }
     }

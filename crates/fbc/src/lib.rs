@@ -13,7 +13,7 @@
 //! schema, package and name) and [`ignore`] (`.indexignore`). The tools of catalog authors (templates, diffs, lint,
 //! writing) are in `olm-author`.
 //!
-//! The crate does no input or output by itself, and no code path recurses over its input.
+//! The crate does no input or output, and no code path recurses over its input.
 
 pub mod base64_text;
 pub mod blob;

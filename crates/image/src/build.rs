@@ -47,7 +47,7 @@ pub enum BuildError {
         path: PathBuf,
     },
     /// Something that is no file, directory or link, or a directory that is too deep.
-    #[error("`{path}` cannot stand in an image")]
+    #[error("`{path}` is not allowed in an image")]
     Kind {
         /// The path.
         path: PathBuf,

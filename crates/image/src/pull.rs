@@ -631,7 +631,7 @@ impl Images {
         let mut last = RegistryError::GivenUp;
         for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
             let attempt = match self.session(endpoint, access, patience).await {
-                // Boxed: it stands in the future of everything that pulls.
+                // Boxed: it is in the future of everything that pulls.
                 Ok(session) => Box::pin(wanted.fetch(&session)).await,
                 Err(error) => Err(error),
             };
@@ -639,7 +639,7 @@ impl Images {
                 Ok(found) => return Ok(found),
                 Err(error) => {
                     if patience == RetryPolicy::Once {
-                        tracing::info!(%reference, error = %error, "a mirror does not give {what}; asking the next place");
+                        tracing::info!(%reference, error = %error, "a mirror lacks {what}; asking the next place");
                     }
                     last = error;
                 }

@@ -272,8 +272,8 @@ fn paused(object: &Value) -> Value {
     object
 }
 
-/// Resumes the ClusterServiceVersion of a move that cannot go on: its Subscription, `NAMESPACE/NAME`, was deleted before
-/// the objects were recorded.
+/// Resumes the ClusterServiceVersion of a move that cannot continue: its Subscription, `NAMESPACE/NAME`, was deleted
+/// before the objects were recorded.
 ///
 /// # Errors
 /// The record of the move cannot be read, or the ClusterServiceVersion not changed.
@@ -470,10 +470,7 @@ async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> an
             return Ok(());
         }
     }
-    bail!(
-        "objects are changed as fast as they are handed back: {}",
-        hands.again()
-    )
+    bail!("objects keep changing during the hand-over: {}", hands.again())
 }
 
 /// Deletes the extension, which leaves its objects behind, and waits for its end.

@@ -245,7 +245,7 @@ async fn hand_over(hands: &Hands<'_>, objects: &[Value], owner: &Owner) -> anyho
             return Ok(());
         }
     }
-    let error = anyhow!("OLM classic takes objects back as fast as they are handed over");
+    let error = anyhow!("OLM classic keeps taking the objects back");
     Err(error.context(Hint(format!(
         "stop the Deployments olm-operator and catalog-operator of the Go implementation; {}",
         hands.again()

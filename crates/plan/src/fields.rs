@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::content::{hidden, is_hidden, is_secret};
 
-/// The deepest field that is compared by itself. Deeper values are compared as a whole.
+/// The deepest field that is compared alone. Deeper values are compared as a whole.
 const MAX_DEPTH: usize = 100;
 
 /// A step of a path.

@@ -77,12 +77,12 @@ impl Default for Metrics {
         let certificates = Certificates::default();
         registry.register(
             "certwatcher_read_certificate",
-            "Times the serving certificate was read",
+            "Reloads of the serving certificate",
             certificates.read.clone(),
         );
         registry.register(
             "certwatcher_read_certificate_errors",
-            "Times the serving certificate could not be read or used",
+            "Failed reloads of the serving certificate",
             certificates.failed.clone(),
         );
         Self {
@@ -180,7 +180,7 @@ impl Collector for Leadership {
         let gauge = ConstGauge::new(i64::from(*self.leading.borrow()));
         let mut descriptor = encoder.encode_descriptor(
             "leader_election_master_status",
-            "1 while this process holds the lease, 0 while another may",
+            "1 if this replica holds the Lease, else 0",
             None,
             gauge.metric_type(),
         )?;
@@ -206,7 +206,7 @@ impl Collector for Expiry {
         let gauge = ConstGauge::new(expires);
         let descriptor = encoder.encode_descriptor(
             "serving_certificate_expiration_timestamp_seconds",
-            "When the serving certificate expires",
+            "Expiry time of the serving certificate",
             None,
             gauge.metric_type(),
         )?;

@@ -116,7 +116,7 @@ fn ways_out<'h>(refusal: &mut Refusal, blockers: impl Iterator<Item = &'h Blocke
     let mut dependents = blockers;
     if dependents.any(|blocker| matches!(blocker, Blocker::Dependent { .. })) {
         refusal.hint(format!(
-            "update or uninstall the ClusterExtensions that depend on it first, or let them break by the annotation {}: \"true\"",
+            "update or uninstall the ClusterExtensions that depend on it first, or set the annotation {}: \"true\" to continue anyway",
             names::user::ALLOW_BREAK_DEPENDENTS
         ));
     }

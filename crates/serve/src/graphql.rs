@@ -17,14 +17,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apollo_compiler::ExecutableDocument;
 use apollo_compiler::ast::Document;
 use apollo_compiler::introspection::check_max_depth;
 use apollo_compiler::parser::{LineColumn, Parser};
 use apollo_compiler::request::RequestError;
 use apollo_compiler::resolvers::Execution;
 use apollo_compiler::response::{GraphQLError, JsonMap, ResponseDataPathSegment};
-use apollo_compiler::validation::{DiagnosticList, Valid};
+use apollo_compiler::validation::DiagnosticList;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -150,10 +149,7 @@ impl GraphqlRequest {
             .map_err(|invalid| entries(&invalid.errors))?;
         let refused = |error: RequestError| vec![ErrorEntry::from(error.to_graphql_error(&document.sources))];
         let name = self.operation.as_deref().filter(|name| !name.is_empty());
-        let operation = document
-            .operations
-            .get(name)
-            .map_err(|_| vec![ErrorEntry::new(no_operation(&document, name))])?;
+        let operation = document.operations.get(name).map_err(refused)?;
         check_max_depth(&document, operation).map_err(refused)?;
         let budget = Budget {
             bytes: Cell::new(MAX_BYTES),
@@ -197,14 +193,6 @@ fn entries(errors: &DiagnosticList) -> Vec<ErrorEntry> {
     errors
         .map(|error| error.unstable_to_json_compat().into())
         .collect()
-}
-
-fn no_operation(document: &Valid<ExecutableDocument>, name: Option<&str>) -> String {
-    match name {
-        Some(name) => format!("Unknown operation named \"{name}\"."),
-        None if document.operations.is_empty() => "Must provide an operation.".to_owned(),
-        None => "Must provide operation name if query contains multiple operations.".to_owned(),
-    }
 }
 
 /// The response to a query, as GraphQL specifies it.

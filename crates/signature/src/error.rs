@@ -13,7 +13,7 @@ pub enum SignatureError {
     #[error("it has no {0}")]
     Material(&'static str),
     /// The certificate is not one that the trust root vouches for at the time of the signature.
-    #[error("its certificate does not count: {0}")]
+    #[error("its certificate is not accepted: {0}")]
     Certificate(String),
     /// The certificate is for somebody else.
     #[error("it is by {found}, not by {wanted}")]

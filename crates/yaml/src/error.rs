@@ -74,7 +74,7 @@ pub enum ErrorKind {
     /// A scalar does not have the type of its tag.
     #[error("cannot decode {found} `{text}` as a {wanted}")]
     Tag {
-        /// The type the text has by itself.
+        /// The type that the text has alone.
         found: &'static str,
         /// The beginning of the text.
         text: String,

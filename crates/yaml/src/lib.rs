@@ -8,7 +8,7 @@
 //! - [`documents`]: every document of a stream of YAML or JSON, one at a time.
 //! - [`to_yaml`]: a JSON value as YAML text in the form of the same tooling.
 //!
-//! [`Limits`] bounds all input. The crate does no input or output by itself, and no code path recurses over its input.
+//! [`Limits`] bounds all input. The crate does no input or output, and no code path recurses over its input.
 
 mod build;
 mod documents;

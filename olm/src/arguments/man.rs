@@ -7,7 +7,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-/// The program and its version, which stand in the footer of each page.
+/// The program and its version, in the footer of each page.
 const SOURCE: &str = concat!("olm ", env!("CARGO_PKG_VERSION"));
 /// How the parts of a help text begin that get sections of their own.
 const EXAMPLES: &str = "Examples:\n";

@@ -15,7 +15,7 @@ use crate::output::{CommandResult, Status, note, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Directory of the bundle, which is made if it is not there
+    /// Directory of the bundle; created if it does not exist
     directory: PathBuf,
     /// Name of the package, `my-operator` for example
     #[arg(long)]
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     for part in ["manifests", "metadata"] {
         let there = home.join(part);
         if there.symlink_metadata().is_ok() {
-            let error = anyhow!("{} is there already, and nothing is overwritten", there.display());
+            let error = anyhow!("{} exists already, and nothing is overwritten", there.display());
             let hint =
                 "name a directory without manifests and metadata in it, or change the files that are there";
             return Err(error.context(Hint(hint.to_owned())));

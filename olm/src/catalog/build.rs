@@ -135,7 +135,7 @@ fn composition(file: &Path) -> anyhow::Result<Composition> {
     }
     for part in &composition.references {
         if !seen.insert(&part.name) {
-            bail!("the reference {:?} is there twice", part.name);
+            bail!("the reference {:?} occurs twice", part.name);
         }
     }
     if composition.references.is_empty() {

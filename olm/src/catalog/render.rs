@@ -31,10 +31,10 @@ pub(crate) struct Arguments {
 /// The level to which a catalog is migrated.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MigrateArguments {
-    /// Bring the catalog to the newest form
+    /// Migrate the catalog to the newest format
     #[arg(long, conflicts_with = "migrate_level")]
     migrate: bool,
-    /// Bring the catalog to this form
+    /// Migrate the catalog to this format
     #[arg(long, value_enum, value_name = "LEVEL")]
     migrate_level: Option<Level>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct MigrateArguments {
 enum Level {
     /// As it is.
     None,
-    /// One description of each bundle in the place of all its manifests.
+    /// olm.csv.metadata instead of olm.bundle.object.
     BundleObjectToCsvMetadata,
 }
 

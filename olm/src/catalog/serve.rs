@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// of the file or image otherwise
     #[arg(required = true, value_name = "[NAME=]SOURCE")]
     catalogs: Vec<String>,
-    /// Address to listen on; port 0 is any free one
+    /// Address to listen on; port 0 picks a free one
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     addr: SocketAddr,
     #[command(flatten)]

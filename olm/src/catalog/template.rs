@@ -23,7 +23,7 @@ const MAX_TEMPLATE: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Kind that the template has to be of
+    /// Required kind of template
     #[arg(value_enum)]
     kind: KindName,
     /// File with the template; `-` is standard input
@@ -43,13 +43,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KindName {
-    /// Whatever the template says that it is.
+    /// The kind that the template names.
     Any,
-    /// Blobs of a catalog in which a bundle is nothing but its image.
+    /// A catalog with image references in place of bundles.
     Basic,
     /// Bundles from whose versions channels follow.
     Semver,
-    /// A catalog with bundles that take the place of others.
+    /// A catalog with bundles that replace others.
     Substitutes,
 }
 

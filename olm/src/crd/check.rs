@@ -17,8 +17,7 @@ use crate::registry::RegistryArguments;
 #[derive(Debug, Args)]
 #[command(override_usage = "olm crd check [OPTIONS] OLD NEW\n       olm crd check [OPTIONS] --cluster NEW")]
 pub(crate) struct Arguments {
-    /// Definitions that are in use, unless a cluster is asked, and those that take their place: a file or directory of
-    /// YAML or JSON, or a bundle
+    /// Old definitions, unless --cluster is set, and new ones: a file or directory of YAML or JSON, or a bundle
     #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
     sources: Vec<String>,
     /// Take the definitions that are in use from the cluster, with their stored versions, and look at all objects of

@@ -195,7 +195,7 @@ async fn own_name(cluster: &Cluster) -> anyhow::Result<String> {
     let review = reviews
         .create(&PostParams::default(), &SelfSubjectReview::default())
         .await
-        .context("cannot find out who decides")?;
+        .context("cannot determine who decides")?;
     let info = review.status.and_then(|status| status.user_info);
     info.and_then(|info| info.username)
         .context("the API server does not say who decides")

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Namespace of OLM
     #[arg(short, long, value_name = "NAME", default_value = SYSTEM_NAMESPACE, value_parser = NonEmptyStringValueParser::new())]
     namespace: String,
-    /// Most MiB that the archive may hold, uncompressed
+    /// Maximum size of the archive in MiB, uncompressed
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_size: u64,
     #[command(flatten)]

@@ -71,7 +71,7 @@ impl std::ops::Deref for RoleRequest {
 }
 
 impl RoleRequest {
-    /// A ClusterObjectSet by itself.
+    /// A ClusterObjectSet alone.
     fn set(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Subject> {
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
         let set = self.runtime.block_on(sets.get(name));
@@ -338,7 +338,7 @@ pub(crate) fn lacked(
         let needs = needed_here(&discovery, &cluster.client, &objects).await?;
         Ok(needs.missing(&AccountRights::new()))
     });
-    asked.with_context(|| format!("cannot find out what service account {account} may do"))
+    asked.with_context(|| format!("cannot check the rights of service account {account}"))
 }
 
 /// Revisions by the account that applied them; `default` where they name none, or where there are none.

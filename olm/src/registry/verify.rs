@@ -16,7 +16,7 @@ use crate::extension::access::ClusterArguments;
 use crate::hint::Hint;
 use crate::output::{CommandResult, ReportFormat, Status, print_json, print_text};
 
-/// The words for what the options ask for, in the place of an entry of a policy.
+/// The words for what the options ask for, instead of an entry of a policy.
 const OPTIONS: &str = "the command line";
 
 #[derive(Debug, Args)]
@@ -45,9 +45,9 @@ pub(crate) struct Arguments {
     output: ReportFormat,
 }
 
-/// The required signer, in the place of the signature policy.
+/// The required signer, instead of the signature policy.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Signer, in the place of the signature policy")]
+#[command(next_help_heading = "Signer, instead of the signature policy")]
 struct Signer {
     /// File with a public key in PEM that may have signed; may be repeated
     #[arg(long = "key", value_name = "FILE", conflicts_with = "signature_policy")]
@@ -64,7 +64,7 @@ struct Signer {
         conflicts_with = "keys"
     )]
     certificate_identity: Option<String>,
-    /// Regular expression that the whole of it must match
+    /// Regular expression that must match the whole identity
     #[arg(
         long,
         value_name = "PATTERN",
@@ -72,10 +72,10 @@ struct Signer {
         conflicts_with_all = ["keys", "certificate_identity"]
     )]
     certificate_identity_regexp: Option<String>,
-    /// Issuer of the token that the certificate was asked for with
+    /// OIDC issuer of the certificate
     #[arg(long, value_name = "URL", requires = "trusted_root", conflicts_with = "keys")]
     certificate_oidc_issuer: Option<String>,
-    /// Regular expression that the whole of it must match
+    /// Regular expression that must match the whole issuer
     #[arg(
         long,
         value_name = "PATTERN",
@@ -83,7 +83,7 @@ struct Signer {
         conflicts_with_all = ["keys", "certificate_oidc_issuer"]
     )]
     certificate_oidc_issuer_regexp: Option<String>,
-    /// Verify an attestation with this type of predicate in the place of a signature
+    /// Verify an attestation with this type of predicate instead of a signature
     #[arg(long, value_name = "TYPE", conflicts_with = "signature_policy")]
     predicate_type: Option<String>,
     /// Condition in CEL on the `predicate` of the attestation

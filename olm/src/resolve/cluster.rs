@@ -134,7 +134,7 @@ impl Cluster {
     /// All that the choice of bundles on the cluster depends on.
     pub(super) async fn record(&self, name: String, defaults: &[String]) -> anyhow::Result<ClusterRecord> {
         let info = self.client.apiserver_version().await;
-        let info = info.context("cannot find out the version of the cluster")?;
+        let info = info.context("cannot read the version of the cluster")?;
         let mut catalogs: Vec<CatalogRecord> = self.catalogs().await?.iter().map(CatalogRecord::of).collect();
         catalogs.sort_by(|left, right| left.name.cmp(&right.name));
         let mut extensions = Vec::new();
@@ -159,7 +159,7 @@ impl Cluster {
 
     /// The kinds that the cluster serves, by group and version. One that does not answer is left out with a warning.
     async fn apis(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
-        let failed = "cannot find out which kinds the cluster serves";
+        let failed = "cannot discover the kinds that the cluster serves";
         let core = self.client.list_core_api_versions().await.context(failed)?;
         let groups = self.client.list_api_groups().await.context(failed)?.groups;
         let versions = groups.into_iter().flat_map(|group| group.versions);
@@ -201,7 +201,7 @@ impl Cluster {
             let kinds = match found {
                 Ok(list) => list.resources,
                 Err(Error::Api(status)) if status.code == 404 => continue,
-                Err(error) => return Err(error).context("cannot find out which kinds the cluster serves"),
+                Err(error) => return Err(error).context("cannot discover the kinds that the cluster serves"),
             };
             let served = questions.apis.iter().filter(|api| {
                 (api.group.as_str(), api.version.as_str()) == (group, version)
@@ -211,7 +211,7 @@ impl Cluster {
         }
         if questions.version {
             let info = self.client.apiserver_version().await;
-            let info = info.context("cannot find out the version of the cluster")?;
+            let info = info.context("cannot read the version of the cluster")?;
             inventory.kubernetes = parse_tolerant(&info.git_version).ok();
         }
         if questions.architectures {

@@ -195,7 +195,7 @@ spec:
     assert!(
         run.status == 1
             && run.stderr.contains(
-                "error: new/manifests is there already, and nothing is overwritten\nhint: name a directory"
+                "error: new/manifests exists already, and nothing is overwritten\nhint: name a directory"
             ),
         "{run:?}"
     );

@@ -159,7 +159,7 @@ pub(crate) fn pending(state: Pending) -> &'static str {
     match state {
         Pending::UnderWay => "verifying the images of the bundle's Pods",
         Pending::Queued => {
-            "waiting to verify the images of the bundle's Pods: as many requests as allowed are under way"
+            "waiting to verify the images of the bundle's Pods: --pulls or --pulls-per-registry limits concurrent requests"
         }
     }
 }

@@ -135,7 +135,7 @@ impl<T: Send + 'static> Pulls<T> {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Pulled<T> {
         let registry = registry.map(str::to_owned);
-        // Boxed: it stands in the future of everything that asks.
+        // Boxed: it is in the future of everything that asks.
         let work = Box::pin(work);
         self.ask_many(extension, what, move |turns: Turns| async move {
             let _turn = match registry {

@@ -105,7 +105,7 @@ fn through(proxy: Option<&str>) -> String {
 fn failure(error: &(dyn std::error::Error + 'static)) -> String {
     let cause = olm_transport::reason(error);
     if olm_transport::is_distrust(error) {
-        format!("cannot be asked: {cause}; the controller retries")
+        format!("cannot be reached: {cause}; the controller retries")
     } else {
         format!("does not answer: {cause}; the controller retries; check that its Pods are ready")
     }
@@ -448,7 +448,7 @@ mod tests {
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert_eq!(
             failure(&std::io::Error::other(expired)),
-            "cannot be asked: invalid peer certificate: Expired; the controller retries"
+            "cannot be reached: invalid peer certificate: Expired; the controller retries"
         );
     }
 

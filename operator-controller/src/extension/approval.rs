@@ -384,4 +384,4 @@ fn fits(extension: &ClusterExtension, bundle: &BundleIdentity) -> bool {
 }
 
 #[cfg(test)]
-mod model;
+mod tests;

@@ -36,7 +36,7 @@ use crate::object_set::store::Unreadable;
 use olm_rollout::engine::rollout::Writes;
 
 /// The reason why PendingChanges are void when the extension matches its spec.
-const NOTHING_WAITS: &str = "the ClusterExtension asks for no change that waits for an approval";
+const NOTHING_WAITS: &str = "the ClusterExtension needs no change that requires an approval";
 /// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
 /// behind.
 const DECIDE_ANEW: Duration = Duration::from_secs(1);

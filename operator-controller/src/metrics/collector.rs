@@ -157,7 +157,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
     gauge(
         encoder,
         "operator_controller_extension_state",
-        "The state of the extension and its reason: always 1",
+        "State of the extension and its reason, in the labels; always 1",
         samples.iter().map(|sample| {
             let labels = [
                 ("extension", sample.extension.as_str()),
@@ -170,7 +170,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
     gauge(
         encoder,
         "operator_controller_extension_info",
-        "The installed bundle, in the labels; always 1",
+        "Installed bundle, in the labels; always 1",
         samples.iter().map(|sample| {
             let labels = [
                 ("extension", sample.extension.as_str()),
@@ -224,7 +224,7 @@ fn updates(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resu
     gauge(
         encoder,
         "operator_controller_extension_update_available",
-        "A newer bundle than the installed one: always 1, the labels say which",
+        "Newer bundle than the installed one, in the labels; always 1",
         newer().map(|(sample, update)| {
             let labels = [
                 ("extension", sample.extension.as_str()),
@@ -237,7 +237,7 @@ fn updates(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resu
     gauge(
         encoder,
         "operator_controller_extension_update_held_back",
-        "A newer bundle that is held back, and the reason: always 1",
+        "Newer bundle that is held back and the reason, in the labels; always 1",
         newer().filter_map(|(sample, update)| {
             let labels = [
                 ("extension", sample.extension.as_str()),

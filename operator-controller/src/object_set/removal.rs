@@ -264,7 +264,7 @@ async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetSt
         }
         Err(error) => {
             let message = format!(
-                "cannot find out whether the ClusterExtension exists: {}",
+                "cannot determine whether the ClusterExtension exists: {}",
                 chain(&error)
             );
             return Removal::NotYet(RunConclusion::retrying(message, Outcome::Failed));
@@ -410,9 +410,9 @@ fn undecided(extension: &str) -> String {
 /// The message about objects that the next revision of an extension takes over.
 fn held(extension: &str, objects: &[ObjectId]) -> String {
     format!(
-        "removed all objects except custom resource definitions and custom resources; these stay, with all their data, until the \
-         next revision of ClusterExtension {extension} takes them over; its condition Ready says what the revision \
-         waits for; remaining: {}",
+        "Removed all objects except custom resource definitions and custom resources. These stay with their data until the next \
+         revision of ClusterExtension {extension} takes them over; its condition Ready shows what that waits for. \
+         Remaining: {}",
         report::names(objects)
     )
 }
@@ -439,7 +439,7 @@ fn explain(conclusion: RunConclusion, set: &ClusterObjectSet, left: &[ObjectId])
         String::new()
     } else {
         let command = annotate(Annotated::of(set), names::user::UNINSTALL, Some("orphan"));
-        format!("; to leave them behind: {command}")
+        format!("; to keep them, run `{command}`")
     };
     let left = may_be_left(left);
     conclusion.reworded(|message| {
@@ -524,8 +524,8 @@ mod tests {
             explain(conclusion, &set, &[id]).state,
             Some(RevisionState::Retrying(
                 "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
-                 removal continues once that is fixed; to leave them behind: kubectl annotate clusterobjectset \
-                 greeter-1 --overwrite olm.operatorframework.io/uninstall=orphan"
+                 removal continues once that is fixed; to keep them, run `kubectl annotate clusterobjectset \
+                 greeter-1 --overwrite olm.operatorframework.io/uninstall=orphan`"
                     .to_owned()
             ))
         );

@@ -131,7 +131,7 @@ async fn until<K, E>(events: &mut (impl Stream<Item = Result<Event<K>, E>> + Unp
             Ok(Event::InitDone) => listed,
             Ok(Event::Apply(_)) => Presence::Present,
             Ok(Event::Delete(_)) => Presence::Absent,
-            // The watch retries by itself.
+            // The watch retries.
             Err(_) => continue,
         };
         if found == wanted {

@@ -69,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
         .run(
             greet,
             |_, error, _| {
-                warn!(%error, "will try again");
+                warn!(%error, "retrying");
                 Action::requeue(Duration::from_secs(5))
             },
             operator,

@@ -323,7 +323,7 @@ fn no_such(name: &str) -> String {
     format!("nothing named {name} was started")
 }
 
-/// A new folder that is not removed by itself.
+/// A new folder that is not removed automatically.
 pub(super) fn temporary_folder() -> Result<PathBuf> {
     let make = |parent: &Path| tempfile::Builder::new().prefix("olm-test-").tempdir_in(parent);
     let mut folder = make(&std::env::temp_dir())?;

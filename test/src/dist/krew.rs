@@ -26,7 +26,7 @@ pub(super) fn manifest(url: &str, archives: &[(System, String)], sums: &BTreeMap
         "spec": {
             "version": concat!("v", env!("CARGO_PKG_VERSION")),
             "homepage": url,
-            "shortDescription": "Install and look after operators with OLM v1",
+            "shortDescription": "Install and manage operators with OLM v1",
             "description": "Installs, explains, upgrades and removes the operators of a cluster with OLM v1, \
                             and works on catalogs and bundles without one.\n",
             "platforms": platforms,

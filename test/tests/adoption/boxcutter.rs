@@ -30,7 +30,7 @@ pub(crate) async fn revisions_of_the_reference_go_on(world: &mut World, image: &
     let world = &*world;
     await_version(world, NAME, "1.0.0").await?;
     world
-        .eventually("the revision goes on", SOON, async || {
+        .eventually("the revision continues", SOON, async || {
             let found = sets(world).await?;
             let [found] = &found[..] else {
                 anyhow::bail!("there are {} revisions", found.len())

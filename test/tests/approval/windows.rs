@@ -24,7 +24,7 @@ fn a_change_begins_only_while_a_window_is_open_and_nothing_is_frozen() -> Result
         ensure!(frozen.status.is_some_and(|status| status.install.is_none()));
         policy(world, name, &json!({ "windows": [window(NEVER)] }))?;
         ready(world, name, "False", "Blocked", "no window of ChangePolicy").await?;
-        // With an open window, the pending change continues by itself.
+        // With an open window, the pending change continues automatically.
         policy(
             world,
             name,
@@ -119,7 +119,7 @@ fn a_rollout_that_has_begun_finishes_outside_its_window() -> Result<()> {
         let look = json!({ "metadata": { "annotations": { "example.com/look": "again" } } });
         merge(world, name, look).await?;
         let unfinished = world
-            .eventually("the rollout goes on", SOON, async || {
+            .eventually("the rollout continues", SOON, async || {
                 let extension = olm_test::extensions::extensions(world).get(name).await?;
                 let rolling =
                     find(extension.conditions(), PROGRESSING).context("no condition Progressing")?;

@@ -153,7 +153,7 @@ fn an_operator_writes_its_own_condition_and_no_other_of_its_namespace() -> Resul
 }
 
 #[test]
-fn a_bomb_of_links_delays_no_other_catalog() -> Result<()> {
+fn a_bomb_of_links_is_refused_and_another_catalog_is_served() -> Result<()> {
     WORLD.with(async |world| explode(world).await)
 }
 

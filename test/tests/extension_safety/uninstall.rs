@@ -110,7 +110,7 @@ async fn a_revision_is_deleted_by_hand(world: &World) -> Result<()> {
         .await?;
     let stays = "until the next revision of ClusterExtension held-deletion takes them over";
     let left =
-        "remaining: CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
+        "Remaining: CustomResourceDefinition.apiextensions.k8s.io/v1 /greetings.held-deletion.olm.example";
     world
         .eventually("the revision says what stays", SOON, async || {
             let set = revisions(world).get("held-deletion-1").await?;

@@ -9,7 +9,7 @@ use olm_test::world::World;
 use serde_json::{Value, json};
 
 use super::course::{is_ours, operator, pods, seen, settled, unchanged};
-use super::{CLUSTER, CUP, olm, versions};
+use super::{CLUSTER, UNDONE, olm, versions};
 
 /// The bookkeeping of each object: labels, annotations, and names of owners.
 pub(crate) async fn marks(world: &World, objects: &[Value]) -> Result<BTreeMap<String, Value>> {
@@ -34,7 +34,7 @@ pub(crate) async fn marks(world: &World, objects: &[Value]) -> Result<BTreeMap<S
 
 /// An object of OLM classic without what the API server adds.
 fn classic(world: &World, kind: &str, name: &str) -> Result<Value> {
-    let printed = world.kubectl(&["get", kind, name, "-n", CUP, "-o", "json"])?;
+    let printed = world.kubectl(&["get", kind, name, "-n", UNDONE, "-o", "json"])?;
     let mut live: Value = serde_json::from_str(&printed)?;
     let metadata = live["metadata"].as_object_mut().context("it has metadata")?;
     metadata.retain(|key, _| matches!(key.as_str(), "name" | "labels" | "finalizers" | "annotations"));
@@ -46,17 +46,17 @@ async fn is_classic(world: &World) -> Result<()> {
     let uid = world.kubectl(&[
         "get",
         "csv",
-        "cup.v1.0.0",
+        "undone.v1.0.0",
         "-n",
-        CUP,
+        UNDONE,
         "-o",
         "jsonpath={.metadata.uid}",
     ])?;
-    let deployment = operator(CUP)
+    let deployment = operator(UNDONE)
         .into_iter()
         .find(|object| object["kind"] == "Deployment");
     let deployment = deployment.context("there is one")?;
-    let live = api(&world.client, &deployment).get("cup-operator").await?;
+    let live = api(&world.client, &deployment).get("undone-operator").await?;
     let owners = live.metadata.owner_references.unwrap_or_default();
     ensure!(owners.len() == 1 && owners[0].uid == uid, "{owners:?}, not {uid}");
     let managers: Vec<String> = live
@@ -86,16 +86,16 @@ pub(crate) fn record_is_gone(world: &World, package: &str) -> Result<()> {
 
 /// Runs `change` on the record, sees that the way back is closed, and puts the record back.
 fn refuses_a_changed_record(world: &World) -> Result<()> {
-    let record = ["get", "configmap", "cup-migration", "-n", CUP, "-o", "json"];
+    let record = ["get", "configmap", "undone-migration", "-n", UNDONE, "-o", "json"];
     let before: Value = serde_json::from_str(&world.kubectl(&record)?)?;
     let patch = |data: &Value| {
         let patch = json!({"binaryData": {"record.json.gz": data}}).to_string();
         world.kubectl(&[
             "patch",
             "configmap",
-            "cup-migration",
+            "undone-migration",
             "-n",
-            CUP,
+            UNDONE,
             "--type=merge",
             "-p",
             &patch,
@@ -104,10 +104,12 @@ fn refuses_a_changed_record(world: &World) -> Result<()> {
     // An empty stream of gzip.
     patch(&json!("H4sIAAAAAAAAAwMAAAAAAAAAAAA="))?;
     let there = versions(world)?;
-    olm(world, "migrate cup -n cup --back --yes")?.ended(1)?.shows(&[
-        "ConfigMap cup/cup-migration is not the record",
-        "olm uninstall cup",
-    ])?;
+    olm(world, "migrate undone -n undone --back --yes")?
+        .ended(1)?
+        .shows(&[
+            "ConfigMap undone/undone-migration is not the record",
+            "olm uninstall undone",
+        ])?;
     ensure!(versions(world)? == there, "a refused way back has written");
     patch(&before["binaryData"]["record.json.gz"]).map(drop)
 }
@@ -116,47 +118,47 @@ fn refuses_a_changed_record(world: &World) -> Result<()> {
 fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let world = &stage.world;
-        settled(world, CUP)?;
+        settled(world, UNDONE)?;
         let (before, running, marked) = (
-            seen(world, CUP).await?,
-            pods(world, CUP)?,
-            marks(world, &operator(CUP)).await?,
+            seen(world, UNDONE).await?,
+            pods(world, UNDONE)?,
+            marks(world, &operator(UNDONE)).await?,
         );
         ensure!(!running.is_empty(), "no Pod runs");
         let (version, subscription) = (
-            classic(world, "csv", "cup.v1.0.0")?,
-            classic(world, "subscription", CUP)?,
+            classic(world, "csv", "undone.v1.0.0")?,
+            classic(world, "subscription", UNDONE)?,
         );
-        olm(world, "migrate cup -n cup --back --yes")?
+        olm(world, "migrate undone -n undone --back --yes")?
             .ended(0)?
             .shows(&["is with OLM classic: nothing to do"])?;
-        let there = "migrate cup -n cup --service-account cook --yes --wait --timeout 2m";
+        let there = "migrate undone -n undone --service-account cook --yes --wait --timeout 2m";
         olm(world, there)?.ended(0)?;
-        is_ours(world, CUP).await?;
+        is_ours(world, UNDONE).await?;
 
         refuses_a_changed_record(world)?;
         let moved = versions(world)?;
-        olm(world, "migrate cup -n cup --back --dry-run")?
+        olm(world, "migrate undone -n undone --back --dry-run")?
             .ended(0)?
             .shows(&[
-                "Subscription cup/cup: ClusterServiceVersion cup.v1.0.0 with 9 objects",
-                "Deployment cup-operator",
+                "Subscription undone/undone: ClusterServiceVersion undone.v1.0.0 with 9 objects",
+                "Deployment undone-operator",
             ])?;
         ensure!(versions(world)? == moved, "a dry run has written");
-        olm(world, "migrate cup -n cup --back --yes")?.ended(0)?;
-        unchanged(&before, &seen(world, CUP).await?)?;
-        ensure!(pods(world, CUP)? == running, "Pods are made anew");
-        unchanged(&marked, &marks(world, &operator(CUP)).await?)?;
+        olm(world, "migrate undone -n undone --back --yes")?.ended(0)?;
+        unchanged(&before, &seen(world, UNDONE).await?)?;
+        ensure!(pods(world, UNDONE)? == running, "Pods are made anew");
+        unchanged(&marked, &marks(world, &operator(UNDONE)).await?)?;
         is_classic(world).await?;
         let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
-        ensure!(!left.contains("/cup"), "{left}");
-        record_is_gone(world, CUP)?;
-        olm(world, "migrate cup -n cup --back --yes")?
+        ensure!(!left.contains("/undone"), "{left}");
+        record_is_gone(world, UNDONE)?;
+        olm(world, "migrate undone -n undone --back --yes")?
             .ended(0)?
             .shows(&["is with OLM classic: nothing to do"])?;
-        let found = classic(world, "csv", "cup.v1.0.0")?;
+        let found = classic(world, "csv", "undone.v1.0.0")?;
         ensure!(found == version, "was {version}, is {found}");
-        let found = classic(world, "subscription", CUP)?;
+        let found = classic(world, "subscription", UNDONE)?;
         ensure!(
             found["spec"] == subscription["spec"]
                 && found["metadata"]["labels"] == subscription["metadata"]["labels"],
@@ -167,14 +169,14 @@ fn an_operator_goes_back_without_a_change_of_what_runs_and_moves_again() -> Resu
         }
 
         olm(world, there)?.ended(0)?;
-        unchanged(&before, &seen(world, CUP).await?)?;
-        ensure!(pods(world, CUP)? == running, "Pods are made anew");
-        is_ours(world, CUP).await?;
-        patch_source(world, CUP, json!({"version": "1.0.1"})).await?;
-        await_version(world, CUP, "1.0.1").await?;
-        olm(world, "migrate cup -n cup --back --yes")?
+        unchanged(&before, &seen(world, UNDONE).await?)?;
+        ensure!(pods(world, UNDONE)? == running, "Pods are made anew");
+        is_ours(world, UNDONE).await?;
+        patch_source(world, UNDONE, json!({"version": "1.0.1"})).await?;
+        await_version(world, UNDONE, "1.0.1").await?;
+        olm(world, "migrate undone -n undone --back --yes")?
             .ended(1)?
-            .shows(&["blocked: ClusterExtension \"cup\" has revision 2 since the move"])?;
+            .shows(&["blocked: ClusterExtension \"undone\" has revision 2 since the move"])?;
         Ok(())
     })
 }

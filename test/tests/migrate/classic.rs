@@ -129,7 +129,7 @@ impl Installed<'_> {
             .await?;
         let source = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": format!("{package}s"), "namespace": CATALOGS},
+            "metadata": {"name": format!("{package}-source"), "namespace": CATALOGS},
             "spec": {"sourceType": "grpc", "image": self.catalog, "displayName": "Samples",
                 "updateStrategy": {"registryPoll": {"interval": "45m"}}},
         });
@@ -153,7 +153,7 @@ impl Installed<'_> {
                 "phase": "Complete", "catalogSources": [], "plan": steps,
                 "bundleLookups": [{
                     "path": self.bundle, "identifier": self.version(), "replaces": "",
-                    "catalogSourceRef": {"name": format!("{package}s"), "namespace": CATALOGS},
+                    "catalogSourceRef": {"name": format!("{package}-source"), "namespace": CATALOGS},
                 }],
             },
         });
@@ -170,8 +170,8 @@ impl Installed<'_> {
                 "labels": {format!("operators.coreos.com/{package}.{package}"): ""},
             },
             "spec": {
-                "name": package, "channel": self.channel(), "source": format!("{package}s"), "sourceNamespace": CATALOGS,
-                "installPlanApproval": "Automatic", "startingCSV": self.version(),
+                "name": package, "channel": self.channel(), "source": format!("{package}-source"),
+                "sourceNamespace": CATALOGS, "installPlanApproval": "Automatic", "startingCSV": self.version(),
             },
             "status": {
                 "state": "AtLatestKnown", "currentCSV": self.version(), "installedCSV": self.version(),
@@ -322,7 +322,7 @@ impl Installed<'_> {
             "resolving": self.version(), "status": "Created",
             "resource": {
                 "group": group, "version": version, "kind": object["kind"], "name": object["metadata"]["name"],
-                "sourceName": format!("{}s", self.package), "sourceNamespace": CATALOGS, "manifest": "{}",
+                "sourceName": format!("{}-source", self.package), "sourceNamespace": CATALOGS, "manifest": "{}",
             },
         })
     }

@@ -29,23 +29,23 @@ use olm_test::world::{Options, World, binary};
 static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
 /// The package that can move.
-const POT: &str = "pot";
+const MOVABLE: &str = "movable";
 /// The package that cannot.
-const PAN: &str = "pan";
+const BLOCKED: &str = "blocked";
 /// The package that moves.
-const LID: &str = "lid";
+const MOVED: &str = "moved";
 /// The package whose move is stopped after every step.
-const JAR: &str = "jar";
+const STOPPED: &str = "stopped";
 /// The package that moves and goes back.
-const CUP: &str = "cup";
+const UNDONE: &str = "undone";
 /// The package with webhooks, which the Go implementation has installed.
-const HOB: &str = "hob";
+const HOOKS: &str = "hooks";
 const VERSIONS: [&str; 2] = ["1.0.0", "1.0.1"];
 
 /// The published versions of a package, the installed one first, and those that stand beside them.
 fn versions_of(package: &str) -> Vec<&'static str> {
     match package {
-        HOB => [&samples::WITH_WEBHOOKS_ALONE[..], &VERSIONS[..1]].concat(),
+        HOOKS => [&samples::WITH_WEBHOOKS_ALONE[..], &VERSIONS[..1]].concat(),
         _ => VERSIONS.to_vec(),
     }
 }
@@ -59,7 +59,7 @@ impl Stage {
     async fn start() -> Result<Self> {
         let world = World::start(Options::default()).await?;
         classic::definitions(&world)?;
-        for package in [POT, PAN, LID, JAR, CUP, HOB] {
+        for package in [MOVABLE, BLOCKED, MOVED, STOPPED, UNDONE, HOOKS] {
             let mut images = BTreeMap::new();
             let versions = versions_of(package);
             let number = *versions.first().context("there is a version")?;
@@ -79,7 +79,7 @@ impl Stage {
                     &samples::renamed(package, &blobs),
                 )
                 .await?;
-            if package != PAN {
+            if package != BLOCKED {
                 let name = format!("{package}-catalog");
                 world.apply(&[catalog(&name, &reference)])?;
                 let name = format!("ccat/{name}");

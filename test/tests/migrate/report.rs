@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::catalog;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, PAN, POT, olm, versions};
+use super::{BLOCKED, CLUSTER, MOVABLE, olm, versions};
 
 #[test]
 fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() -> Result<()> {
@@ -13,11 +13,11 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
         let before = versions(world)?;
         olm(world, "migrate --all --dry-run")?.ended(1)?.shows(&[
             "NAMESPACE  SUBSCRIPTION  PACKAGE  INSTALLED  CAN MOVE",
-            "pot        pot           pot      1.0.0      after 1 to acknowledge",
-            "pan        pan           pan      1.0.0      no, 1 to fix",
+            "movable    movable       movable  1.0.0      after 1 to acknowledge",
+            "blocked    blocked       blocked  1.0.0      no, 1 to fix",
             "blocked (catalog): no ClusterCatalog has the image",
             "to acknowledge (service-account)",
-            "spec.startingCSV pot.v1.0.0 -> dropped",
+            "spec.startingCSV movable.v1.0.0 -> dropped",
             "OperatorGroup all targets [] -> no watchNamespace: all namespaces",
             "registryPoll.interval 45m -> ClusterCatalog spec.source.image.pollIntervalMinutes 45",
         ])?;
@@ -28,19 +28,19 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
             .into_iter()
             .flatten()
             .map(|one| (one["name"].as_str().unwrap_or_default(), one["canMove"] == true))
-            .filter(|(name, _)| [PAN, POT].contains(name))
+            .filter(|(name, _)| [BLOCKED, MOVABLE].contains(name))
             .collect();
-        ensure!(found == [(PAN, false), (POT, true)], "{found:?}");
-        let pan = report["subscriptions"]
+        ensure!(found == [(BLOCKED, false), (MOVABLE, true)], "{found:?}");
+        let blocked = report["subscriptions"]
             .as_array()
-            .and_then(|all| all.iter().find(|one| one["name"] == PAN));
+            .and_then(|all| all.iter().find(|one| one["name"] == BLOCKED));
         ensure!(
-            pan.is_some_and(|pan| pan["findings"][0]["check"] == "catalog"),
+            blocked.is_some_and(|blocked| blocked["findings"][0]["check"] == "catalog"),
             "{report}"
         );
         olm(
             world,
-            "migrate pot -n pot --dry-run --acknowledge service-account",
+            "migrate movable -n movable --dry-run --acknowledge service-account",
         )?
         .ended(0)?
         .shows(&["acknowledged (service-account)"])?;
@@ -49,22 +49,22 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
         // The API server accepts the printed objects.
         let printed = olm(
             world,
-            "migrate pan -n pan --dry-run --service-account cook -o yaml",
+            "migrate blocked -n blocked --dry-run --service-account cook -o yaml",
         )?
         .ended(1)?;
-        let path = world.folder().join("pan.yaml");
+        let path = world.folder().join("blocked.yaml");
         std::fs::write(&path, &printed.printed)?;
         let applied = world.kubectl(&["apply", "--dry-run=server", "-f", &path.display().to_string()])?;
         ensure!(
-            applied.contains("clustercatalog.olm.operatorframework.io/pans created")
-                && applied.contains("clusterextension.olm.operatorframework.io/pan created"),
+            applied.contains("clustercatalog.olm.operatorframework.io/blocked-source created")
+                && applied.contains("clusterextension.olm.operatorframework.io/blocked created"),
             "{applied}"
         );
         ensure!(versions(world)? == before, "a dry run has written");
-        olm(world, "migrate nothing -n pot --dry-run")?
+        olm(world, "migrate nothing -n movable --dry-run")?
             .ended(1)?
             .shows(&[
-                "Subscription \"nothing\" not found in namespace \"pot\"",
+                "Subscription \"nothing\" not found in namespace \"movable\"",
                 "hint: ",
             ])?;
         Ok(())
@@ -80,45 +80,55 @@ fn everything_that_blocks_is_said_at_once() -> Result<()> {
             "catsrc",
             "-n",
             "olm",
-            "pans",
+            "blocked-source",
             "-o",
             "jsonpath={.spec.image}",
         ])?;
         let second = json!({
             "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-            "metadata": {"name": "second", "namespace": PAN}, "spec": {},
+            "metadata": {"name": "second", "namespace": BLOCKED}, "spec": {},
         });
         world.apply(&[second])?;
         let pending = json!({"status": {"state": "UpgradePending"}}).to_string();
         let patch = [
             "patch",
             "subscription",
-            PAN,
+            BLOCKED,
             "-n",
-            PAN,
+            BLOCKED,
             "--subresource=status",
             "--type=merge",
             "-p",
             &pending,
         ];
         world.kubectl(&patch)?;
-        olm(world, "migrate pan -n pan --dry-run")?.ended(1)?.shows(&[
-            "no, 3 to fix",
-            "blocked (state): the state of the Subscription is UpgradePending, not AtLatestKnown",
-            "blocked (operator-group): namespace \"pan\" has 2 OperatorGroups, not one",
-            "blocked (catalog): no ClusterCatalog has the image",
-        ])?;
-        world.kubectl(&["delete", "og", "second", "-n", PAN])?;
+        olm(world, "migrate blocked -n blocked --dry-run")?
+            .ended(1)?
+            .shows(&[
+                "no, 3 to fix",
+                "blocked (state): the state of the Subscription is UpgradePending, not AtLatestKnown",
+                "blocked (operator-group): namespace \"blocked\" has 2 OperatorGroups, not one",
+                "blocked (catalog): no ClusterCatalog has the image",
+            ])?;
+        world.kubectl(&["delete", "og", "second", "-n", BLOCKED])?;
         let at_rest = pending.replace("UpgradePending", "AtLatestKnown");
         let mut patch = patch;
         *patch.last_mut().context("the patch")? = &at_rest;
         world.kubectl(&patch)?;
-        world.apply(&[catalog("pans", &image)])?;
-        world.kubectl(&["wait", "--for=condition=Serving", "--timeout=120s", "ccat/pans"])?;
-        olm(world, "migrate pan -n pan --dry-run --service-account cook")?
-            .ended(0)?
-            .shows(&["pan        pan           pan      1.0.0      yes"])?;
-        world.kubectl(&["delete", "ccat", "pans"])?;
+        world.apply(&[catalog("blocked-source", &image)])?;
+        world.kubectl(&[
+            "wait",
+            "--for=condition=Serving",
+            "--timeout=120s",
+            "ccat/blocked-source",
+        ])?;
+        olm(
+            world,
+            "migrate blocked -n blocked --dry-run --service-account cook",
+        )?
+        .ended(0)?
+        .shows(&["blocked    blocked       blocked  1.0.0      yes"])?;
+        world.kubectl(&["delete", "ccat", "blocked-source"])?;
         Ok(())
     })
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::back::record_is_gone;
 use super::course::{is_ours, pods, seen, settled, unchanged};
-use super::{CLUSTER, JAR, olm_as};
+use super::{CLUSTER, STOPPED, olm_as};
 
 /// User that moves the operator, with fewer rights than the move needs.
 const MOVER: &str = "mover";
@@ -26,21 +26,24 @@ const STEPS: [Step; 11] = [
     ),
     (
         ["create", "", "configmaps"],
-        "cannot create ConfigMap jar/jar-migration",
+        "cannot create ConfigMap stopped/stopped-migration",
     ),
     (
         ["patch", "operators.coreos.com", "subscriptions"],
-        "cannot pause Subscription jar/jar",
+        "cannot pause Subscription stopped/stopped",
     ),
     (
         ["create", "", "secrets"],
-        "cannot create Secret olmv1-system/jar-1-",
+        "cannot create Secret olmv1-system/stopped-1-",
     ),
     (
         ["create", "olm.operatorframework.io", "clusterobjectsets"],
         "cannot create ClusterObjectSet",
     ),
-    (["patch", "", "secrets"], "cannot give Secret olmv1-system/jar-1-"),
+    (
+        ["patch", "", "secrets"],
+        "cannot give Secret olmv1-system/stopped-1-",
+    ),
     (
         ["patch", "rbac.authorization.k8s.io", "clusterrolebindings"],
         "cannot hand over ClusterRoleBinding",
@@ -48,11 +51,11 @@ const STEPS: [Step; 11] = [
     (["patch", "apps", "deployments"], "cannot hand over Deployment"),
     (
         ["delete", "operators.coreos.com", "subscriptions"],
-        "cannot delete Subscription jar/jar",
+        "cannot delete Subscription stopped/stopped",
     ),
     (
         ["delete", "operators.coreos.com", "clusterserviceversions"],
-        "cannot delete ClusterServiceVersion jar/",
+        "cannot delete ClusterServiceVersion stopped/",
     ),
     (
         ["patch", "olm.operatorframework.io", "clusterextensions"],
@@ -68,11 +71,11 @@ const BACK: [Step; 9] = [
     ),
     (
         ["create", "operators.coreos.com", "clusterserviceversions"],
-        "cannot create ClusterServiceVersion jar/",
+        "cannot create ClusterServiceVersion stopped/",
     ),
     (
         ["patch", "operators.coreos.com", "clusterserviceversions/status"],
-        "cannot write the status of ClusterServiceVersion jar/",
+        "cannot write the status of ClusterServiceVersion stopped/",
     ),
     (["patch", "apps", "deployments"], "cannot hand back Deployment"),
     (
@@ -81,15 +84,15 @@ const BACK: [Step; 9] = [
     ),
     (
         ["create", "operators.coreos.com", "subscriptions"],
-        "cannot create Subscription jar/jar",
+        "cannot create Subscription stopped/stopped",
     ),
     (
         ["patch", "operators.coreos.com", "subscriptions/status"],
-        "cannot write the status of Subscription jar/jar",
+        "cannot write the status of Subscription stopped/stopped",
     ),
     (
         ["patch", "operators.coreos.com", "subscriptions"],
-        "cannot resume Subscription jar/jar",
+        "cannot resume Subscription stopped/stopped",
     ),
     (
         ["delete", "olm.operatorframework.io", "clusterextensions"],
@@ -170,21 +173,21 @@ fn kubeconfig(world: &World) -> Result<PathBuf> {
 fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let world = &stage.world;
-        settled(world, JAR)?;
-        let (before, running) = (seen(world, JAR).await?, pods(world, JAR)?);
+        settled(world, STOPPED)?;
+        let (before, running) = (seen(world, STOPPED).await?, pods(world, STOPPED)?);
         ensure!(!running.is_empty(), "no Pod runs");
         let kubeconfig = kubeconfig(world)?;
-        let line = "migrate jar -n jar --service-account cook --yes";
+        let line = "migrate stopped -n stopped --service-account cook --yes";
         let subscribed = subscription(world)?;
         for (index, (right, message)) in STEPS.into_iter().enumerate() {
             allow(world, &STEPS, Some(right))?;
             olm_as(world, &kubeconfig, line)?
                 .ended(1)?
                 .shows(&[message, "forbidden"])?;
-            unchanged(&before, &seen(world, JAR).await?)?;
+            unchanged(&before, &seen(world, STOPPED).await?)?;
             if ABANDONED.contains(&index) {
                 abandoned(world, &kubeconfig, &subscribed)?;
-                unchanged(&before, &seen(world, JAR).await?)?;
+                unchanged(&before, &seen(world, STOPPED).await?)?;
                 allow(world, &STEPS, Some(right))?;
                 olm_as(world, &kubeconfig, line)?
                     .ended(1)?
@@ -193,14 +196,14 @@ fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Resu
         }
         allow(world, &STEPS, None)?;
         olm_as(world, &kubeconfig, &format!("{line} --wait --timeout 2m"))?.ended(0)?;
-        unchanged(&before, &seen(world, JAR).await?)?;
-        ensure!(pods(world, JAR)? == running, "Pods are made anew");
-        is_ours(world, JAR).await?;
-        await_version(world, JAR, "1.0.0").await?;
-        let left = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
+        unchanged(&before, &seen(world, STOPPED).await?)?;
+        ensure!(pods(world, STOPPED)? == running, "Pods are made anew");
+        is_ours(world, STOPPED).await?;
+        await_version(world, STOPPED, "1.0.0").await?;
+        let left = world.kubectl(&["get", "subscriptions,csv", "-n", STOPPED, "-o", "name"])?;
         ensure!(left.is_empty(), "{left}");
         goes_back(world, &kubeconfig, &before, &subscribed).await?;
-        ensure!(pods(world, JAR)? == running, "Pods are made anew");
+        ensure!(pods(world, STOPPED)? == running, "Pods are made anew");
         Ok(())
     })
 }
@@ -211,7 +214,7 @@ const ABANDONED: [usize; 3] = [4, 7, 8];
 
 /// The spec, the annotations and the installed version of the Subscription.
 fn subscription(world: &World) -> Result<Value> {
-    let found = world.kubectl(&["get", "subscription", JAR, "-n", JAR, "-o", "json"])?;
+    let found = world.kubectl(&["get", "subscription", STOPPED, "-n", STOPPED, "-o", "json"])?;
     let found: Value = serde_json::from_str(&found)?;
     let annotations = found["metadata"]["annotations"].as_object();
     let annotations: BTreeMap<_, _> = annotations
@@ -229,10 +232,10 @@ fn subscription(world: &World) -> Result<Value> {
 /// Gives the operator back in the middle of the move.
 fn abandoned(world: &World, kubeconfig: &Path, subscribed: &Value) -> Result<()> {
     allow(world, &[&STEPS[..], &BACK[..]].concat(), None)?;
-    olm_as(world, kubeconfig, "migrate jar -n jar --back --yes")?.ended(0)?;
+    olm_as(world, kubeconfig, "migrate stopped -n stopped --back --yes")?.ended(0)?;
     let now = subscription(world)?;
     ensure!(now == *subscribed, "was {subscribed}, is {now}");
-    record_is_gone(world, JAR)
+    record_is_gone(world, STOPPED)
 }
 
 /// Gives the operator back, stopped at every step.
@@ -242,21 +245,21 @@ async fn goes_back(
     before: &BTreeMap<String, Value>,
     subscribed: &Value,
 ) -> Result<()> {
-    let line = "migrate jar -n jar --back --yes";
+    let line = "migrate stopped -n stopped --back --yes";
     for (right, message) in BACK {
         allow(world, &BACK, Some(right))?;
         olm_as(world, kubeconfig, line)?
             .ended(1)?
             .shows(&[message, "forbidden"])?;
-        unchanged(before, &seen(world, JAR).await?)?;
+        unchanged(before, &seen(world, STOPPED).await?)?;
     }
     allow(world, &BACK, None)?;
     olm_as(world, kubeconfig, line)?.ended(0)?;
-    unchanged(before, &seen(world, JAR).await?)?;
-    record_is_gone(world, JAR)?;
+    unchanged(before, &seen(world, STOPPED).await?)?;
+    record_is_gone(world, STOPPED)?;
     let left = world.kubectl(&["get", "cext,cos", "-o", "name"])?;
-    ensure!(!left.contains("/jar"), "{left}");
-    let there = world.kubectl(&["get", "subscriptions,csv", "-n", JAR, "-o", "name"])?;
+    ensure!(!left.contains("/stopped"), "{left}");
+    let there = world.kubectl(&["get", "subscriptions,csv", "-n", STOPPED, "-o", "name"])?;
     ensure!(there.lines().count() == 2, "{there}");
     let now = subscription(world)?;
     ensure!(now == *subscribed, "was {subscribed}, is {now}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::back::{marks, record_is_gone};
 use super::course::{are_ours, pods, seen_of, settled, unchanged};
-use super::{CLUSTER, HOB, olm};
+use super::{CLUSTER, HOOKS, olm};
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -20,38 +20,38 @@ fn objects() -> Vec<Value> {
         (
             ADMISSION,
             "ValidatingWebhookConfiguration",
-            "greetings.hob.olm.example-x7k2p",
+            "greetings.hooks.olm.example-x7k2p",
         ),
         (
             ADMISSION,
             "MutatingWebhookConfiguration",
-            "salutations.hob.olm.example-x7k2p",
+            "salutations.hooks.olm.example-x7k2p",
         ),
         (
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
-            "greetings.hob.olm.example",
+            "greetings.hooks.olm.example",
         ),
         (
             RBAC,
             "ClusterRoleBinding",
-            "hob-operator-service-system:auth-delegator",
+            "hooks-operator-service-system:auth-delegator",
         ),
-        (RBAC, "ClusterRole", "hob.v1.4.0-7b6c9d"),
-        (RBAC, "ClusterRoleBinding", "hob.v1.4.0-7b6c9d"),
+        (RBAC, "ClusterRole", "hooks.v1.4.0-7b6c9d"),
+        (RBAC, "ClusterRoleBinding", "hooks.v1.4.0-7b6c9d"),
     ];
     let near = [
-        ("v1", "Secret", "hob-operator-service-cert"),
-        ("v1", "Service", "hob-operator-service"),
-        ("v1", "ServiceAccount", "hob-operator"),
-        (RBAC, "Role", "hob-operator-service-cert"),
-        (RBAC, "RoleBinding", "hob-operator-service-cert"),
-        ("apps/v1", "Deployment", "hob-operator"),
+        ("v1", "Secret", "hooks-operator-service-cert"),
+        ("v1", "Service", "hooks-operator-service"),
+        ("v1", "ServiceAccount", "hooks-operator"),
+        (RBAC, "Role", "hooks-operator-service-cert"),
+        (RBAC, "RoleBinding", "hooks-operator-service-cert"),
+        ("apps/v1", "Deployment", "hooks-operator"),
     ];
     let object = |(api_version, kind, name): (&str, &str, &str), place: Option<&str>| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place}});
     let mut objects: Vec<Value> = cluster.map(|entry| object(entry, None)).to_vec();
-    objects.extend(near.map(|entry| object(entry, Some(HOB))));
-    let reader = (RBAC, "RoleBinding", "hob-operator-service-auth-reader");
+    objects.extend(near.map(|entry| object(entry, Some(HOOKS))));
+    let reader = (RBAC, "RoleBinding", "hooks-operator-service-auth-reader");
     objects.push(object(reader, Some("kube-system")));
     objects
 }
@@ -63,7 +63,7 @@ async fn writers(world: &World) -> Result<Vec<String>> {
         .find(|object| object["kind"] == "CustomResourceDefinition");
     let definition = definition.context("there is one")?;
     let live = api(&world.client, &definition)
-        .get("greetings.hob.olm.example")
+        .get("greetings.hooks.olm.example")
         .await?;
     let entries = live.metadata.managed_fields.into_iter().flatten();
     let entries = entries.filter(|entry| entry.subresource.is_none());
@@ -76,11 +76,11 @@ async fn writers(world: &World) -> Result<Vec<String>> {
 fn webhooks_that_the_go_implementation_has_made_move_there_and_back_and_are_upgraded() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let (world, objects) = (&stage.world, objects());
-        settled(world, HOB)?;
-        let (before, running) = (seen_of(world, HOB, &objects).await?, pods(world, HOB)?);
+        settled(world, HOOKS)?;
+        let (before, running) = (seen_of(world, HOOKS, &objects).await?, pods(world, HOOKS)?);
         let (marked, writing) = (marks(world, &objects).await?, writers(world).await?);
         ensure!(writing == ["catalog", "olm"], "{writing:?}");
-        let line = "migrate hob -n hob --service-account cook --yes";
+        let line = "migrate hooks -n hooks --service-account cook --yes";
         olm(world, line)?.ended(1)?.shows(&[
             "after 2 to acknowledge",
             "to acknowledge (webhooks): the certificate of the webhooks is valid until",
@@ -88,25 +88,25 @@ fn webhooks_that_the_go_implementation_has_made_move_there_and_back_and_are_upgr
         ])?;
         let there = format!("{line} --acknowledge webhooks --acknowledge conversion --wait --timeout 2m");
         olm(world, &there)?.ended(0)?;
-        unchanged(&before, &seen_of(world, HOB, &objects).await?)?;
-        ensure!(pods(world, HOB)? == running, "Pods are made anew");
-        are_ours(world, HOB, &objects).await?;
+        unchanged(&before, &seen_of(world, HOOKS, &objects).await?)?;
+        ensure!(pods(world, HOOKS)? == running, "Pods are made anew");
+        are_ours(world, HOOKS, &objects).await?;
 
-        olm(world, "migrate hob -n hob --back --yes")?
+        olm(world, "migrate hooks -n hooks --back --yes")?
             .ended(0)?
             .shows(&["17 objects handed back"])?;
-        unchanged(&before, &seen_of(world, HOB, &objects).await?)?;
+        unchanged(&before, &seen_of(world, HOOKS, &objects).await?)?;
         unchanged(&marked, &marks(world, &objects).await?)?;
-        ensure!(pods(world, HOB)? == running, "Pods are made anew");
+        ensure!(pods(world, HOOKS)? == running, "Pods are made anew");
         ensure!(writers(world).await? == writing, "{:?}", writers(world).await?);
-        record_is_gone(world, HOB)?;
+        record_is_gone(world, HOOKS)?;
         let left = world.kubectl(&["get", "secrets", "-n", "olmv1-system", "-o", "name"])?;
-        ensure!(!left.contains("/hob-1-"), "{left}");
+        ensure!(!left.contains("/hooks-1-"), "{left}");
 
         olm(world, &there)?.ended(0)?;
-        unchanged(&before, &seen_of(world, HOB, &objects).await?)?;
-        patch_source(world, HOB, json!({"version": "1.4.1"})).await?;
-        await_version(world, HOB, "1.4.1").await?;
+        unchanged(&before, &seen_of(world, HOOKS, &objects).await?)?;
+        patch_source(world, HOOKS, json!({"version": "1.4.1"})).await?;
+        await_version(world, HOOKS, "1.4.1").await?;
         for object in &objects {
             let (kind, name) = (&object["metadata"]["namespace"], &object["metadata"]["name"]);
             let is_dropped = name

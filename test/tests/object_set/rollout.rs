@@ -181,6 +181,7 @@ fn a_paused_set_writes_nothing_and_reports_the_pending_writes() {
         let name = place.create(&set).await;
         let message = format!("to be applied: ConfigMap.v1 {}/one", place.name);
         place.until(&name, "Progressing=False/Blocked", &message).await;
+        assert_eq!(place.live(&place.config_map("one")).await, None);
         place.annotate(&name, names::user::PAUSED, "false").await;
         place.until(&name, "Succeeded=True/Succeeded", "").await;
     });

@@ -110,7 +110,7 @@ async fn a_certificate_counts_for_its_identity_while_it_is_valid() -> Result<()>
             // An entry of the future is none; one from before or after the certificate proves nothing.
             let error = one.expect_err(name);
             ensure!(
-                error.contains("its certificate does not count") || error.contains("in the future"),
+                error.contains("its certificate is not accepted") || error.contains("in the future"),
                 "{error}"
             );
         }
@@ -130,7 +130,7 @@ async fn a_certificate_that_had_expired_when_it_was_used_does_not_count() -> Res
         .await?;
     for access in &stage.policies {
         let found = pull(&stage.place.images(), &image.to_string(), access).await;
-        fails(found, "its certificate does not count")?;
+        fails(found, "its certificate is not accepted")?;
     }
     // The same signer in time: that the certificate has expired since does not matter.
     sign(minutes_ago(55)?)?
@@ -160,7 +160,7 @@ async fn what_was_changed_or_not_logged_does_not_count() -> Result<()> {
         Ok(())
     })
     .await?;
-    refuses("stranger", "its certificate does not count", |signed, _| {
+    refuses("stranger", "its certificate is not accepted", |signed, _| {
         signed.certificate = Some(
             Services::new()?
                 .issue(RELEASE, ISSUER, minutes_ago(5)?)?

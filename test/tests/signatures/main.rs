@@ -237,7 +237,7 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
         let mut changed = signed.clone();
         forged(&mut changed);
         here.write(image.digest(), &changed).await?;
-        let said = "its certificate does not count";
+        let said = "its certificate is not accepted";
         refused(
             stage.judge(good(), &reference).await,
             said,
@@ -266,7 +266,7 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
             }
         })?;
         let found = stage.judge(identity(".*", issuer, &late), &reference).await;
-        refused(found, "its certificate does not count", "an expired authority")?;
+        refused(found, "its certificate is not accepted", "an expired authority")?;
         let late = stage.root(|root| {
             root["timestampAuthorities"][0]["validFor"]["end"] = json!("2021-01-01T00:00:00Z");
             if !is_logged {

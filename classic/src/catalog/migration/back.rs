@@ -93,7 +93,7 @@ impl Mover {
                     tracing::info!(
                         key,
                         extension = extension.name(),
-                        "an operator is with OLM classic again"
+                        "an operator returned to OLM classic"
                     );
                 }
                 Turn::Done
@@ -113,7 +113,7 @@ impl Mover {
         tracing::warn!(
             extension = extension.name(),
             error = message,
-            "the return of a ClusterExtension has stopped; will try again"
+            "the return of a ClusterExtension has stopped; retrying"
         );
         if turn == Turn::Failed {
             return turn.max(self.said_back(extension, BackState::Blocked, &message).await);
@@ -171,7 +171,7 @@ impl Mover {
                 tracing::warn!(
                     extension = extension.name(),
                     error = failure.message,
-                    "cannot write a ClusterExtension; will try again"
+                    "cannot write a ClusterExtension; retrying"
                 );
                 Turn::Failed
             }

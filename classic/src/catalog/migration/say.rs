@@ -127,7 +127,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Marks a ClusterExtension whose move is under way, so that it goes on without its Subscription.
+    /// Marks a ClusterExtension whose move is under way, so that it continues without its Subscription.
     pub(super) async fn mark(&self, extension: &ClusterExtension) -> Result<(), RequestFailure> {
         if extension.annotation(annotations::MIGRATE) == Some("true") {
             return Ok(());

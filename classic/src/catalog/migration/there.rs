@@ -276,7 +276,7 @@ impl Mover {
                 tracing::warn!(
                     key,
                     error = failure.message,
-                    "cannot write a Subscription; will try again"
+                    "cannot write a Subscription; retrying"
                 );
                 turn = turn.max(Turn::Failed);
             }
@@ -288,13 +288,13 @@ impl Mover {
     async fn failed(&self, keys: &[String], error: &anyhow::Error) -> Turn {
         let turn = Turn::of(error);
         let message = failure(error);
-        tracing::warn!(?keys, error = message, "a move has stopped; will try again");
+        tracing::warn!(?keys, error = message, "a move has stopped; retrying");
         for key in keys.iter().filter(|_| turn == Turn::Failed) {
             if let Err(failure) = self.say(key, MigrationState::Failed, &message).await {
                 tracing::warn!(
                     key,
                     error = failure.message,
-                    "cannot write a Subscription; will try again"
+                    "cannot write a Subscription; retrying"
                 );
             }
         }

@@ -34,7 +34,7 @@ enum ContentWriteError {
     Forbidden(String),
     /// It may help to try again.
     Other(String),
-    /// It passes by itself, and is no news.
+    /// A retry suffices, and nothing is reported.
     Transient(RequestFailure),
 }
 
@@ -53,7 +53,7 @@ impl From<RequestFailure> for ContentWriteError {
 /// Carries out the result of a pass over `current`.
 ///
 /// # Errors
-/// Something could not be written that is no content; or content could not be, for a reason that passes by itself.
+/// Something could not be written that is no content; or content could not be, for a reason that a retry clears.
 pub(super) async fn act(
     context: &Context,
     cluster: &Cluster,

@@ -33,12 +33,8 @@ impl Include {
 pub(super) fn begin(version: u64) -> String {
     let columns: Value = [
         ("Name", "name", "Name of the package."),
-        (
-            "Catalog",
-            "",
-            "What people call the catalog that the package comes from.",
-        ),
-        ("Age", "", "How long the catalog has been there."),
+        ("Catalog", "", "Display name of the catalog."),
+        ("Age", "", "Age of the catalog."),
     ]
     .map(|(name, format, description)| {
         json!({

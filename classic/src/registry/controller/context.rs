@@ -147,7 +147,7 @@ fn advertised(given: &str, base: &Base) -> Option<IpAddr> {
         if parsed.is_err() {
             tracing::error!(
                 given,
-                "`--advertise-address` is not an IP address; nothing leads to registries"
+                "`--advertise-address` is not an IP address; registries cannot be reached"
             );
         }
         return parsed.ok();
@@ -164,7 +164,7 @@ fn advertised(given: &str, base: &Base) -> Option<IpAddr> {
     let found = found.filter(|address| !address.is_loopback());
     if found.is_none() {
         tracing::error!(
-            "no address of this process is known: set `--advertise-address`; nothing leads to registries"
+            "no address of this process is known: set `--advertise-address`; registries cannot be reached"
         );
     }
     found

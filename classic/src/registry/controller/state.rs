@@ -176,7 +176,7 @@ impl SourceStates {
             let new = file.with_extension("new");
             let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
             if let Err(error) = written {
-                tracing::warn!(%error, "cannot keep what CatalogSources were given; a restart pulls it again");
+                tracing::warn!(%error, "cannot save the images of CatalogSources; a restart pulls them again");
             }
         });
     }

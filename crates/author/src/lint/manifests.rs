@@ -231,7 +231,7 @@ pub(super) fn objects(files: &BundleFiles) -> Vec<Object> {
     objects
 }
 
-/// Reads one manifest by itself.
+/// Reads one manifest alone.
 ///
 /// # Errors
 /// When it is not an object, or has fields of wrong types.

@@ -136,7 +136,7 @@ pub(super) fn poll(
 }
 
 fn is_broken(pod: &Value) -> bool {
-    // One that waits for its image goes on by itself.
+    // One that waits for its image continues when it has it.
     let waits = |status: &Value| text(status, "/state/waiting/reason") == "CrashLoopBackOff";
     matches!(text(pod, "/status/phase"), "Failed" | "Unknown")
         || items(pod, "/status/containerStatuses").any(waits)

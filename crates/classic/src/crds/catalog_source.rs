@@ -109,7 +109,7 @@ fn status() -> Schema {
     let service = bare()
         .property("createdAt", time())
         .properties(&["port", "protocol", "serviceName", "serviceNamespace"], &text());
-    object("What is known of the catalog.")
+    object("The state of the catalog.")
         .property(
             "conditions",
             array("Whether the template of the image is filled in.", condition()).map_list(&["type"]),
@@ -117,7 +117,7 @@ fn status() -> Schema {
         .property("configMapReference", config_map)
         .property("connectionState", connection)
         .property("latestImageRegistryPoll", time())
-        .property("message", string("What is wrong."))
-        .property("reason", string("What is wrong, in CamelCase."))
+        .property("message", string("The problem."))
+        .property("reason", string("The problem, in CamelCase."))
         .property("registryService", service)
 }

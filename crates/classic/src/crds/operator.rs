@@ -13,8 +13,8 @@ pub(super) fn definition() -> Value {
     let item = reference().property("conditions", array("Conditions of the object.", condition()));
     let components = object("The objects that make up the operator.")
         .required("labelSelector", label_selector("Selects them by their labels."))
-        .property("refs", array("What is found.", item));
-    let status = object("What is found.").property("components", components);
+        .property("refs", array("The objects found.", item));
+    let status = object("The objects found.").property("components", components);
     let root = root("An Operator lists the objects of an operator.", bare(), status);
     kind(names::OPERATOR_KIND, &[], Scope::Cluster).definition([stored("v1", &Columns::NONE, root)])
 }

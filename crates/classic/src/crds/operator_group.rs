@@ -20,7 +20,10 @@ pub(super) fn definition() -> Value {
     let spec = spec(&namespaces)
         .property("upgradeStrategy", strategy)
         .default_value(json!({"upgradeStrategy": "Default"}));
-    let status = status(&namespaces).property("conditions", array("What is wrong with it.", condition()));
+    let status = status(&namespaces).property(
+        "conditions",
+        array("The problems of the OperatorGroup.", condition()),
+    );
     let current = root(DESCRIPTION, spec, status).extension("required", json!(["metadata"]));
     let former = root(DESCRIPTION, self::spec(&texts()), self::status(&texts()))
         .extension("required", json!(["metadata"]));

@@ -60,7 +60,7 @@ struct Pass<'a> {
     decision: CsvDecision,
 }
 
-/// Whether a pass goes on.
+/// Whether a pass continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Passed,

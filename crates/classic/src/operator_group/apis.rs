@@ -131,7 +131,8 @@ impl ApiSet {
         self.0.iter().map(ApiKey::without_plural).collect()
     }
 
-    /// The labels that mark a ClusterServiceVersion as the provider of these APIs.
+    /// The labels that mark a ClusterServiceVersion as the provider of these APIs. The runner of the recorded cases calls
+    /// it.
     pub fn provider_labels(&self) -> BTreeMap<String, String> {
         let key = |api: &ApiKey| format!("{}{}", names::API_LABEL_PREFIX, api.hash());
         self.0
@@ -206,7 +207,7 @@ pub(super) fn plural_and_group(name: &str) -> Result<(&str, &str), DefinitionNam
 }
 
 /// The labels by which providers and users of a CustomResourceDefinition's APIs are found: for each version one set for
-/// the providers and one for those that require it.
+/// the providers and one for those that require it. The runner of the recorded cases calls it.
 pub fn definition_labels(definition: &Value) -> Vec<BTreeMap<String, String>> {
     let mut sets = Vec::new();
     for version in items(definition, "/spec/versions") {

@@ -115,7 +115,7 @@ impl Registries {
         Ok(places)
     }
 
-    /// The registry that a reference names, whatever stands in front of it: where images are pushed to.
+    /// The registry that a reference names, whatever mirrors it: where images are pushed to.
     pub fn home(&self, reference: &Reference) -> Result<Endpoint, PlaceError> {
         let rule = self.rule(&reference.to_string())?;
         let security = rule.map_or(Security::Verified, |(rule, _)| rule.security);

@@ -128,7 +128,7 @@ impl PullError {
 
     /// Whether the same pull may succeed later without a change of the image or a limit.
     ///
-    /// Authentication, authorisation and missing images count: they are mended at the registry, not in the object that
+    /// Authentication, authorisation and missing images count: they are fixed at the registry, not in the object that
     /// names the image.
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -151,7 +151,7 @@ impl PullError {
                 source,
                 LayerError::Store { .. } | LayerError::Corrupt(_) | LayerError::Time { .. }
             ),
-            // The configuration and the signatures are mended without the object that names the image.
+            // The configuration and the signatures are fixed without the object that names the image.
             Self::Place { .. } | Self::Policy { .. } | Self::Time { .. } | Self::CutOff { .. } => true,
             Self::Manifest { .. }
             | Self::Platform { .. }

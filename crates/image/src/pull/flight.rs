@@ -28,8 +28,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Joins the work for `key`, or starts it. The work goes on when the first caller goes away. Nothing when the work
-    /// was torn down before its end.
+    /// Joins the work for `key`, or starts it. The work continues when the first caller goes away. Nothing when the
+    /// work was torn down before its end.
     pub(crate) async fn join(&self, key: K, work: impl Future<Output = V> + Send + 'static) -> Option<V> {
         let flight = {
             let mut running = self.running.lock();

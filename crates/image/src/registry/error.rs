@@ -120,7 +120,7 @@ pub enum RegistryError {
         message: String,
     },
     /// The reader of the bytes went away; its own error says why.
-    #[error("the transfer was given up")]
+    #[error("the transfer was aborted")]
     GivenUp,
 }
 

@@ -344,7 +344,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(until.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// A time in words that stay the same while it passes: they stand in conditions, of which every change is written.
+/// A time in words that stay the same while it passes: conditions contain them, and every change of those is written.
 const fn roughly(wait: Duration) -> &'static str {
     match wait.as_secs() {
         0..=60 => "a minute at most",

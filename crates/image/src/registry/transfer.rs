@@ -62,8 +62,8 @@ impl Read for PipeReader {
     }
 }
 
-/// Transfers a blob into a pipe and verifies it. A broken transfer goes on where it stopped, at the next place when one
-/// place fails for good. When this fails, the reader sees an error too, never an early end.
+/// Transfers a blob into a pipe and verifies it. A broken transfer continues where it stopped, at the next place when
+/// one place fails for good. When this fails, the reader sees an error too, never an early end.
 pub(crate) async fn transfer(
     sessions: &[Session<'_>],
     blob: &Blob,

@@ -29,7 +29,7 @@ pub enum WindowError {
     Duration(String),
 }
 
-/// A window that opens again and again.
+/// A recurring window.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// The schedule in the time zone. A local time that occurs twice counts twice.

@@ -101,7 +101,7 @@ pub async fn elect(
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(lease = settings.name, %error, "cannot look at the lease; will try again");
+                tracing::warn!(lease = settings.name, %error, "cannot read the lease; retrying");
             }
         }
         tokio::select! { () = stop.cancelled() => {}, () = tokio::time::sleep(settings.look_every) => {} }
@@ -214,7 +214,7 @@ async fn hold(api: &Api<Lease>, settings: &LeaseSettings, stop: &CancellationTok
             Ok(Renewal::Taken) => return Err(lost()),
             Ok(Renewal::Conflict) => next = Duration::from_millis(200),
             Err(error) => {
-                tracing::warn!(lease = settings.name, %error, "cannot renew the lease; will try again");
+                tracing::warn!(lease = settings.name, %error, "cannot renew the lease; retrying");
                 next = settings.look_every;
             }
         }

@@ -83,62 +83,58 @@ impl Families {
         };
         registry.register(
             "controller_runtime_reconcile",
-            "Times an object was worked on, per controller and result",
+            "Reconciliations by controller and result",
             these.reconciles.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_errors",
-            "Times that working on an object failed, per controller",
+            "Failed reconciliations by controller",
             these.errors.clone(),
         );
         registry.register(
             "controller_runtime_terminal_reconcile_errors",
-            "Times that working on an object ended because the object has to be changed, per controller",
+            "Reconciliations that only a change of the object can fix, by controller",
             these.refusals.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_panics",
-            "Times that working on an object panicked, per controller",
+            "Reconciliations that panicked, by controller",
             these.panics.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_time_seconds",
-            "Time that working on an object took, per controller",
+            "Duration of reconciliations by controller",
             these.seconds.clone(),
         );
         registry.register(
             "controller_runtime_active_workers",
-            "Objects being worked on, per controller",
+            "Reconciliations in progress by controller",
             these.active.clone(),
         );
         registry.register(
             "controller_runtime_max_concurrent_reconciles",
-            "Objects that may be worked on at once, per controller",
+            "Maximum concurrent reconciliations by controller",
             these.most.clone(),
         );
-        registry.register(
-            "workqueue_depth",
-            "Objects that wait to be worked on",
-            these.depth.clone(),
-        );
+        registry.register("workqueue_depth", "Length of the work queue", these.depth.clone());
         registry.register(
             "workqueue_adds",
-            "Objects that were added to the queue",
+            "Objects added to the work queue",
             these.adds.clone(),
         );
         registry.register(
             "workqueue_retries",
-            "Objects that come back after a time, failed ones among them",
+            "Delayed additions to the work queue, retries included",
             these.retries.clone(),
         );
         registry.register(
             "workqueue_queue_duration_seconds",
-            "Time from an object's addition to the begin of the work on it",
+            "Time that objects wait in the work queue",
             these.waited.clone(),
         );
         registry.register(
             "workqueue_work_duration_seconds",
-            "Time that the work on an object took",
+            "Duration of the work on an object",
             these.worked.clone(),
         );
         registry.register_collector(Box::new(these.under_way.clone()));
@@ -303,13 +299,13 @@ impl Collector for RunningWork {
         self.gauge(
             &mut encoder,
             "workqueue_unfinished_work_seconds",
-            "Time that the work under way has lasted so far, in all",
+            "Total duration of the work in progress",
             |running| running.total,
         )?;
         self.gauge(
             &mut encoder,
             "workqueue_longest_running_processor_seconds",
-            "Time that the longest work under way has lasted so far",
+            "Duration of the longest work in progress",
             |running| running.longest,
         )
     }

@@ -49,7 +49,7 @@ pub struct CommonArgs {
     /// Pull secret for all registries, `NAMESPACE/NAME`.
     #[arg(long, env = "OLM_GLOBAL_PULL_SECRET", default_value = "")]
     pub global_pull_secret: String,
-    /// Features to switch, `NAME=true|false`, comma-separated; unknown ones are warned about.
+    /// Features to switch, `NAME=true|false`, comma-separated; unknown ones are logged.
     #[arg(long, env = "OLM_FEATURE_GATES")]
     pub feature_gates: Vec<String>,
     /// Kubeconfig file; empty: `KUBECONFIG`, else the Pod's own credentials.

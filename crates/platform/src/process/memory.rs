@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(kibibytes(status, "RssShmem:"), None);
     }
 
-    /// Small allocations below one that stays: the C library returns none of them by itself.
+    /// Small allocations below one that stays: the C library returns none of them automatically.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn free_memory_below_an_allocation_is_returned() {

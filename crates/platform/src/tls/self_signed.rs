@@ -115,7 +115,7 @@ impl SelfSigned {
             if let Err(error) = renewed {
                 tracing::warn!(
                     error = crate::log::chain(&error),
-                    "cannot look after the serving certificate; will try again"
+                    "cannot maintain the serving certificate; retrying"
                 );
             }
         }

@@ -39,7 +39,7 @@ pub enum Severity {
     Terminal,
     /// A user must change something else, such as an account's rights; retried within a minute.
     Waiting,
-    /// The failure may pass by itself; retried with growing pauses.
+    /// The failure may be temporary; retried with growing pauses.
     Transient,
     /// No user needs to act: the work exceeds one run, and the next run continues at once.
     Unfinished,

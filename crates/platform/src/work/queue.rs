@@ -173,7 +173,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
                 running.push(async move {
                     let outcome = outcome.await.unwrap_or_else(|_| {
                         self.measure(QueueMetrics::panicked);
-                        tracing::error!(?key, "working on this object panicked; will try again");
+                        tracing::error!(?key, "working on this object panicked; retrying");
                         Outcome::Failed
                     });
                     (key, outcome)

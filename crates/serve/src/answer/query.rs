@@ -83,15 +83,15 @@ pub(crate) enum BadQuery {
     Unknown { given: String, known: Vec<&'static str> },
     #[error("the query is not well encoded")]
     Encoding,
-    #[error("`limit` has to be a number from 1 to {0}")]
+    #[error("`limit` must be a number from 1 to {0}")]
     Limit(usize),
-    #[error("`{0}` may be given once and not without a value")]
+    #[error("`{0}` must occur once and have a value")]
     Once(String),
-    #[error("`{0}` has to be `true` or `false`")]
+    #[error("`{0}` must be `true` or `false`")]
     Boolean(&'static str),
     #[error("`q` may hold {0} words")]
     Words(usize),
-    #[error("`cursor` is not one that a page ended with")]
+    #[error("invalid `cursor`: use the one of the previous page")]
     Cursor,
 }
 
@@ -104,7 +104,7 @@ fn unknown(given: &str, known: &[&'static str]) -> String {
         .map_or_else(|| ".".to_owned(), |meant| format!(", did you mean `{meant}`?"));
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     format!(
-        "there is no parameter `{shown}`{meant} There are {}; {OPENAPI_PATH} describes them",
+        "unknown parameter `{shown}`{meant} There are {}; {OPENAPI_PATH} describes them",
         names.join(", ")
     )
 }
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(
                 parse(Some(query)).unwrap_err().to_string(),
                 format!(
-                    "there is no parameter {expected} There are `schema`, `package`, `name`, `limit`, `cursor`; \
+                    "unknown parameter {expected} There are `schema`, `package`, `name`, `limit`, `cursor`; \
                      /openapi.json describes them"
                 )
             );

@@ -59,7 +59,7 @@ impl App {
         let found = found.await?.map_err(|error| super::failed("a search", &error))?;
         found.ok_or_else(|| {
             ErrorResponse::of(StatusCode::SERVICE_UNAVAILABLE)
-                .because("the search takes too long; look for less, or in one catalog")
+                .because("the search takes too long; use more words, or search one catalog")
         })
     }
 }

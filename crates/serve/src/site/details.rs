@@ -54,13 +54,13 @@ pub(super) fn permissions(of: &Package) -> Markup {
             h2 { "Permissions" }
             @match &release.permissions {
                 Some(Permissions { cluster, namespaces }) => {
-                    @if cluster.is_empty() && namespaces.is_empty() { p { "The operator asks for no permissions." } }
+                    @if cluster.is_empty() && namespaces.is_empty() { p { "The operator needs no permissions." } }
                     (rules("In the whole cluster", cluster))
                     (rules("In the namespaces that it watches", namespaces))
                 }
                 None => p {
-                    "This catalog does not carry them; the bundle image does. Once the extension exists, "
-                    code { "olm rbac " (of.name) } " prints what it needs."
+                    "The catalog does not list them. Once the extension exists, "
+                    code { "olm rbac " (of.name) } " prints them."
                 }
             }
         }

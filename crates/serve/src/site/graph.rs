@@ -67,7 +67,7 @@ pub(super) fn section(of: &Package) -> Markup {
             p class="legend" {
                 span { svg aria-hidden="true" width="28" height="10" { path class="edge shade-0" d="M2 5H26" {} } "replaces" }
                 span { svg aria-hidden="true" width="28" height="10" { path class="edge shade-0 skips" d="M2 5H26" {} } "skips, also by range" }
-                span { svg aria-hidden="true" width="12" height="12" { circle class="dot hollow shade-0" cx="6" cy="6" r="4.5" {} } "left out on the way" }
+                span { svg aria-hidden="true" width="12" height="12" { circle class="dot hollow shade-0" cx="6" cy="6" r="4.5" {} } "skipped" }
             }
             @if older > 0 { p class="quiet" { (older) " older versions are not drawn." } }
             @if left_out > 0 {

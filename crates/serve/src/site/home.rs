@@ -73,7 +73,7 @@ fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
             @if catalogs == 0 {
                 p { "No catalog is served yet: this page fills as soon as the first one is unpacked." }
             } @else if words.is_empty() {
-                p { "No package is like that." }
+                p { "No package matches the filters." }
             } @else {
                 p { "No package has all of these words in its name, summary, provider, keywords, categories or APIs: " (words) "." }
             }

@@ -141,10 +141,10 @@ async fn graphql_takes_variables_and_names_of_operations() {
     for (question, message) in [
         (question("A", json!({})), "name"),
         (question("A", json!({ "name": 5 })), "name"),
-        (question("C", json!({})), "Unknown operation named \"C\"."),
+        (question("C", json!({})), "No operation named 'C'"),
         (
             json!({ "query": query }),
-            "Must provide operation name if query contains multiple operations.",
+            "Ambiguous request: multiple operations but no specified `operationName`",
         ),
     ] {
         let answer = ask(&running, question).await;

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use crate::hint::Hint;
 use crate::output::note;
 
-/// Whether to go on: `is_agreed` is the option `--yes`. Without a terminal the command cannot ask.
+/// Whether to continue: `is_agreed` is the option `--yes`. Without a terminal the command cannot ask.
 pub(crate) fn agreed(question: &str, is_agreed: bool) -> anyhow::Result<bool> {
     if is_agreed {
         return Ok(true);

@@ -57,7 +57,7 @@ enum Step {
     Reached,
     /// A user must change something; the message of `Ready` explains it.
     Stalled(String),
-    /// The controller continues by itself. The text is the current obstacle.
+    /// The controller continues. The text is the current obstacle.
     Going(String),
 }
 

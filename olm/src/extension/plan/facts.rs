@@ -50,7 +50,7 @@ pub(super) fn needs(
         let needs = cluster
             .runtime
             .block_on(needed_here(&discovery, &cluster.client, &all));
-        let needs = needs.context("cannot find out which rights the account needs")?;
+        let needs = needs.context("cannot determine which rights the account needs")?;
         Ok(needs.missing(&AccountRights::new()))
     };
     Ok(MissingRights {
@@ -182,7 +182,7 @@ fn missing(
             plan.observed.missing_rights = Some(rights::lacking(&account.to_string(), &missing));
         }
         Err(why) => plan.observed.notes.push(format!(
-            "cannot find out what service account {account} lacks: {why}"
+            "cannot check the rights of service account {account}: {why}"
         )),
     }
 }

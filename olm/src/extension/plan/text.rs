@@ -23,7 +23,7 @@ pub(super) fn text(plan: &ChangePlan) -> String {
         return text;
     }
     objects(plan, &mut text);
-    rights("Rights that the bundle gives", &plan.rights, &mut text);
+    rights("Rights that the bundle grants", &plan.rights, &mut text);
     if let Some(account_rights) = &plan.account_rights
         && plan.installed.is_some()
     {

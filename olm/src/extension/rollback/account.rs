@@ -88,7 +88,7 @@ pub(crate) async fn act_as(
     Client::try_from(impersonating(config.clone(), namespace, name)).map_err(|error| error.to_string())
 }
 
-/// The same connection as a service account. The API server adds the groups of service accounts by itself.
+/// The same connection as a service account. The API server adds the groups of service accounts.
 fn impersonating(mut config: Config, namespace: &str, name: &str) -> Config {
     let user = &mut config.auth_info;
     user.impersonate = Some(format!("system:serviceaccount:{namespace}:{name}"));

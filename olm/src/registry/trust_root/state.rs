@@ -11,7 +11,7 @@ use sigstore_tuf::{Error, FileStore, MetadataStore};
 /// The most bytes of a file that are read.
 const FILE_BYTES: u64 = 5_000_000;
 
-/// The metadata in a directory. The client goes on when it cannot be read or written; [`State::check`] does not.
+/// The metadata in a directory. The client continues when it cannot be read or written; [`State::check`] does not.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     directory: PathBuf,

@@ -226,7 +226,7 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
     let removed = objects.removed.iter().map(|id| format!("removes {}", id.0));
     let gained = plan.rights.gained.iter().map(|grant| {
         let place = grant.namespace.as_deref().unwrap_or("the cluster");
-        format!("gives rights to {} in {place}", grant.subject)
+        format!("grants rights to {} in {place}", grant.subject)
     });
     let definitions = plan.definitions.iter().flat_map(|definition| {
         let findings = definition.findings.iter();

@@ -21,7 +21,7 @@ pub(crate) enum RenderError {
     #[error(transparent)]
     Refused(#[from] PrepareError),
     /// The kinds of the cluster are unknown.
-    #[error("cannot find out which kinds the cluster serves")]
+    #[error("cannot discover the kinds that the cluster serves")]
     Discover(#[source] kube::Error),
     /// The program ends.
     #[error("rendering was interrupted")]
@@ -55,7 +55,7 @@ impl StageError for RenderError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Refused(PrepareError::Config { .. }) => reason::INVALID_CONFIGURATION,
-            // As in the reference implementation, also for what only another bundle mends.
+            // As in the reference implementation, also for what only another bundle fixes.
             Self::Refused(_) | Self::Discover(_) | Self::CutOff => reason::RETRYING,
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum PreflightError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The rights of the account are unknown.
-    #[error("cannot find out what service account {account} may do")]
+    #[error("cannot check the rights of service account {account}")]
     Ask {
         account: AccountName,
         source: kube::Error,

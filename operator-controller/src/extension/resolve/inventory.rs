@@ -26,7 +26,7 @@ pub(crate) const OWN: [&str; 2] = [TYPE_PACKAGE, TYPE_GVK];
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
     /// The kinds or the version of the cluster are unknown.
-    #[error("cannot find out {0}")]
+    #[error("cannot {0}")]
     Cluster(&'static str, #[source] kube::Error),
     /// The annotation has an invalid value.
     #[error(transparent)]
@@ -121,7 +121,7 @@ async fn ask(
             .find_since(&api.group, &api.version, &api.kind, asked)
             .await;
         if found
-            .map_err(|error| InventoryError::Cluster("which kinds the cluster serves", error))?
+            .map_err(|error| InventoryError::Cluster("discover the kinds that the cluster serves", error))?
             .is_some()
         {
             inventory.served.insert(api);
@@ -130,7 +130,7 @@ async fn ask(
     if questions.version {
         let version = context.cluster.version().await;
         inventory.kubernetes =
-            version.map_err(|error| InventoryError::Cluster("the version of the cluster", error))?;
+            version.map_err(|error| InventoryError::Cluster("read the version of the cluster", error))?;
     }
     if questions.architectures {
         inventory.architectures = context.cluster.architectures().await;
@@ -206,7 +206,7 @@ pub(crate) async fn needed_by_others(
     let broken = broken_by_removal(&inventory.facts());
     Ok((!broken.is_empty()).then(|| {
         format!(
-            "not uninstalled, because others depend on it: {}; update or uninstall them first, or let them break by the annotation {}: \"true\"",
+            "not uninstalled, because others depend on it: {}; update or uninstall them first, or set the annotation {}: \"true\" to continue anyway",
             listed(&broken),
             user::ALLOW_BREAK_DEPENDENTS
         )

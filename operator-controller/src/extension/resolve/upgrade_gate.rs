@@ -22,9 +22,9 @@ use crate::extension::revisions::{BundleIdentity, Revisions};
 pub(crate) enum UpgradeGateError {
     /// The operator blocks it.
     #[error(
-        "the operator blocks the upgrade from {from} to {to}: OperatorCondition {namespace}/{from} says \
-         Upgradeable=False{reason}{message}; the upgrade follows when the operator allows it, or with the annotation \
-         {override_annotation}: \"true\"",
+        "the operator blocks the upgrade from {from} to {to}: OperatorCondition {namespace}/{from} has \
+         Upgradeable=False{reason}{message}. The upgrade continues when the operator allows it. To override, set the \
+         annotation {override_annotation}: \"true\"",
         override_annotation = user::UPGRADEABLE_OVERRIDE
     )]
     Held {
@@ -135,7 +135,7 @@ async fn ask(
                 to: escape(&target.bundle.metadata.name).into_owned(),
                 namespace: namespace.clone(),
                 reason: shown(reason, " (", ")"),
-                message: shown(message, ": ", ""),
+                message: shown(message.trim_end_matches('.').to_owned(), ": ", ""),
             })
         }
         Some(UpgradeGate::Upgradeable) | None => Ok(()),

@@ -42,7 +42,7 @@ pub(super) async fn left(
                     continue;
                 }
             }
-            Err(error) => tracing::debug!(%error, object = %id, "cannot find out whether its kind is served"),
+            Err(error) => tracing::debug!(%error, object = %id, "cannot discover whether its kind is served"),
         }
         left.push(id);
     }

@@ -59,7 +59,7 @@ pub(super) fn refused(spec: &Value) -> Vec<String> {
         });
     }
     if list(pod, "/containers").is_empty() {
-        found.add(|| "spec.template.spec.containers: there is none".to_owned());
+        found.add(|| "spec.template.spec.containers: missing".to_owned());
     }
     let brought = list(pod, "/volumes").iter();
     let volumes = Volumes {
@@ -80,7 +80,7 @@ pub(super) fn refused(spec: &Value) -> Vec<String> {
                     )
                 });
             } else if !names.insert(name) {
-                found.add(|| format!("{}.name: {} is there twice", place(), quoted(name)));
+                found.add(|| format!("{}.name: {} occurs twice", place(), quoted(name)));
             }
             of_container(container, &volumes, &place, &mut found);
         }
@@ -118,7 +118,7 @@ fn of_container(
     found: &mut RefusedValues,
 ) {
     if text(container, "/image").is_empty() {
-        found.add(|| format!("{}.image: there is none", place()));
+        found.add(|| format!("{}.image: missing", place()));
     }
     for kind in ["requests", "limits"] {
         let amounts = container.pointer(&format!("/resources/{kind}"));
@@ -142,7 +142,7 @@ fn of_container(
     }
     for (at, variable) in list(container, "/env").iter().enumerate() {
         if text(variable, "/name").is_empty() {
-            found.add(|| format!("{}.env[{at}].name: there is none", place()));
+            found.add(|| format!("{}.env[{at}].name: missing", place()));
         }
     }
     of_mounts(list(container, "/volumeMounts"), volumes, place, found);
@@ -165,11 +165,11 @@ fn of_mounts(mounts: &[Value], volumes: &Volumes<'_>, place: &dyn Fn() -> String
             });
         }
         if path.is_empty() {
-            found.add(|| format!("{}.volumeMounts[{at}].mountPath: there is none", place()));
+            found.add(|| format!("{}.volumeMounts[{at}].mountPath: missing", place()));
         } else if !paths.insert(path) {
             found.add(|| {
                 format!(
-                    "{}.volumeMounts[{at}].mountPath: {} is there twice",
+                    "{}.volumeMounts[{at}].mountPath: {} occurs twice",
                     place(),
                     quoted(path)
                 )
@@ -249,13 +249,9 @@ mod tests {
         check(
             "/template/spec/containers",
             json!([]),
-            "spec.template.spec.containers: there is none",
+            "spec.template.spec.containers: missing",
         );
-        check(
-            "/template",
-            json!({}),
-            "spec.template.spec.containers: there is none",
-        );
+        check("/template", json!({}), "spec.template.spec.containers: missing");
         for (list, at) in [
             ("containers", "containers/0"),
             ("initContainers", "initContainers/0"),
@@ -274,7 +270,7 @@ mod tests {
                 );
                 check("/name", json!(name), &message);
             }
-            check("/image", json!(""), ".image: there is none");
+            check("/image", json!(""), ".image: missing");
             check(
                 "/resources/limits/cpu",
                 json!("-500m"),
@@ -296,7 +292,7 @@ mod tests {
                 json!({}),
                 &format!(".ports[0].containerPort: nothing {range}"),
             );
-            check("/env/0/name", json!(""), ".env[0].name: there is none");
+            check("/env/0/name", json!(""), ".env[0].name: missing");
             check(
                 "/volumeMounts/0/name",
                 json!("w"),
@@ -305,7 +301,7 @@ mod tests {
             check(
                 "/volumeMounts/0/mountPath",
                 json!(""),
-                ".volumeMounts[0].mountPath: there is none",
+                ".volumeMounts[0].mountPath: missing",
             );
         }
     }
@@ -320,8 +316,8 @@ mod tests {
         assert_eq!(
             refused(&twice),
             [
-                "spec.template.spec.containers[1].name: \"main\" is there twice",
-                "spec.template.spec.containers[1].volumeMounts[1].mountPath: \"/v\" is there twice",
+                "spec.template.spec.containers[1].name: \"main\" occurs twice",
+                "spec.template.spec.containers[1].volumeMounts[1].mountPath: \"/v\" occurs twice",
             ]
         );
         let mut many = sound();

@@ -1,4 +1,4 @@
-//! The ClusterServiceVersion by itself.
+//! The ClusterServiceVersion alone.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ pub(super) fn status() -> Schema {
     let pending = bare()
         .all_required(&["group", "kind"], &text())
         .required("instances", list(instance));
-    step(object("How far the installation is."))
+    step(object("The state of the installation."))
         .properties(&["certsLastUpdated", "certsRotateAt"], &time())
         .property("cleanup", bare().property("pendingDeletion", list(pending)))
         .property(
@@ -29,8 +29,8 @@ fn step(schema: Schema) -> Schema {
             "phase",
             string("Pending, InstallReady, Installing, Succeeded, Failed, Unknown, Replacing or Deleting."),
         )
-        .property("reason", string("Why, in CamelCase."))
-        .property("message", string("Why, in words."))
+        .property("reason", string("The reason, in CamelCase."))
+        .property("message", string("The reason as text."))
         .properties(&["lastTransitionTime", "lastUpdateTime"], &time())
 }
 

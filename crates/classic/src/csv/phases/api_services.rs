@@ -87,7 +87,7 @@ pub(super) fn state(pass: &Pass<'_>) -> Result<ApiServiceState, Unanswered> {
     Ok(ApiServiceState::Available)
 }
 
-/// The fault of the resources of the owned APIServices, and whether an installation mends it.
+/// The fault of the resources of the owned APIServices, and whether an installation fixes it.
 pub(super) struct Issues {
     pub(super) message: String,
     pub(super) is_mendable: bool,
@@ -97,7 +97,7 @@ pub(super) struct Issues {
 enum Issue {
     /// It belongs to something else: no other one is looked at.
     Foreign(String),
-    /// An installation mends it.
+    /// An installation fixes it.
     Mendable(String),
 }
 

@@ -156,7 +156,7 @@ pub(super) fn parse<'files>(
                 return Err(RegistriesError::Rule {
                     file: file.to_owned(),
                     registry: prefix,
-                    message: "it stands there twice".to_owned(),
+                    message: "it occurs twice".to_owned(),
                 });
             }
         }
@@ -444,7 +444,7 @@ mod tests {
         );
         check(
             "registry = [{ location = \"a\" }, { location = \"a/\" }]",
-            "stands there twice",
+            "occurs twice",
         );
         check(
             "registry = [{ location = \"a\", mirror = [{}] }]",

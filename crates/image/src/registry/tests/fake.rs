@@ -17,7 +17,7 @@ use crate::*;
 pub(super) enum RegistryFault {
     #[default]
     None,
-    /// Every blob transfer breaks after a few bytes; a resumed one goes on with a range or starts again.
+    /// Every blob transfer breaks after a few bytes; a resumed one continues with a range or starts again.
     Cut { ranges: bool },
     /// The bytes of a blob are other ones.
     Corrupt,
@@ -29,7 +29,7 @@ pub(super) enum RegistryFault {
     Endless,
     /// Manifests have no digest header, and HEAD is not allowed.
     OldProtocol,
-    /// A token that cannot stand in a header.
+    /// A token that is not allowed in a header.
     HostileToken,
     /// Blobs begin and never end.
     Silent,

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use stateright::{Checker, Model, Property};
 
-use super::pending::{DesiredChange, counts, records};
-use super::*;
+use super::super::pending::{DesiredChange, counts, records};
+use super::super::*;
 use crate::extension::plan::action::Action;
 use crate::extension::plan::revision::{DesiredRevision, plan};
 use crate::extension::revisions::ConflictingSets;
