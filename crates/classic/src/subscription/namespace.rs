@@ -330,7 +330,7 @@ impl NamespacePass<'_> {
         });
         if let Some(error) = fatal {
             let wanted = condition(UNPACK_FAILED, "ErrorPreventedUnpacking", error);
-            self.mark(&wanted, &[]);
+            self.mark(&wanted, &[UNPACKING]);
             return false;
         }
         let holding = |kind: &'static str| {
