@@ -171,3 +171,54 @@ fn a_package_that_left_the_catalog_stops_only_its_own_subscription() -> Result<(
         Ok(())
     })
 }
+
+#[test]
+fn a_crd_that_loses_a_field_is_installed_with_a_warning() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let field = "                operatorVersion:\n                  type: string\n";
+        let mut bundles = BTreeMap::new();
+        for version in ["1.0.0", "1.0.1"] {
+            let mut files = samples::renamed_bundle("losing", version, OPERATOR);
+            let definition = files
+                .iter_mut()
+                .find(|(path, _)| path.ends_with("_greetings.yaml"));
+            if let Some((_, content)) = definition.filter(|_| version == "1.0.1") {
+                let text = String::from_utf8(content.clone())?;
+                ensure!(text.contains(field), "{text}");
+                *content = text.replace(field, "").into_bytes();
+            }
+            let name = format!("losing-bundle:v{version}");
+            bundles.insert(version, stage.lab.push_bundle(&name, &files).await?);
+        }
+        let catalog = |versions: &[&str]| {
+            let catalog = samples::catalog(versions, |version| bundles[version].clone());
+            samples::renamed("losing", &catalog)
+        };
+        let image = stage
+            .lab
+            .push_catalog("losing-catalog:first", &catalog(&["1.0.0"]))
+            .await?;
+        stage.group("losing", json!({}))?;
+        stage.lab.apply(&[catalog_source("losing", &image)])?;
+        stage.subscribe("losing", &json!({}))?;
+        stage.installs("losing", "1.0.0").await?;
+        let image = stage
+            .lab
+            .push_catalog("losing-catalog:second", &catalog(&["1.0.0", "1.0.1"]))
+            .await?;
+        stage.lab.apply(&[catalog_source("losing", &image)])?;
+        stage.installs("losing", "1.0.1").await?;
+        let plan = stage.phase("losing", "Complete").await?;
+        eventually("an event names the field", SOON, async || {
+            let events = stage.list(&named("v1", "Event", "losing", "")).await?;
+            let is_it = |event: &Value| {
+                let note = event["message"].as_str().unwrap_or_default();
+                event["reason"] == "CRDUpgradeFindings"
+                    && event["involvedObject"]["name"] == plan["metadata"]["name"]
+                    && note.contains("existingFieldRemoval: removed field : v1.^.status.operatorVersion")
+            };
+            Ok(events.iter().any(is_it).then_some(()))
+        })
+        .await
+    })
+}
