@@ -13,6 +13,7 @@ mod entry_index;
 mod passed_over;
 mod predicate;
 mod refused;
+mod remedy;
 mod snapshot;
 mod solver;
 mod steps;
@@ -70,7 +71,36 @@ pub struct Resolved {
 /// # Errors
 /// When a catalog cannot be read, a chain or a requirement is unsound, or the constraints contradict each other.
 pub fn resolve(request: &Request<'_>) -> Result<Resolved, ResolveError> {
-    attempt(request, &subscriptions_here(request))
+    attempt(request, &subscriptions_here(request)).map_err(|failure| failure.error)
+}
+
+/// A resolution that failed.
+struct Failure {
+    error: ResolveError,
+    /// What a user can change.
+    remedies: Vec<String>,
+}
+
+impl Failure {
+    /// The error, which also says what a user can change.
+    fn explained(self) -> ResolveError {
+        match self.error {
+            ResolveError::NotSatisfiable(mut clauses) => {
+                clauses.extend(self.remedies);
+                ResolveError::NotSatisfiable(clauses)
+            }
+            error @ ResolveError::Other(_) => error,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Self {
+            error: ResolveError::Other(error),
+            remedies: Vec::new(),
+        }
+    }
 }
 
 /// The Subscriptions of the namespace, by name.
@@ -82,25 +112,27 @@ fn subscriptions_here<'a>(request: &Request<'a>) -> Vec<&'a Value> {
 }
 
 /// Resolves some of the Subscriptions. The versions that the others have installed may stay or not.
-fn attempt(request: &Request<'_>, subscriptions: &[&Value]) -> Result<Resolved, ResolveError> {
+fn attempt(request: &Request<'_>, subscriptions: &[&Value]) -> Result<Resolved, Failure> {
     let [group] = request.operator_groups[..] else {
-        return Err(ResolveError::Other(format!(
-            "expected 1 OperatorGroup in the namespace, found {}",
-            request.operator_groups.len()
-        )));
+        let found = request.operator_groups.len();
+        return Err(format!("expected 1 OperatorGroup in the namespace, found {found}").into());
     };
-    let snapshot = snapshot::Snapshot::new(request, group).map_err(ResolveError::Other)?;
-    let variables = variables::variables(&snapshot, subscriptions).map_err(ResolveError::Other)?;
+    let snapshot = snapshot::Snapshot::new(request, group)?;
+    let variables = variables::variables(&snapshot, subscriptions)?;
     let chosen = match solve(&variables.all) {
         Ok(chosen) => chosen,
-        Err(SolveError::NotSatisfiable(texts)) => return Err(ResolveError::NotSatisfiable(texts)),
-        Err(error) => return Err(ResolveError::Other(error.to_string())),
+        Err(SolveError::NotSatisfiable(texts)) => {
+            return Err(Failure {
+                remedies: variables.remedies(&texts),
+                error: ResolveError::NotSatisfiable(texts),
+            });
+        }
+        Err(error) => return Err(error.to_string().into()),
     };
     let blocked = passed_over::passed_over(&variables, &chosen);
     let chosen = chosen.iter().filter_map(|id| variables.entries.get(id));
     let operators: Vec<Entry> = chosen.filter(|entry| !entry.is_existing()).cloned().collect();
-    let resolved = steps::resolved(request.namespace, operators, subscriptions, &request.csvs);
-    let mut resolved = resolved.map_err(ResolveError::Other)?;
+    let mut resolved = steps::resolved(request.namespace, operators, subscriptions, &request.csvs)?;
     resolved.resolution.blocked = blocked;
     Ok(resolved)
 }
@@ -112,11 +144,11 @@ fn attempt(request: &Request<'_>, subscriptions: &[&Value]) -> Result<Resolved, 
 /// prefers, and all that is new comes from the catalogs that Subscriptions name.
 ///
 /// # Errors
-/// As [`resolve`].
+/// As [`resolve`]; constraints that contradict each other are followed by what a user can change.
 pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError> {
-    let whole = match resolve(request) {
+    let whole = match attempt(request, &subscriptions_here(request)) {
         Ok(resolved) => return Ok(resolved),
-        Err(error) => error,
+        Err(failure) => failure.explained(),
     };
     let is_readable = |catalog: &&CatalogContent| catalog.content.is_ok();
     let readable: Vec<CatalogContent> = request.catalogs.iter().filter(is_readable).cloned().collect();

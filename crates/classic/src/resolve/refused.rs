@@ -19,7 +19,7 @@ pub(super) fn without_refused(request: &Request<'_>, whole: &ResolveError) -> Op
         match attempt(request, &[*subscription]) {
             Ok(resolved) => satisfied.push((*subscription, resolved.operators)),
             Err(error) => {
-                refused.insert(text(subscription, "/metadata/name").to_owned(), error);
+                refused.insert(text(subscription, "/metadata/name").to_owned(), error.explained());
             }
         }
     }

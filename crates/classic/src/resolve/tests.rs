@@ -179,3 +179,81 @@ fn a_subscription_to_a_catalog_that_cannot_be_read_stops_only_itself() {
     let result = run(vec![needing, needed], &subscriptions, &csvs, Some("down"));
     assert_eq!(result.map(|resolved| resolved.operators.len()), Err(down));
 }
+
+/// The clauses of a resolution that nothing satisfies.
+fn clauses(result: Result<Resolved, ResolveError>) -> Vec<String> {
+    match result {
+        Err(ResolveError::NotSatisfiable(clauses)) => clauses,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_subscription_that_leads_to_no_operator_is_told_what_there_is() {
+    let row = |package: &str, channel: &str, catalog: &str, starting: &str| {
+        let mut subscription = subscription(package, channel, "");
+        subscription["spec"]["source"] = catalog.into();
+        subscription["spec"]["startingCSV"] = starting.into();
+        subscription
+    };
+    for (subscription, expected) in [
+        (row("good", "c", "z", ""), "the visible catalogs are olm/a"),
+        (row("goood", "c", "a", ""), "the catalog has package good"),
+        (
+            row("else", "c", "a", ""),
+            "`kubectl get packagemanifests -n n` lists the packages",
+        ),
+        (row("good", "old", "a", ""), "package good has the channels c"),
+        (
+            row("good", "c", "a", "good.v9"),
+            "the newest version in channel c is good.v2",
+        ),
+    ] {
+        let clauses = clauses(run(healthy("good"), &[subscription], &[], None));
+        assert_eq!(clauses.last().map(String::as_str), Some(expected), "{clauses:?}");
+    }
+}
+
+#[test]
+fn a_version_without_a_subscription_is_named_with_the_command_that_deletes_it() {
+    let mut lost = csv("good.v1");
+    let package = json!({"properties": [{"type": "olm.package", "value": {"packageName": "good", "version": "1.0.0"}}]});
+    lost["metadata"]["annotations"] = json!({crate::names::PROPERTIES_ANNOTATION: package.to_string()});
+    let rows = healthy("good").into_iter();
+    let property = r#"{"packageName": "good", "version": "1.0.0"}"#;
+    let rows = rows.map(|row| with(row, "olm.package", property));
+    let rows: Vec<BundleMessage> = rows.collect();
+    let csvs = [lost];
+    let mut moving = subscription("good", "c", "");
+    moving["status"]["currentCSV"] = "good.v1".into();
+    let transient = clauses(run(rows.clone(), &[moving], &csvs, None));
+    assert!(
+        !transient.iter().any(|clause| clause.contains("kubectl")),
+        "{transient:?}"
+    );
+    let clauses = clauses(run(rows, &[subscription("good", "c", "")], &csvs, None));
+    let exists = "clusterserviceversion good.v1 exists and is not referenced by a subscription";
+    assert!(clauses.iter().any(|clause| clause == exists), "{clauses:?}");
+    let expected =
+        "to continue, run `kubectl delete csv good.v1 -n n`: subscription good installs the operator again";
+    assert_eq!(clauses.last().map(String::as_str), Some(expected));
+}
+
+#[test]
+fn a_requirement_that_nothing_meets_is_told_with_the_versions_that_exist() {
+    let wanted = |value: &str| with(bundle("needing", "v1", ""), "olm.package.required", value);
+    for (value, expected) in [
+        (
+            r#"{"packageName": "good", "versionRange": ">2.0.0"}"#,
+            "the visible catalogs have package good in the versions 1.0.0",
+        ),
+        (
+            r#"{"packageName": "none", "versionRange": ">2.0.0"}"#,
+            "no visible catalog has an operator with package: none and with version in range: >2.0.0",
+        ),
+    ] {
+        let rows = [healthy("good"), vec![wanted(value)]].concat();
+        let clauses = clauses(run(rows, &[subscription("needing", "c", "")], &[], None));
+        assert_eq!(clauses.last().map(String::as_str), Some(expected), "{clauses:?}");
+    }
+}
