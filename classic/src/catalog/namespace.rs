@@ -34,7 +34,7 @@ use crate::registry::sources::VisibleCatalogs;
 const SOON: Duration = Duration::from_millis(200);
 /// Delay before a pass that lacked the list of ClusterExtensions is repeated.
 const LISTED: Duration = Duration::from_secs(1);
-/// Delay before catalogs that cannot be read are read again for a failed plan.
+/// Delay before catalogs that cannot be read are read again for a failed plan or a refused Subscription.
 const AGAIN: Duration = Duration::from_mins(1);
 /// The annotation of an OperatorGroup with the time that unpacking may take.
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
@@ -186,6 +186,10 @@ async fn failed_plans(
     let Ok(resolved) = resolved.as_ref() else {
         return Ok(catalogs.has_fault().then_some(AGAIN));
     };
+    if !resolved.resolution.refused.is_empty() && (catalogs.are_coming() || catalogs.has_fault()) {
+        // What is refused may be in a catalog that cannot be read: the failed plan may still hold.
+        return Ok(catalogs.has_fault().then_some(AGAIN));
+    }
     let (resolution, unpacked, due) = unpack(context, namespace, &cluster, resolved).await;
     let is_here = |bundle: &Unpacked| matches!(bundle, Unpacked::Conditions(found) if found.is_empty());
     if unpacked.iter().all(is_here) {
@@ -274,7 +278,10 @@ async fn together(
             &context.metrics,
         )
         .await;
-    let is_prevented = matches!(resolved.as_ref(), Err(ResolveError::Other(_)));
+    let is_prevented = match resolved.as_ref() {
+        Err(error) => is_other(error),
+        Ok(resolved) => resolved.resolution.refused.values().any(is_other),
+    };
     if is_prevented && catalogs.are_coming() {
         // Nothing is wrong yet, and the namespace is woken when they are here or fail.
         return Ok(None);
@@ -301,8 +308,14 @@ async fn together(
         // A change of a catalog, an OperatorGroup or a ClusterServiceVersion wakes the namespace.
         Some(_) if resolution.is_err() => Ok(None),
         Some(error) => Err(PassError::Other(error)),
+        None if is_prevented && catalogs.has_fault() => Ok(Some(due.map_or(AGAIN, |due| due.min(AGAIN)))),
         None => Ok(due),
     }
+}
+
+/// Whether a resolution could not be tried.
+fn is_other(error: &ResolveError) -> bool {
+    matches!(error, ResolveError::Other(_))
 }
 
 /// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.

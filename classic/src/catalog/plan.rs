@@ -1,8 +1,10 @@
 //! One pass over an InstallPlan: its account, its approval, then its steps.
 
+mod findings;
 mod gather;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,6 +199,8 @@ pub(super) struct Gathered {
     cluster: Cluster,
     bundles: olm_classic::install_plan::UnpackedBundles,
     served: olm_classic::install_plan::ServedKinds,
+    /// What may break when CustomResourceDefinitions are replaced, by their names.
+    findings: BTreeMap<String, String>,
 }
 
 impl Gathered {
@@ -242,9 +246,28 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
         Err(failure) => return stop(&unchanged(), 0, &failure.message, patience(&failure)),
     };
     let decision = pass(plan, &gathered.facts(context), now);
-    match write::write(context, plan, &decision, &gathered.cluster, &actors).await {
+    let decision = match write::write(context, plan, &decision, &gathered.cluster, &actors).await {
         Ok(()) => decision,
         Err((position, failure)) => stop(&decision, position, &failure.message, patience(&failure)),
+    };
+    warn_of_findings(context, plan, &decision, &gathered.findings);
+    decision
+}
+
+/// Warns of the findings about the CustomResourceDefinitions that are written. Their steps are done then, so that a
+/// plan that is retried does not repeat it.
+fn warn_of_findings(
+    context: &Context,
+    plan: &Value,
+    decision: &InstallPlanDecision,
+    findings: &BTreeMap<String, String>,
+) {
+    let definitions = decision.written.iter();
+    for write in definitions.filter(|write| text(&write.object, "/kind") == names::CRD_KIND) {
+        if let Some(found) = findings.get(text(&write.object, "/metadata/name")) {
+            let part = format!("status.plan[{}]", write.step);
+            context.warn_about(plan, part, ("CRDUpgradeFindings".to_owned(), found.clone()));
+        }
     }
 }
 

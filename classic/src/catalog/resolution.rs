@@ -72,7 +72,10 @@ impl Resolutions {
                 )));
             }
         };
-        metrics.resolved(result.is_ok(), began.elapsed());
+        let is_resolved = (*result)
+            .as_ref()
+            .is_ok_and(|resolved| resolved.resolution.refused.is_empty());
+        metrics.resolved(is_resolved, began.elapsed());
         let indices = catalogs
             .iter()
             .filter_map(|catalog| catalog.content.as_ref().ok());

@@ -24,7 +24,7 @@ pub use approval::{approval, edited, plan_digest, refused};
 pub use definitions::{DefinitionWrites, Replacement};
 pub use execute::{pending, wanted_definitions};
 pub use files::{FilesError, read_bundle};
-pub use objects::is_supported;
+pub use objects::{is_installable, is_supported};
 pub use reference::{BundleReference, UnpackedBundles, bundle_name, references, referring_steps};
 pub use steps::{BundleContent, Origin, Step, StepsError, bundle_steps, subscription_step};
 

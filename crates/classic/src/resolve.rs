@@ -12,6 +12,8 @@ mod entry;
 mod entry_index;
 mod passed_over;
 mod predicate;
+mod refused;
+mod remedy;
 mod snapshot;
 mod solver;
 mod steps;
@@ -21,6 +23,7 @@ mod variables;
 pub use chain::ends_in_failure;
 pub use entry::{EXISTING, Entry};
 pub use entry_index::EntryIndex;
+use refused::without_refused;
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
 pub use unpacked::{Bundle, take_bundles};
 
@@ -68,60 +71,127 @@ pub struct Resolved {
 /// # Errors
 /// When a catalog cannot be read, a chain or a requirement is unsound, or the constraints contradict each other.
 pub fn resolve(request: &Request<'_>) -> Result<Resolved, ResolveError> {
-    let [group] = request.operator_groups[..] else {
-        return Err(ResolveError::Other(format!(
-            "expected 1 OperatorGroup in the namespace, found {}",
-            request.operator_groups.len()
-        )));
-    };
-    let snapshot = snapshot::Snapshot::new(request, group).map_err(ResolveError::Other)?;
+    attempt(request, &subscriptions_here(request)).map_err(|failure| failure.error)
+}
+
+/// A resolution that failed.
+struct Failure {
+    error: ResolveError,
+    /// What a user can change.
+    remedies: Vec<String>,
+}
+
+impl Failure {
+    /// The error, which also says what a user can change.
+    fn explained(self) -> ResolveError {
+        match self.error {
+            ResolveError::NotSatisfiable(mut clauses) => {
+                clauses.extend(self.remedies);
+                ResolveError::NotSatisfiable(clauses)
+            }
+            error @ ResolveError::Other(_) => error,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Self {
+            error: ResolveError::Other(error),
+            remedies: Vec::new(),
+        }
+    }
+}
+
+/// The Subscriptions of the namespace, by name.
+fn subscriptions_here<'a>(request: &Request<'a>) -> Vec<&'a Value> {
     let is_here = |object: &&Value| text(object, "/metadata/namespace") == request.namespace;
     let mut subscriptions: Vec<&Value> = request.subscriptions.iter().copied().filter(is_here).collect();
     subscriptions.sort_by_key(|subscription| text(subscription, "/metadata/name"));
-    let variables = variables::variables(&snapshot, &subscriptions).map_err(ResolveError::Other)?;
+    subscriptions
+}
+
+/// Resolves some of the Subscriptions. The versions that the others have installed may stay or not.
+fn attempt(request: &Request<'_>, subscriptions: &[&Value]) -> Result<Resolved, Failure> {
+    let [group] = request.operator_groups[..] else {
+        let found = request.operator_groups.len();
+        return Err(format!("expected 1 OperatorGroup in the namespace, found {found}").into());
+    };
+    let snapshot = snapshot::Snapshot::new(request, group)?;
+    let variables = variables::variables(&snapshot, subscriptions)?;
     let chosen = match solve(&variables.all) {
         Ok(chosen) => chosen,
-        Err(SolveError::NotSatisfiable(texts)) => return Err(ResolveError::NotSatisfiable(texts)),
-        Err(error) => return Err(ResolveError::Other(error.to_string())),
+        Err(SolveError::NotSatisfiable(texts)) => {
+            return Err(Failure {
+                remedies: variables.remedies(&texts),
+                error: ResolveError::NotSatisfiable(texts),
+            });
+        }
+        Err(error) => return Err(error.to_string().into()),
     };
     let blocked = passed_over::passed_over(&variables, &chosen);
     let chosen = chosen.iter().filter_map(|id| variables.entries.get(id));
     let operators: Vec<Entry> = chosen.filter(|entry| !entry.is_existing()).cloned().collect();
-    let resolved = steps::resolved(request.namespace, operators, &subscriptions, &request.csvs);
-    let mut resolved = resolved.map_err(ResolveError::Other)?;
+    let mut resolved = steps::resolved(request.namespace, operators, subscriptions, &request.csvs)?;
     resolved.resolution.blocked = blocked;
     Ok(resolved)
 }
 
-/// Resolves a namespace although catalogs cannot be read, where these could not have changed the answer: each
-/// Subscription gets the version that it prefers, and all that is new comes from the catalogs that Subscriptions name.
+/// Resolves a namespace as far as it can be.
+///
+/// Where Subscriptions cannot be satisfied for themselves, these are refused and the others move. Where catalogs cannot
+/// be read, those Subscriptions move whose answer these catalogs could not have changed: each gets the version that it
+/// prefers, and all that is new comes from the catalogs that Subscriptions name.
 ///
 /// # Errors
-/// As [`resolve`].
+/// As [`resolve`]; constraints that contradict each other are followed by what a user can change.
 pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError> {
-    let whole = resolve(request);
+    let whole = match attempt(request, &subscriptions_here(request)) {
+        Ok(resolved) => return Ok(resolved),
+        Err(failure) => failure.explained(),
+    };
     let is_readable = |catalog: &&CatalogContent| catalog.content.is_ok();
     let readable: Vec<CatalogContent> = request.catalogs.iter().filter(is_readable).cloned().collect();
-    if whole.is_ok() || readable.len() == request.catalogs.len() {
-        return whole;
+    if readable.len() == request.catalogs.len() {
+        return without_refused(request, &whole).ok_or(whole);
     }
     let reduced = Request {
         catalogs: &readable,
         ..request.clone()
     };
-    match resolve(&reduced) {
-        Ok(resolved) if is_certain(&resolved, request) => Ok(resolved),
-        _ => whole,
+    let resolved = match resolve(&reduced) {
+        Ok(resolved) => Some(resolved),
+        Err(_) => without_refused(&reduced, &whole),
+    };
+    let mut resolved = match resolved {
+        Some(resolved) if is_certain(&resolved, request) => resolved,
+        _ => return Err(whole),
+    };
+    // What a refused Subscription lacks may be in a catalog that cannot be read.
+    for error in resolved.resolution.refused.values_mut() {
+        error.clone_from(&whole);
     }
+    Ok(resolved)
 }
 
 /// Whether more catalogs would not have changed the answer.
 fn is_certain(resolved: &Resolved, request: &Request<'_>) -> bool {
+    let resolution = &resolved.resolution;
     let is_named = |entry: &Entry| {
         request.subscriptions.iter().any(|subscription| {
-            text(subscription, "/spec/source") == entry.catalog
-                && text(subscription, "/spec/sourceNamespace") == entry.catalog_namespace
+            if resolution.refused.is_empty() {
+                return text(subscription, "/spec/source") == entry.catalog
+                    && text(subscription, "/spec/sourceNamespace") == entry.catalog_namespace;
+            }
+            // A dependency could stand in the way of what a refused Subscription gets later.
+            !resolution
+                .refused
+                .contains_key(text(subscription, "/metadata/name"))
+                && steps::is_for(subscription, entry)
         })
     };
-    resolved.resolution.blocked.is_empty() && resolved.operators.iter().all(is_named)
+    resolution.blocked.is_empty() && resolved.operators.iter().all(is_named)
 }
+
+#[cfg(test)]
+mod tests;

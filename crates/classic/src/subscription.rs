@@ -45,6 +45,8 @@ pub struct Resolution {
     pub updated: BTreeMap<String, String>,
     /// Reasons why Subscriptions do not move to the version that they prefer, by name.
     pub blocked: BTreeMap<String, String>,
+    /// Subscriptions that cannot be satisfied and do not stop the others, by name.
+    pub refused: BTreeMap<String, ResolveError>,
     /// The images of the unpacked bundles by digest, by the references of their lookups.
     pub images: BTreeMap<String, String>,
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use olm_test::samples;
 use serde_json::json;
 
-use crate::stage::{CLUSTER, OPERATOR, V1ALPHA1, catalog_source, condition, named, subscription};
+use crate::stage::{CLUSTER, OPERATOR, V1ALPHA1, catalog_source, condition, csv, named, subscription};
 
 #[test]
 fn a_bundle_image_that_is_missing_is_reported_and_installed_when_it_comes() -> Result<()> {
@@ -72,6 +72,39 @@ fn an_image_that_is_no_bundle_fails_at_once() -> Result<()> {
             .says("broken", "BundleUnpackFailed", "True", "BundleUnpackFailed")
             .await?;
         ensure!(why.contains("the bundle has no ClusterServiceVersion"), "{why}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_bundle_with_a_kind_that_no_plan_installs_is_refused_before_a_plan_is_made() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let mut files = samples::renamed_bundle("exposed", "1.0.0", OPERATOR);
+        let ingress = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "front"},
+            "spec": {"defaultBackend": {"service": {"name": "front", "port": {"number": 80}}}},
+        });
+        files.insert(
+            "manifests/ingress.yaml".to_owned(),
+            ingress.to_string().into_bytes(),
+        );
+        let reference = stage.lab.push_bundle("exposed-bundle:v1.0.0", &files).await?;
+        let catalog = samples::renamed("exposed", &samples::catalog(&["1.0.0"], |_| reference.clone()));
+        let image = stage.lab.push_catalog("exposed-catalog:latest", &catalog).await?;
+        stage.group("exposed", json!({}))?;
+        stage.lab.apply(&[catalog_source("exposed", &image)])?;
+        stage.subscribe("exposed", &json!({}))?;
+        let why = stage
+            .says("exposed", "BundleUnpackFailed", "True", "ErrorPreventedUnpacking")
+            .await?;
+        ensure!(
+            why == "bundle exposed.v1.0.0 contains Ingress front, a kind that OLM classic does not install",
+            "{why}"
+        );
+        let plans = stage.list(&named(V1ALPHA1, "InstallPlan", "exposed", "")).await?;
+        ensure!(plans.is_empty(), "{plans:?}");
+        let installed = stage.get(&csv("exposed", "1.0.0")).await?;
+        ensure!(installed.is_none(), "{installed:?}");
         Ok(())
     })
 }

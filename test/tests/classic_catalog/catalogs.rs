@@ -25,8 +25,18 @@ fn a_package_that_no_catalog_has_is_named_until_it_comes() -> Result<()> {
             .says("absent", "ResolutionFailed", "True", "ConstraintsNotSatisfiable")
             .await?;
         let expected = "constraints not satisfiable: no operators found in package nowhere in the catalog referenced by \
-                        subscription absent, subscription absent exists";
+                        subscription absent, subscription absent exists, `kubectl get packagemanifests -n absent` lists the packages";
         ensure!(why == expected, "{why}");
+        stage.subscribe("absent", &json!({"channel": "beta"}))?;
+        let object = subscription("absent", &json!({}));
+        let is_told = |found: &serde_json::Value| {
+            let failed = condition(found, "ResolutionFailed");
+            failed.and_then(|failed| failed["message"].as_str()).is_some_and(|why| {
+                why.contains("no operators found in channel beta of package absent")
+                    && why.ends_with("package absent has the channels stable")
+            })
+        };
+        stage.becomes("the channels are named", &object, is_told).await?;
         stage.subscribe("absent", &json!({}))?;
         let installed = stage.installs("absent", "1.0.0").await?;
         ensure!(condition(&installed, "ResolutionFailed").is_none(), "{installed}");

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use olm_test::samples;
-use serde_json::json;
+use olm_test::world::eventually;
+use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, catalog_source, csv, subscription};
+use crate::stage::{CLUSTER, OPERATOR, SOON, V1ALPHA1, catalog_source, condition, csv, named, subscription};
 
 #[test]
 fn a_newer_catalog_upgrades_what_is_installed() -> Result<()> {
@@ -52,7 +53,7 @@ fn a_starting_version_is_installed_first_and_upgraded_then() -> Result<()> {
         ensure!(first["spec"]["clusterServiceVersionNames"] == json!(["pinned.v1.0.1"]));
         stage.patch(&first, &json!({"spec": {"approved": true}})).await?;
         let object = subscription("pinned", &json!({}));
-        let moves = |found: &serde_json::Value| {
+        let moves = |found: &Value| {
             found["status"]["currentCSV"] == "pinned.v1.1.0"
                 && found["status"]["installedCSV"] == "pinned.v1.0.1"
         };
@@ -105,5 +106,119 @@ fn a_version_that_is_passed_over_is_explained() -> Result<()> {
             "{why}"
         );
         Ok(())
+    })
+}
+
+#[test]
+fn a_package_that_left_the_catalog_stops_only_its_own_subscription() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let stale = stage.lab.push_bundles("stale", &["1.0.0"], OPERATOR).await?;
+        let steady = stage.lab.push_bundles("steady", &["1.0.0"], OPERATOR).await?;
+        let both = format!("{steady}{stale}");
+        let image = stage.lab.push_catalog("steady-catalog:first", &both).await?;
+        stage.group("steady", json!({}))?;
+        stage.lab.apply(&[catalog_source("steady", &image)])?;
+        let mut other = subscription("steady", &json!({"name": "stale"}));
+        other["metadata"]["name"] = "stale".into();
+        stage.lab.apply(std::slice::from_ref(&other))?;
+        stage.subscribe("steady", &json!({}))?;
+        stage.installs("steady", "1.0.0").await?;
+        let is_installed = |found: &Value| found["status"]["installedCSV"] == "stale.v1.0.0";
+        stage.becomes("both are installed", &other, is_installed).await?;
+
+        let steady = stage
+            .lab
+            .push_bundles("steady", &["1.0.0", "1.0.1"], OPERATOR)
+            .await?;
+        let image = stage.lab.push_catalog("steady-catalog:second", &steady).await?;
+        stage.lab.apply(&[catalog_source("steady", &image)])?;
+        let moved = stage.installs("steady", "1.0.1").await?;
+        ensure!(condition(&moved, "ResolutionFailed").is_none(), "{moved}");
+        let is_refused = |found: &Value| {
+            let failed = condition(found, "ResolutionFailed");
+            failed
+                .and_then(|failed| failed["message"].as_str())
+                .is_some_and(|why| {
+                    why.contains(
+                        "no operators found in package stale in the catalog referenced by subscription stale",
+                    )
+                })
+        };
+        stage
+            .becomes("the other one says what it lacks", &other, is_refused)
+            .await?;
+        let installed = named(V1ALPHA1, "ClusterServiceVersion", "steady", "stale.v1.0.0");
+        ensure!(stage.get(&installed).await?.is_some(), "the version is gone");
+        eventually("an event names it", SOON, async || {
+            let events = stage.list(&named("v1", "Event", "default", "")).await?;
+            let is_it = |event: &Value| {
+                let note = event["message"].as_str().unwrap_or_default();
+                event["involvedObject"]["name"] == "steady"
+                    && note.starts_with("Subscription stale is left out: ")
+            };
+            Ok(events.iter().any(is_it).then_some(()))
+        })
+        .await?;
+
+        stage.goes(&csv("steady", "1.0.0")).await?;
+        let image = stage
+            .lab
+            .push_catalog("steady-catalog:third", &format!("{steady}{stale}"))
+            .await?;
+        stage.lab.apply(&[catalog_source("steady", &image)])?;
+        let is_well = |found: &Value| condition(found, "ResolutionFailed").is_none();
+        stage.becomes("the package is back", &other, is_well).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_crd_that_loses_a_field_is_installed_with_a_warning() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let field = "                operatorVersion:\n                  type: string\n";
+        let mut bundles = BTreeMap::new();
+        for version in ["1.0.0", "1.0.1"] {
+            let mut files = samples::renamed_bundle("losing", version, OPERATOR);
+            let definition = files
+                .iter_mut()
+                .find(|(path, _)| path.ends_with("_greetings.yaml"));
+            if let Some((_, content)) = definition.filter(|_| version == "1.0.1") {
+                let text = String::from_utf8(content.clone())?;
+                ensure!(text.contains(field), "{text}");
+                *content = text.replace(field, "").into_bytes();
+            }
+            let name = format!("losing-bundle:v{version}");
+            bundles.insert(version, stage.lab.push_bundle(&name, &files).await?);
+        }
+        let catalog = |versions: &[&str]| {
+            let catalog = samples::catalog(versions, |version| bundles[version].clone());
+            samples::renamed("losing", &catalog)
+        };
+        let image = stage
+            .lab
+            .push_catalog("losing-catalog:first", &catalog(&["1.0.0"]))
+            .await?;
+        stage.group("losing", json!({}))?;
+        stage.lab.apply(&[catalog_source("losing", &image)])?;
+        stage.subscribe("losing", &json!({}))?;
+        stage.installs("losing", "1.0.0").await?;
+        let image = stage
+            .lab
+            .push_catalog("losing-catalog:second", &catalog(&["1.0.0", "1.0.1"]))
+            .await?;
+        stage.lab.apply(&[catalog_source("losing", &image)])?;
+        stage.installs("losing", "1.0.1").await?;
+        let plan = stage.phase("losing", "Complete").await?;
+        eventually("an event names the field", SOON, async || {
+            let events = stage.list(&named("v1", "Event", "losing", "")).await?;
+            let is_it = |event: &Value| {
+                let note = event["message"].as_str().unwrap_or_default();
+                event["reason"] == "CRDUpgradeFindings"
+                    && event["involvedObject"]["name"] == plan["metadata"]["name"]
+                    && note.contains("existingFieldRemoval: removed field : v1.^.status.operatorVersion")
+            };
+            Ok(events.iter().any(is_it).then_some(()))
+        })
+        .await
     })
 }

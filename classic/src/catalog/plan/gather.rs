@@ -14,6 +14,7 @@ use olm_platform::log;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
+use super::findings::findings;
 use super::{Actors, Gathered};
 use crate::catalog::context::Context;
 use crate::objects::write::Actor;
@@ -168,7 +169,8 @@ async fn objects(
     Ok(())
 }
 
-/// Custom resources that do not fit the CustomResourceDefinitions that the plan brings, one of each kind.
+/// Findings about the CustomResourceDefinitions that the plan replaces, and custom resources that do not fit the new
+/// ones, one of each kind.
 async fn definitions(
     context: &Context,
     plan: &Value,
@@ -177,17 +179,19 @@ async fn definitions(
 ) -> Result<(), RequestFailure> {
     let wanted = wanted_definitions(plan, &gathered.facts(context));
     for wanted in wanted {
-        let Some(found) = gathered
-            .cluster
-            .get(names::CRD_KIND, "", text(&wanted, "/metadata/name"))
-        else {
+        let name = text(&wanted, "/metadata/name").to_owned();
+        let Some(found) = gathered.cluster.get(names::CRD_KIND, "", &name) else {
             continue;
         };
+        let findings = findings(found, &wanted);
         let replacement = Replacement::new(found, &wanted);
         let (group, plural) = (
             text(found, "/spec/group").to_owned(),
             text(found, "/spec/names/plural").to_owned(),
         );
+        gathered
+            .findings
+            .extend(findings.map(|findings| (name, findings)));
         for api_version in replacement.doubtful() {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             let collection = Collection {

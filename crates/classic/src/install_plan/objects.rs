@@ -33,6 +33,25 @@ pub fn is_supported(kind: &str) -> bool {
     SUPPORTED.contains(&kind)
 }
 
+/// Whether steps install objects of the kind.
+pub fn is_installable(kind: &str) -> bool {
+    const KNOWN: &[&str] = &[
+        names::CRD_KIND,
+        names::CSV_KIND,
+        names::SUBSCRIPTION_KIND,
+        names::SECRET_KIND,
+        names::BUNDLE_SECRET_KIND,
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    ];
+    KNOWN.contains(&kind) || is_supported(kind)
+}
+
 const CREATED: &str = "Created";
 const PRESENT: &str = "Present";
 
@@ -102,7 +121,7 @@ impl<'a> Objects<'a> {
             "Role" | "RoleBinding" => self.role(step),
             "ServiceAccount" => self.account(step),
             "Service" | "ConfigMap" | names::BUNDLE_SECRET_KIND => self.owned(step),
-            kind if is_supported(kind) => self.other(step),
+            kind if is_installable(kind) => self.other(step),
             _ => Ok(None),
         }
     }

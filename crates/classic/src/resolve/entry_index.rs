@@ -83,6 +83,11 @@ impl EntryIndex {
         found.filter_map(|index| self.entries.get(*index))
     }
 
+    /// The names of its packages.
+    pub(super) fn packages(&self) -> impl Iterator<Item = &str> {
+        self.by_package.keys().map(String::as_str)
+    }
+
     /// Whether no other entry has the same channel and name.
     pub(super) fn is_unique(&self, entry: &Entry) -> bool {
         !self

@@ -18,8 +18,9 @@ pub(super) fn passed_over(variables: &Variables, chosen: &[String]) -> BTreeMap<
         let wanted = variables.entries.get(best).map_or(best, |entry| &entry.name);
         let why = match insisting(variables, position, rule, best) {
             Err(SolveError::NotSatisfiable(texts)) => {
+                let remedies = variables.remedies(&texts);
                 let reasons = texts.into_iter().filter(|text| *text != insists_on(best));
-                reasons.collect::<Vec<String>>().join(", ")
+                reasons.chain(remedies).collect::<Vec<String>>().join(", ")
             }
             Err(error) => error.to_string(),
             Ok(_) => "what other Subscriptions prefer contradicts it".to_owned(),

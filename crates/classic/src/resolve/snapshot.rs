@@ -18,6 +18,8 @@ pub(super) struct Snapshot<'a> {
     existing: EntryIndex,
     /// In the order of preference.
     catalogs: Vec<(&'a CatalogContent, &'a EntryIndex)>,
+    /// The versions that a Subscription moves to or that another version replaces.
+    moving: BTreeSet<&'a str>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -58,6 +60,7 @@ impl<'a> Snapshot<'a> {
         Ok(Self {
             existing: EntryIndex::of(existing),
             catalogs,
+            moving: moving(request),
         })
     }
 
@@ -65,6 +68,17 @@ impl<'a> Snapshot<'a> {
     pub(super) fn existing(&self) -> impl Iterator<Item = Candidate<'_>> {
         let entries = self.existing.entries().iter();
         entries.map(|entry| Candidate { entry, catalog: None })
+    }
+
+    /// The installed entries that no Subscription refers to, and that are no part of an upgrade.
+    pub(super) fn abandoned(&self) -> impl Iterator<Item = &Entry> {
+        let entries = self.existing.entries().iter();
+        entries.filter(|entry| entry.subscription.is_none() && !self.moving.contains(entry.name.as_str()))
+    }
+
+    /// The visible catalogs, in the order of preference.
+    pub(super) fn catalogs(&self) -> impl Iterator<Item = (&'a CatalogContent, &'a EntryIndex)> {
+        self.catalogs.iter().copied()
     }
 
     /// Whether there is no other entry with the same id. The entry knows its catalog.
@@ -162,6 +176,16 @@ pub(super) fn aggregate(mut errors: Vec<String>) -> String {
         [error] => error.clone(),
         several => format!("[{}]", several.join(", ")),
     }
+}
+
+/// The versions that a Subscription moves to or that another version replaces.
+fn moving<'a>(request: &Request<'a>) -> BTreeSet<&'a str> {
+    let current = request
+        .subscriptions
+        .iter()
+        .map(|found| text(found, "/status/currentCSV"));
+    let replaced = request.csvs.iter().map(|csv| text(csv, "/spec/replaces"));
+    current.chain(replaced).collect()
 }
 
 /// The installed ClusterServiceVersions. Where the OperatorGroup lets upgrades pass over failures, those that a failed

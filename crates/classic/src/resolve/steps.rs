@@ -66,7 +66,7 @@ pub(super) fn resolved(
 }
 
 /// Whether a Subscription is for the package, channel and catalog of an entry.
-fn is_for(subscription: &Value, entry: &Entry) -> bool {
+pub(super) fn is_for(subscription: &Value, entry: &Entry) -> bool {
     let is = |pointer: &str, value: &str| text(subscription, pointer) == value;
     let is_any_catalog = is("/spec/source", "") && is("/spec/sourceNamespace", "");
     let is_of_catalog =

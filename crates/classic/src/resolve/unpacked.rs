@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{put, text};
-use crate::install_plan::{BundleContent, Origin, Step, StepsError, bundle_steps, referring_steps};
+use crate::install_plan::{
+    BundleContent, Origin, Step, StepsError, bundle_steps, is_installable, referring_steps,
+};
 use crate::names;
 use crate::subscription::{Resolution, Unpacked};
 
@@ -35,7 +37,7 @@ pub fn take_bundles(resolution: &mut Resolution, bundles: Vec<Bundle>, namespace
                 referring_steps(&content, &lookup, namespace).map_err(|error| refused(&error))
             }
         };
-        match steps {
+        match steps.and_then(|steps| installable(steps, &lookup)) {
             Ok(steps) => {
                 resolution.steps.extend(steps);
                 unpacked.push(Unpacked::Conditions(Vec::new()));
@@ -65,6 +67,20 @@ pub fn take_bundles(resolution: &mut Resolution, bundles: Vec<Bundle>, namespace
             _ => 2,
         });
     unpacked
+}
+
+/// The steps of a bundle, unless one has a kind that no plan installs: such a plan would fail halfway.
+fn installable(steps: Vec<Value>, lookup: &Value) -> Result<Vec<Value>, Unpacked> {
+    let kind = |step: &Value| text(step, "/resource/kind").to_owned();
+    match steps.iter().find(|step| !is_installable(&kind(step))) {
+        Some(step) => Err(Unpacked::Fatal(format!(
+            "bundle {} contains {} {}, a kind that OLM classic does not install",
+            text(lookup, "/identifier"),
+            kind(step),
+            text(step, "/resource/name")
+        ))),
+        None => Ok(steps),
+    }
 }
 
 fn inline_steps(content: &BundleContent, lookup: &Value, namespace: &str) -> Result<Vec<Value>, StepsError> {
@@ -151,6 +167,24 @@ mod tests {
         assert_eq!(manifest(1)["kind"], names::CSV_KIND);
         assert_eq!(resolution.bundle_lookups.len(), 1);
         assert_eq!(items(&resolution.bundle_lookups[0], "/conditions").count(), 0);
+    }
+
+    #[test]
+    fn a_bundle_with_a_kind_that_no_plan_installs_is_refused() {
+        for path in ["image", ""] {
+            let mut resolution = Resolution {
+                bundle_lookups: vec![lookup(path)],
+                ..Resolution::default()
+            };
+            let mut content = content();
+            let ingress =
+                json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}});
+            content.objects.push(ingress.to_string());
+            let unpacked = take_bundles(&mut resolution, vec![Bundle::Content(content)], "n");
+            let why = "bundle a.v1 contains Ingress i, a kind that OLM classic does not install";
+            assert_eq!(unpacked, [Unpacked::Fatal(why.to_owned())]);
+            assert_eq!(resolution.steps, Vec::<Value>::new());
+        }
     }
 
     #[test]

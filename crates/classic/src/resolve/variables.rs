@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::chain;
 use super::entry::Entry;
 use super::predicate::requirements;
+use super::remedy::{self, Lack};
 use super::snapshot::{Candidate, Snapshot, aggregate};
 use super::solver::{Constraint, Rule, Variable};
 use crate::cluster::text;
@@ -17,6 +18,20 @@ pub(super) struct Variables {
     /// Those of Subscriptions first.
     pub(super) all: Vec<Variable>,
     pub(super) entries: BTreeMap<String, Entry>,
+    remedies: BTreeMap<String, String>,
+}
+
+impl Variables {
+    /// What a user can change about constraints with these texts.
+    pub(super) fn remedies(&self, texts: &[String]) -> Vec<String> {
+        let mut remedies: Vec<String> = Vec::new();
+        for remedy in texts.iter().filter_map(|text| self.remedies.get(text)) {
+            if !remedies.contains(remedy) {
+                remedies.push(remedy.clone());
+            }
+        }
+        remedies
+    }
 }
 
 /// Prefix of the names of the variables of Subscriptions.
@@ -29,6 +44,8 @@ struct BundleVariables {
     entries: BTreeMap<String, Entry>,
     /// The names that Subscriptions start with.
     starting: BTreeSet<String>,
+    /// What a user can change about constraints, by their texts.
+    remedies: BTreeMap<String, String>,
 }
 
 pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Result<Variables, String> {
@@ -36,6 +53,10 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
     bundles
         .add(snapshot, snapshot.existing().collect())
         .map_err(aggregate)?;
+    for entry in snapshot.abandoned() {
+        let remedy = remedy::of_unreferenced(entry, subscriptions);
+        bundles.remedies.insert(unreferenced(&entry.name), remedy);
+    }
     for subscription in subscriptions {
         match of_subscription(snapshot, subscription, &mut bundles) {
             Ok(variable) => heads.push(variable),
@@ -49,6 +70,7 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
         bundles,
         mut entries,
         starting,
+        remedies,
     } = bundles;
     for entry in entries.values_mut() {
         if starting.contains(&entry.name) {
@@ -60,7 +82,11 @@ pub(super) fn variables(snapshot: &Snapshot<'_>, subscriptions: &[&Value]) -> Re
     all.extend(exclusive(
         entries.iter().filter(|(_, entry)| snapshot.is_unique(entry)),
     ));
-    Ok(Variables { all, entries })
+    Ok(Variables {
+        all,
+        entries,
+        remedies,
+    })
 }
 
 impl BundleVariables {
@@ -79,13 +105,7 @@ impl BundleVariables {
             let entry = offer.to_entry();
             let mut constraints = Vec::new();
             if entry.is_existing() && entry.subscription.is_none() {
-                constraints.push(constraint(
-                    Rule::Mandatory,
-                    format!(
-                        "clusterserviceversion {} exists and is not referenced by a subscription",
-                        entry.name
-                    ),
-                ));
+                constraints.push(constraint(Rule::Mandatory, unreferenced(&entry.name)));
             }
             let mut kinds = entry.properties.iter().map(|property| property.kind.as_str());
             if kinds.any(|kind| kind == "olm.deprecated") {
@@ -99,10 +119,12 @@ impl BundleVariables {
                 match snapshot.providers(&entry, &wanted) {
                     Ok(providers) => {
                         let ids = providers.iter().map(Candidate::id).collect();
-                        constraints.push(constraint(
-                            Rule::Dependency(ids),
-                            format!("bundle {} requires an operator {}", entry.name, wanted.text()),
-                        ));
+                        let shown = format!("bundle {} requires an operator {}", entry.name, wanted.text());
+                        if providers.is_empty() {
+                            let remedy = remedy::of_requirement(snapshot, &wanted);
+                            self.remedies.insert(shown.clone(), remedy);
+                        }
+                        constraints.push(constraint(Rule::Dependency(ids), shown));
                         waiting.extend(providers);
                     }
                     Err(error) => errors.push(error),
@@ -127,6 +149,11 @@ impl BundleVariables {
                 .push(constraint(Rule::Conflict(current), shown));
         }
     }
+}
+
+/// The text of the constraint on an installed version that no Subscription refers to.
+fn unreferenced(name: &str) -> String {
+    format!("clusterserviceversion {name} exists and is not referenced by a subscription")
 }
 
 fn constraint(rule: Rule, text: String) -> Constraint {
@@ -155,7 +182,11 @@ fn of_subscription(
     }
     let found = match selected(snapshot, subscription, starting) {
         Ok(found) => found,
-        Err(problem) => {
+        Err((lack, problem)) => {
+            let remedy = remedy::of_lack(snapshot, subscription, lack);
+            bundles
+                .remedies
+                .extend(remedy.map(|remedy| (problem.clone(), remedy)));
             variable.constraints.push(constraint(Rule::Prohibited, problem));
             return Ok(variable);
         }
@@ -192,21 +223,22 @@ fn of_subscription(
     Ok(variable)
 }
 
-/// The entries that the spec of a Subscription names.
+/// The entries that the spec of a Subscription names, or what leads to none and the text of that constraint.
 fn selected<'a>(
     snapshot: &'a Snapshot<'_>,
     subscription: &'a Value,
     starting: &str,
-) -> Result<Vec<Candidate<'a>>, String> {
+) -> Result<Vec<Candidate<'a>>, (Lack, String)> {
     let of = |pointer| text(subscription, pointer);
     let (name, package, channel) = (of("/metadata/name"), of("/spec/name"), of("/spec/channel"));
     let (source, source_namespace) = (of("/spec/source"), of("/spec/sourceNamespace"));
     let end = format!("in the catalog referenced by subscription {name}");
     let catalogs = snapshot.of_catalog(source_namespace, source);
     if catalogs.is_empty() {
-        return Err(format!(
+        let problem = format!(
             "no operators found from catalog {source} in namespace {source_namespace} referenced by subscription {name}"
-        ));
+        );
+        return Err((Lack::Catalog, problem));
     }
     let found = catalogs.into_iter().flat_map(|(catalog, content)| {
         let entries = content.of_package(package);
@@ -214,19 +246,20 @@ fn selected<'a>(
     });
     let mut found: Vec<Candidate<'_>> = found.collect();
     if found.is_empty() {
-        return Err(format!("no operators found in package {package} {end}"));
+        let problem = format!("no operators found in package {package} {end}");
+        return Err((Lack::Package, problem));
     }
     found.retain(|offer| channel.is_empty() || offer.entry.channel == channel);
     if found.is_empty() {
-        return Err(format!(
-            "no operators found in channel {channel} of package {package} {end}"
-        ));
+        let problem = format!("no operators found in channel {channel} of package {package} {end}");
+        return Err((Lack::Channel, problem));
     }
     found.retain(|offer| starting.is_empty() || offer.entry.name == starting);
     if found.is_empty() {
-        return Err(format!(
+        let problem = format!(
             "no operators found with name {starting} in channel {channel} of package {package} {end}"
-        ));
+        );
+        return Err((Lack::StartingCsv, problem));
     }
     Ok(found)
 }

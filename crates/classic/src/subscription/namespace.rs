@@ -1,5 +1,7 @@
 //! One pass over the Subscriptions of a namespace, in two halves: before a resolution, and after it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -222,22 +224,20 @@ pub fn conclude(
 ) -> NamespaceDecision {
     let mut pass = NamespacePass {
         subscriptions,
+        resolved: subscriptions.iter().collect(),
         now: format!("{now:.0}"),
         decision: NamespaceDecision::default(),
     };
     match resolved {
-        Err(ResolveError::NotSatisfiable(clauses)) => {
-            let mut message = "constraints not satisfiable".to_owned();
-            if !clauses.is_empty() {
-                message = format!("{message}: {}", clauses.join(", "));
+        Err(error) => {
+            let (reason, message) = explained(error);
+            pass.resolution_failed(reason, &message);
+            if let ResolveError::Other(error) = error {
+                pass.decision.error = Some(error.clone());
             }
-            pass.resolution_failed("ConstraintsNotSatisfiable", &message);
-        }
-        Err(ResolveError::Other(error)) => {
-            pass.resolution_failed("ErrorPreventedResolution", error);
-            pass.decision.error = Some(error.clone());
         }
         Ok(resolution) => {
+            pass.refuse(&resolution.refused);
             if pass.is_unpacked(unpacked) {
                 pass.plan(namespace, resolution, cluster);
             }
@@ -246,17 +246,33 @@ pub fn conclude(
     pass.decision
 }
 
+/// Reason and message of the condition about a resolution that failed.
+fn explained(error: &ResolveError) -> (&'static str, String) {
+    match error {
+        ResolveError::NotSatisfiable(clauses) => {
+            let mut message = "constraints not satisfiable".to_owned();
+            if !clauses.is_empty() {
+                message = format!("{message}: {}", clauses.join(", "));
+            }
+            ("ConstraintsNotSatisfiable", message)
+        }
+        ResolveError::Other(error) => ("ErrorPreventedResolution", error.clone()),
+    }
+}
+
 struct NamespacePass<'a> {
     subscriptions: &'a [Value],
+    /// Those that are not refused.
+    resolved: Vec<&'a Value>,
     now: String,
     decision: NamespaceDecision,
 }
 
 impl NamespacePass<'_> {
-    /// Sets and removes conditions on all Subscriptions, and writes those that differ.
+    /// Sets and removes conditions on the resolved Subscriptions, and writes those that differ.
     fn mark(&mut self, wanted: &Value, removed: &[&str]) {
-        for subscription in self.subscriptions {
-            let mut subscription = subscription.clone();
+        for subscription in &self.resolved {
+            let mut subscription = (*subscription).clone();
             let is_cleared = unset(&mut subscription, removed);
             if set(&mut subscription, wanted.clone(), &self.now) || is_cleared {
                 stamp(&mut subscription, &self.now);
@@ -272,6 +288,30 @@ impl NamespacePass<'_> {
             message: message.to_owned(),
         });
         self.mark(&condition(RESOLUTION_FAILED, reason, message), &[]);
+    }
+
+    /// Says in Subscriptions why they are refused. They have no part in the rest of the pass.
+    fn refuse(&mut self, refused: &BTreeMap<String, ResolveError>) {
+        for subscription in self.subscriptions {
+            let name = text(subscription, "/metadata/name");
+            let Some(error) = refused.get(name) else {
+                continue;
+            };
+            let (reason, message) = explained(error);
+            self.decision.events.push(Warning {
+                subscription: None,
+                reason: RESOLUTION_FAILED,
+                message: format!("Subscription {name} is left out: {message}"),
+            });
+            let mut subscription = subscription.clone();
+            let wanted = condition(RESOLUTION_FAILED, reason, &message);
+            if set(&mut subscription, wanted, &self.now) {
+                stamp(&mut subscription, &self.now);
+                self.decision.written.push(subscription);
+            }
+        }
+        self.resolved
+            .retain(|subscription| !refused.contains_key(text(subscription, "/metadata/name")));
     }
 
     /// Whether all bundles are unpacked; else the Subscriptions say why not.
@@ -290,7 +330,7 @@ impl NamespacePass<'_> {
         });
         if let Some(error) = fatal {
             let wanted = condition(UNPACK_FAILED, "ErrorPreventedUnpacking", error);
-            self.mark(&wanted, &[]);
+            self.mark(&wanted, &[UNPACKING]);
             return false;
         }
         let holding = |kind: &'static str| {
@@ -338,7 +378,7 @@ impl NamespacePass<'_> {
             hint => hint,
         };
         let long = format!("{short}. {hint}");
-        for subscription in self.subscriptions {
+        for subscription in &self.resolved {
             self.decision.events.push(Warning {
                 subscription: Some(text(subscription, "/metadata/name").to_owned()),
                 reason: UNPACK_FAILED,
@@ -351,15 +391,15 @@ impl NamespacePass<'_> {
         self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);
     }
 
-    /// Makes the plan where a Subscription moves, and removes conditions that no longer hold.
+    /// Makes the plan where a Subscription moves, also with those that are refused as owners, and removes conditions that no longer hold.
     fn plan(&mut self, namespace: &str, resolution: &Resolution, cluster: &Cluster) {
         let planned = planned(resolution, self.subscriptions, cluster, namespace)
             .filter(|_| !resolution.updated.is_empty());
         if let Some(planned) = &planned {
             self.decision.written.push(planned.plan.clone());
         }
-        for subscription in self.subscriptions {
-            let mut subscription = subscription.clone();
+        for subscription in &self.resolved {
+            let mut subscription = (*subscription).clone();
             let name = text(&subscription, "/metadata/name").to_owned();
             let is_explained = match resolution.blocked.get(&name) {
                 Some(why) => set(
@@ -386,5 +426,68 @@ impl NamespacePass<'_> {
                 self.decision.written.push(subscription);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::subscription::find_condition;
+
+    fn subscription(name: &str, approval: &str) -> Value {
+        json!({
+            "kind": "Subscription", "metadata": {"namespace": "n", "name": name, "uid": name},
+            "spec": {"name": name, "installPlanApproval": approval},
+            "status": {"conditions": [{"type": RESOLUTION_FAILED, "status": "True", "reason": "old"}]},
+        })
+    }
+
+    #[test]
+    fn a_refused_subscription_has_the_reason_and_the_others_move() {
+        let subscriptions = [subscription("bad", "Manual"), subscription("good", "Automatic")];
+        let error = ResolveError::NotSatisfiable(vec!["subscription bad exists".to_owned()]);
+        let resolution = Resolution {
+            steps: vec![json!({"resource": {"kind": names::CSV_KIND, "name": "good.v2"}})],
+            updated: [("good".to_owned(), "good.v2".to_owned())].into(),
+            refused: [("bad".to_owned(), error)].into(),
+            ..Resolution::default()
+        };
+        let run = |unpacked: &[Unpacked]| {
+            let cluster = Cluster::default();
+            let now = Timestamp::UNIX_EPOCH;
+            conclude("n", &subscriptions, &cluster, Ok(&resolution), unpacked, now)
+        };
+        let decision = run(&[]);
+        let [bad, plan, good] = &decision.written[..] else {
+            panic!("{decision:?}")
+        };
+        let why = find_condition(bad, RESOLUTION_FAILED).unwrap();
+        let message = "constraints not satisfiable: subscription bad exists";
+        assert_eq!(
+            (text(why, "/reason"), text(why, "/message")),
+            ("ConstraintsNotSatisfiable", message)
+        );
+        assert_eq!(bad.pointer("/status/currentCSV"), None);
+        // The approval of each Subscription of the namespace counts.
+        assert_eq!(text(plan, "/status/phase"), "RequiresApproval");
+        assert_eq!(text(good, "/status/currentCSV"), "good.v2");
+        assert_eq!(find_condition(good, RESOLUTION_FAILED), None);
+        assert_eq!(decision.error, None);
+        let told = Warning {
+            subscription: None,
+            reason: RESOLUTION_FAILED,
+            message: format!("Subscription bad is left out: {message}"),
+        };
+        assert_eq!(decision.events, [told]);
+
+        let pending = json!({"type": "BundleLookupPending", "status": "True"});
+        let decision = run(&[Unpacked::Conditions(vec![pending])]);
+        let [bad, good] = &decision.written[..] else {
+            panic!("{decision:?}")
+        };
+        assert!(find_condition(bad, UNPACKING).is_none() && find_condition(bad, RESOLUTION_FAILED).is_some());
+        assert!(find_condition(good, UNPACKING).is_some());
     }
 }
