@@ -84,6 +84,9 @@ pub mod label {
 
 /// Annotations that the managers write.
 pub mod annotation {
+    /// On ClusterExtensions: the settings before `olm rollback`, as a JSON merge patch that restores them. `olm unpin`
+    /// does that.
+    pub const BEFORE_ROLLBACK: &str = "olm.operatorframework.io/before-rollback";
     /// The kind of an image in a mirror, `catalog` or `image`. On the images in the index of a mirror that is a
     /// directory.
     pub const MIRROR: &str = "olm.operatorframework.io/mirror";

@@ -25,7 +25,6 @@ use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 #[command(
     name = "olm",
     version,
-    propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Exit status: 0 on success, 1 when a check or the command fails, 2 when the command line is wrong, 3 when something \

@@ -14,7 +14,6 @@ use crate::output::CommandResult;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create the files of a new bundle
-    #[command(disable_version_flag = true)]
     Init(init::Arguments),
     /// Check a bundle and report every error and warning
     Validate(validate::Arguments),

@@ -21,7 +21,6 @@ use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
     after_help = "On a cluster, NAME is a ClusterExtension, or clusterobjectset/NAME; the output holds what its \
                         service account lacks for the installed bundle, or for the one to install; while it is being \

@@ -32,7 +32,6 @@ use crate::registry::RegistryArguments;
 use crate::source::{faults_shown, named_source, open_catalog, unreadable, warn_of_missing_image};
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// Package to install
     #[arg(value_parser = NonEmptyStringValueParser::new())]

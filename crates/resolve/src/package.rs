@@ -116,6 +116,7 @@ pub struct Package {
     candidates: Vec<Candidate>,
     channels: Vec<PreparedChannel>,
     deprecations: Option<Deprecations>,
+    default_channel: Option<String>,
     bytes: usize,
 }
 
@@ -192,7 +193,11 @@ impl PackageBuilder {
                     }
                 }
             }
-            Blob::Package(_) | Blob::Other => {}
+            Blob::Package(package) => {
+                self.spend(package.default_channel.len())?;
+                self.package.default_channel = Some(package.default_channel);
+            }
+            Blob::Other => {}
         }
         Ok(())
     }
@@ -265,6 +270,11 @@ impl Package {
     /// The names of the channels, in the order of the catalog.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
         self.channels.iter().map(|channel| channel.name.as_str())
+    }
+
+    /// The name of the default channel, if the catalog names one.
+    pub fn default_channel(&self) -> Option<&str> {
+        self.default_channel.as_deref().filter(|name| !name.is_empty())
     }
 
     /// The names of the channels that hold a bundle.

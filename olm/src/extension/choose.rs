@@ -41,6 +41,8 @@ pub(crate) struct ChosenBundle {
     pub(crate) bundle: BundleIdentity,
     pub(crate) catalog: String,
     pub(crate) channels: Vec<String>,
+    /// The default channel of the package in that catalog.
+    pub(crate) default_channel: Option<String>,
     /// The edge by which it follows the installed bundle.
     pub(crate) edge: Option<Edge>,
     /// The versions that are passed over.
@@ -122,6 +124,7 @@ impl ResolutionInput {
             },
             catalog: resolution.catalog.to_owned(),
             channels: resolution.channels.iter().map(|&name| name.to_owned()).collect(),
+            default_channel: resolution.package.default_channel().map(str::to_owned),
             edge: resolution.edge,
             passed: passed.into_iter().map(version).collect(),
             held: resolution.held(),

@@ -40,7 +40,6 @@ const MAX_CONFIG: u64 = 1 << 20;
 const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
     after_help = "The catalogs of the cluster are asked through its API server. The command creates what is missing of these: the \
                   namespace, the service account, the roles with exactly the rights that the bundle needs, and the \
@@ -129,6 +128,15 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         (None, false) => ObjectFormat::Table,
     };
     show(format, &chosen, &objects)?;
+    if let Some(default) = &chosen.default_channel
+        && arguments.channels.is_empty()
+        && !chosen.channels.contains(default)
+    {
+        let version = &chosen.bundle.metadata.version;
+        note(&format!(
+            "note: {version} is not in the default channel {default:?}; to follow that channel alone, set --channel {default}"
+        ));
+    }
     if arguments.dry_run {
         return Ok(Status::Success);
     }

@@ -33,7 +33,6 @@ use crate::source::open_bundle;
 const MAX_FILE: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
     after_help = format!("The plan compares the objects of the newest revision with those that operator-controller would apply. Its digest \
                   covers the bundle, the account, the objects of both, the rights that they give, the images and how \

@@ -1,7 +1,7 @@
 //! `olm rollback`.
 
 pub(crate) mod account;
-mod plan;
+pub(crate) mod plan;
 mod rehearse;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Config};
 use olm_api::ClusterExtension;
-use olm_api::command::word;
 use olm_api::names;
 use olm_migrate::objects::content::objects;
 use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
@@ -74,11 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     };
     let done = format!("pinned to {}, SelfCertified", pinned.version);
     report(&arguments.change, RESOURCE, name, &pinned.changed, &done)?;
-    let lift = word(&plan::lift(&extension, &pinned.patch).to_string());
-    if let (ObjectFormat::Table, Some(lift)) = (arguments.change.output, lift) {
+    if arguments.change.output == ObjectFormat::Table {
         note(&format!(
             "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel. \
-             To remove the pin: kubectl patch clusterextension {name} --type merge -p {lift}"
+             To remove the pin and restore the settings: olm unpin {name}"
         ));
     }
     wait_for(&cluster, &arguments.change, &arguments.wait, &pinned.changed)
@@ -87,7 +85,6 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
 /// The result of a rollback.
 struct Pinned {
     version: String,
-    patch: Value,
     changed: ClusterExtension,
 }
 
@@ -161,17 +158,16 @@ async fn roll_back(
         dry_run: arguments.change.dry_run,
         ..PatchParams::apply(MANAGER)
     };
-    let (patch, changed) = pin(&extensions, extension, version, &checks(&found), &params)
+    let changed = pin(&extensions, extension, version, &checks(&found), &params)
         .await
         .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
     Ok(Some(Pinned {
         version: version.to_owned(),
-        patch,
         changed,
     }))
 }
 
-/// Pins the extension and returns the patch and the changed extension. The controller may write the object meanwhile;
+/// Pins the extension and returns the changed one. The controller may write the object meanwhile;
 /// it fails if the facts behind the checks have changed.
 async fn pin(
     extensions: &Api<ClusterExtension>,
@@ -179,13 +175,13 @@ async fn pin(
     version: &str,
     passing: &BTreeSet<Check>,
     params: &PatchParams,
-) -> anyhow::Result<(Value, ClusterExtension)> {
+) -> anyhow::Result<ClusterExtension> {
     let mut current = seen.clone();
     let mut attempts = 1;
     loop {
         let patch = plan::pin(&current, version, passing);
         match extensions.patch(seen.name(), params, &Patch::Merge(&patch)).await {
-            Ok(changed) => return Ok((patch, changed)),
+            Ok(changed) => return Ok(changed),
             Err(kube::Error::Api(status)) if status.code == 409 && attempts < MAX_ATTEMPTS => {
                 attempts += 1;
                 current = extensions.get(seen.name()).await?;

@@ -26,7 +26,6 @@ use crate::source::{named_source, open_catalog};
 const NONE: &str = "-";
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// ClusterExtensions to look at [default: all]
     #[arg(value_name = "EXTENSION")]

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::ClusterExtension;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::upgrade::is_exact;
 use super::wait::WaitArguments;
@@ -13,12 +13,12 @@ use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::lookup::revisions;
+use crate::extension::rollback::plan::restoration_of;
 use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
     after_help = "Sets spec.source.catalog.version to one version. For another version than the installed one the catalogs \
                   are asked first: nothing changes when no update edge leads to it.\n\nExamples:\n  olm pin greeter\n  olm pin \
@@ -43,9 +43,9 @@ pub(crate) struct PinArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
-    after_help = "Removes spec.source.catalog.version, or sets the range that the extension follows from then on.\n\nExamples:\n  \
+    after_help = "Removes spec.source.catalog.version, or sets the range that the extension follows from then on. After `olm \
+                  rollback` it restores the settings that the rollback changed.\n\nExamples:\n  \
                   olm unpin greeter\n  olm unpin greeter --version 1.x"
 )]
 pub(crate) struct UnpinArguments {
@@ -136,11 +136,28 @@ pub(crate) fn unpin(arguments: &UnpinArguments) -> CommandResult {
             present.name()
         ))));
     }
-    let done = match &arguments.version {
+    let mut patch = of_source(&json!({"version": arguments.version}));
+    let restored = restoration_of(&present);
+    let is_rolled_back = restored.is_some();
+    if let Some(restored) = restored {
+        patch = restored;
+        if let (Some(range), Some(version)) = (
+            &arguments.version,
+            patch.pointer_mut("/spec/source/catalog/version"),
+        ) {
+            *version = json!(range);
+        }
+    }
+    let range = patch
+        .pointer("/spec/source/catalog/version")
+        .and_then(Value::as_str);
+    let mut done = match range.filter(|range| !range.is_empty()) {
         Some(range) => format!("unpinned from {before}; it follows {range:?}"),
         None => format!("unpinned from {before}; it follows every version"),
     };
-    let patch = of_source(&json!({"version": arguments.version}));
+    if is_rolled_back {
+        done.push_str("; channels, upgradeConstraintPolicy and crd-policy are those before the rollback");
+    }
     change_and_wait(
         &cluster,
         &arguments.change,

@@ -16,12 +16,12 @@ use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::lookup::revisions;
+use crate::extension::rollback::plan::restoration_of;
 use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
 #[command(
     after_help = "Without --version, a pinned extension is pinned to the newest version that its channels and the update \
                   graph allow. One with a range upgrades automatically; the command then says what holds back the \
@@ -73,6 +73,13 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .and_then(|filter| filter.version.clone())
         .filter(|version| !version.is_empty());
     let is_pinned = before.as_deref().is_some_and(is_exact);
+    if is_pinned && restoration_of(&present).is_some() {
+        let error =
+            anyhow!("ClusterExtension {name:?} is pinned by a rollback, without channels and update edges");
+        return Err(error.context(Hint(format!(
+            "run `olm unpin {name}` first: it restores the settings from before the rollback"
+        ))));
+    }
     if let Some(filter) = &mut wanted.spec.source.catalog {
         match &arguments.version {
             Some(version) => filter.version = Some(version.clone()),
@@ -187,6 +194,7 @@ mod tests {
             },
             catalog: "one".to_owned(),
             channels: Vec::new(),
+            default_channel: None,
             edge: None,
             passed: Vec::new(),
             held: None,

@@ -201,6 +201,7 @@ mod tests {
             },
             catalog: "one".to_owned(),
             channels: vec!["stable".to_owned()],
+            default_channel: None,
             edge: None,
             passed: Vec::new(),
             held: None,

@@ -127,7 +127,7 @@ const SOURCE: &str = "/spec/source/catalog";
 
 /// A merge patch that pins the extension to a version and allows findings of these checks of definitions. It requires
 /// the extension that was read. The version may be in another channel than the present one, so channels are ignored
-/// while it is pinned.
+/// while it is pinned. The patch records how to restore the present settings.
 pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSet<Check>) -> Value {
     let mut patch = json!({
         "metadata": {"resourceVersion": extension.metadata.resource_version},
@@ -140,10 +140,24 @@ pub(crate) fn pin(extension: &ClusterExtension, version: &str, passing: &BTreeSe
     {
         source.insert("channels".to_owned(), Value::Null);
     }
-    if let Some(policy) = policy(extension, passing)
-        && let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut)
+    let mut annotations = Map::new();
+    if let Some(policy) = policy(extension, passing) {
+        annotations.insert(user::CRD_POLICY.to_owned(), policy.into());
+    }
+    // After a second rollback the settings before the first are restored.
+    let mut restoration = restoration_of(extension).unwrap_or_else(|| settings(extension));
+    if annotations.contains_key(user::CRD_POLICY)
+        && let Some(Value::Object(restored)) = restoration.pointer_mut("/metadata/annotations")
     {
-        metadata.insert("annotations".to_owned(), json!({ user::CRD_POLICY: policy }));
+        let before = extension.annotation(user::CRD_POLICY);
+        restored.entry(user::CRD_POLICY).or_insert_with(|| json!(before));
+    }
+    annotations.insert(
+        annotation::BEFORE_ROLLBACK.to_owned(),
+        restoration.to_string().into(),
+    );
+    if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("annotations".to_owned(), annotations.into());
     }
     patch
 }
@@ -169,33 +183,45 @@ fn policy(extension: &ClusterExtension, passing: &BTreeSet<Check>) -> Option<Str
     Some(entries.join(","))
 }
 
-/// A merge patch that reverts a pin.
-pub(crate) fn lift(extension: &ClusterExtension, pin: &Value) -> Value {
+/// A merge patch that restores the settings of the source, which a pin changes.
+fn settings(extension: &ClusterExtension) -> Value {
     let source = extension.spec.source.catalog.as_ref();
     let version = source.and_then(|source| source.version.clone());
     let policy = source
         .map(|source| source.upgrade_constraint_policy)
         .unwrap_or_default();
-    let mut lift = Map::new();
-    if pin.pointer("/metadata/annotations").is_some() {
-        let before = extension.annotation(user::CRD_POLICY);
-        lift.insert(
-            "metadata".to_owned(),
-            json!({"annotations": {user::CRD_POLICY: before}}),
-        );
-    }
-    lift.insert(
-        "spec".to_owned(),
-        json!({"source": {"catalog": {"version": version, "upgradeConstraintPolicy": policy}}}),
-    );
-    let mut lift = Value::Object(lift);
+    let mut settings = json!({
+        "metadata": {"annotations": {annotation::BEFORE_ROLLBACK: null}},
+        "spec": {"source": {"catalog": {"version": version, "upgradeConstraintPolicy": policy}}},
+    });
     let channels = channels(extension);
     if !channels.is_empty()
-        && let Some(Value::Object(source)) = lift.pointer_mut(SOURCE)
+        && let Some(Value::Object(source)) = settings.pointer_mut(SOURCE)
     {
         source.insert("channels".to_owned(), json!(channels));
     }
-    lift
+    settings
+}
+
+/// A merge patch that restores the settings before a rollback; `None` if the extension is not pinned by one. Whoever may
+/// write the annotation chooses the values, so that only the settings that a rollback changes are taken from it.
+pub(crate) fn restoration_of(extension: &ClusterExtension) -> Option<Value> {
+    let recorded: Value = serde_json::from_str(extension.annotation(annotation::BEFORE_ROLLBACK)?).ok()?;
+    let mut source = Map::new();
+    for key in ["version", "upgradeConstraintPolicy", "channels"] {
+        if let Some(value) = recorded.pointer(&format!("{SOURCE}/{key}")) {
+            source.insert(key.to_owned(), value.clone());
+        }
+    }
+    let mut annotations = Map::from_iter([(annotation::BEFORE_ROLLBACK.to_owned(), Value::Null)]);
+    let recorded = recorded.pointer("/metadata/annotations");
+    if let Some(policy) = recorded.and_then(|recorded| recorded.get(user::CRD_POLICY)) {
+        annotations.insert(user::CRD_POLICY.to_owned(), policy.clone());
+    }
+    Some(json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"source": {"catalog": source}},
+    }))
 }
 
 fn channels(extension: &ClusterExtension) -> &[String] {
@@ -299,19 +325,32 @@ mod tests {
         );
     }
 
+    /// The extension after its pin.
+    fn after(given: &ClusterExtension, pin: &Value) -> ClusterExtension {
+        let mut pinned = given.clone();
+        let annotations = pinned.metadata.annotations.get_or_insert_default();
+        for (key, value) in pin["metadata"]["annotations"].as_object().unwrap() {
+            annotations.insert(key.clone(), value.as_str().unwrap().to_owned());
+        }
+        pinned
+    }
+
     #[test]
     fn a_pin_is_exact_and_unpin_restores_the_range() {
         let given = extension(&[]);
-        let pinned = pin(&given, "1.0.0", &BTreeSet::new());
+        assert_eq!(restoration_of(&given), None);
+        let pin = pin(&given, "1.0.0", &BTreeSet::new());
+        assert_eq!(pin["metadata"]["resourceVersion"], "7");
         assert_eq!(
-            pinned,
-            json!({"metadata": {"resourceVersion": "7"}, "spec": {"source": {"catalog": {
-                "version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified"}}}})
+            pin["spec"],
+            json!({"source": {"catalog": {"version": "1.0.0", "upgradeConstraintPolicy": "SelfCertified"}}})
         );
         assert_eq!(
-            lift(&given, &pinned),
-            json!({"spec": {"source": {"catalog": {
-                "version": "1.x", "upgradeConstraintPolicy": "CatalogProvided"}}}})
+            restoration_of(&after(&given, &pin)),
+            Some(json!({
+                "metadata": {"annotations": {annotation::BEFORE_ROLLBACK: null}},
+                "spec": {"source": {"catalog": {"version": "1.x", "upgradeConstraintPolicy": "CatalogProvided"}}},
+            }))
         );
     }
 
@@ -320,14 +359,49 @@ mod tests {
         let mut given = extension(&[]);
         let source = given.spec.source.catalog.as_mut().unwrap();
         source.channels = vec!["stable".to_owned()];
-        let pinned = pin(&given, "1.0.0", &BTreeSet::new());
-        let there = |patch: &Value| patch.pointer("/spec/source/catalog/channels").cloned();
-        assert_eq!(there(&pinned), Some(Value::Null));
-        assert_eq!(there(&lift(&given, &pinned)), Some(json!(["stable"])));
+        let pin = pin(&given, "1.0.0", &BTreeSet::new());
+        let channels = |patch: &Value| patch.pointer("/spec/source/catalog/channels").cloned();
+        assert_eq!(channels(&pin), Some(Value::Null));
+        let restoration = restoration_of(&after(&given, &pin)).unwrap();
+        assert_eq!(channels(&restoration), Some(json!(["stable"])));
     }
 
     #[test]
-    fn checks_that_would_stop_it_are_let_pass_until_the_pin_is_lifted() {
+    fn a_second_rollback_restores_what_was_before_the_first() {
+        let mut given = extension(&[(user::CRD_POLICY, "enum=Off")]);
+        given = after(&given, &pin(&given, "1.0.0", &BTreeSet::new()));
+        given.spec.source.catalog.as_mut().unwrap().version = Some("1.0.0".to_owned());
+        let second = pin(&given, "0.9.0", &BTreeSet::from([Check::Type]));
+        let restoration = restoration_of(&after(&given, &second)).unwrap();
+        assert_eq!(restoration["spec"]["source"]["catalog"]["version"], "1.x");
+        assert_eq!(
+            restoration["metadata"]["annotations"][user::CRD_POLICY],
+            "enum=Off"
+        );
+    }
+
+    #[test]
+    fn a_record_restores_no_other_settings() {
+        let record = json!({
+            "metadata": {"annotations": {"other": "1"}, "finalizers": []},
+            "spec": {"serviceAccount": {"name": "admin"}, "source": {"catalog": {"packageName": "evil", "version": "1.x"}}},
+        });
+        let restoration = restoration_of(&extension(&[(annotation::BEFORE_ROLLBACK, &record.to_string())]));
+        assert_eq!(
+            restoration,
+            Some(json!({
+                "metadata": {"annotations": {annotation::BEFORE_ROLLBACK: null}},
+                "spec": {"source": {"catalog": {"version": "1.x"}}},
+            }))
+        );
+        assert_eq!(
+            restoration_of(&extension(&[(annotation::BEFORE_ROLLBACK, "; no JSON")])),
+            None
+        );
+    }
+
+    #[test]
+    fn checks_that_would_stop_it_are_let_pass_until_the_pin_is_removed() {
         let passing = BTreeSet::from([Check::ExistingFieldRemoval, Check::Type]);
         for (before, expected) in [
             (None, "existingFieldRemoval=Warn,type=Warn"),
@@ -339,15 +413,11 @@ mod tests {
             let annotations: Vec<(&str, &str)> =
                 before.iter().map(|text| (user::CRD_POLICY, *text)).collect();
             let given = extension(&annotations);
-            let pinned = pin(&given, "1.0.0", &passing);
-            assert_eq!(
-                pinned["metadata"]["annotations"],
-                json!({ user::CRD_POLICY: expected })
-            );
-            assert_eq!(
-                lift(&given, &pinned)["metadata"]["annotations"],
-                json!({ user::CRD_POLICY: before })
-            );
+            let pin = pin(&given, "1.0.0", &passing);
+            assert_eq!(pin["metadata"]["annotations"][user::CRD_POLICY], expected);
+            let restoration = restoration_of(&after(&given, &pin)).unwrap();
+            let restored = restoration["metadata"]["annotations"].as_object().unwrap();
+            assert_eq!(restored.get(user::CRD_POLICY), Some(&json!(before)));
         }
         let mut unchecked = extension(&[]);
         unchecked.spec.install = Some(InstallConfig {
@@ -357,10 +427,8 @@ mod tests {
                 }),
             }),
         });
-        assert_eq!(
-            pin(&unchecked, "1.0.0", &passing)["metadata"].get("annotations"),
-            None
-        );
+        let pin = pin(&unchecked, "1.0.0", &passing);
+        assert_eq!(pin["metadata"]["annotations"].get(user::CRD_POLICY), None);
     }
 
     #[test]
