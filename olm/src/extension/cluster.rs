@@ -251,6 +251,12 @@ fn served_image(catalog: &ClusterCatalog) -> Option<&ResolvedImageSource> {
 
 /// The error that neither catalogd nor the registry gives a catalog.
 fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::Error {
+    let is_forbidden = served.as_ref().is_none_or(|served| {
+        let status = served
+            .chain()
+            .find_map(|cause| cause.downcast_ref::<kube::Error>());
+        matches!(status, Some(kube::Error::Api(status)) if status.code == 403)
+    });
     let error = match served {
         Some(served) => error.context(format!(
             "catalogd cannot be reached through the API server ({}), nor can the image of the catalog be read",
@@ -258,11 +264,13 @@ fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::E
         )),
         None => error,
     };
-    error.context(Hint(
+    let hint = if is_forbidden {
         "ask for the right to get services/proxy in the namespace of catalogd, or set --catalog to another place of that \
          catalog"
-            .to_owned(),
-    ))
+    } else {
+        "see whether catalogd runs; to read the image instead, set --ca-dir to the authorities of its registry"
+    };
+    error.context(Hint(hint.to_owned()))
 }
 
 /// The provider of certificates that a revision records.

@@ -94,7 +94,7 @@ fn catalogs_are_read_through_the_api_server_without_a_way_to_the_registry() -> R
         let refused = olm(world, "search fan")?.ended(1)?;
         let refused = refused.says(&[
             "catalogd cannot be reached through the API server",
-            "services/proxy",
+            "hint: see whether catalogd runs; to read the image instead, set --ca-dir",
         ])?;
         ensure!(refused.printed.is_empty(), "{refused}");
         stand_in(world).await?;
