@@ -43,7 +43,10 @@ fn text(page: &Man, command: &Command) -> io::Result<Vec<u8>> {
     }
     let help = command.get_after_help().map(ToString::to_string);
     sections(&help.unwrap_or_default()).to_writer(&mut text)?;
-    page.render_version_section(&mut text)?;
+    // The footer of each page has the version.
+    if command.get_version().is_some() {
+        page.render_version_section(&mut text)?;
+    }
     Ok(text)
 }
 
