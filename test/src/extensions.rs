@@ -162,8 +162,21 @@ pub async fn merge(world: &World, name: &str, patch: Value) -> Result<()> {
 /// # Errors
 /// When it cannot be run.
 pub fn rollback(world: &World, name: &str, arguments: &[&str]) -> Result<(bool, String)> {
+    olm(world, &["rollback", name], arguments)
+}
+
+/// Runs `olm unpin`. Returns whether it succeeded, and its output.
+///
+/// # Errors
+/// When the program cannot be run.
+pub fn unpin(world: &World, name: &str) -> Result<(bool, String)> {
+    olm(world, &["unpin", name], &[])
+}
+
+fn olm(world: &World, command: &[&str], arguments: &[&str]) -> Result<(bool, String)> {
     let output = Command::new(binary("olm")?)
-        .args(["rollback", name, "--kubeconfig"])
+        .args(command)
+        .arg("--kubeconfig")
         .arg(world.cluster.kubeconfig())
         .args(arguments)
         .output()?;
