@@ -1,9 +1,9 @@
 //! Going back to a version that is kept.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::names::user;
-use olm_test::extensions::{self, SOON, await_version, extensions, merge, patch_source};
+use olm_test::extensions::{self, SOON, await_version, extensions, patch_source};
 use olm_test::world::World;
 use serde_json::json;
 
@@ -84,12 +84,10 @@ pub(crate) async fn a_rollback_names_the_losses_before_it_begins(world: &World) 
         })
         .await?;
 
-    // The printed command lifts the pin.
-    let (_, patch) = text
-        .split_once("--type merge -p '")
-        .context("how the pin is lifted")?;
-    let patch = patch.split('\'').next().unwrap_or_default();
-    merge(world, NAME, serde_json::from_str(patch)?).await?;
+    // The printed command removes the pin.
+    ensure!(text.contains(": olm unpin greeter\n"), "{text}");
+    let (done, text) = extensions::unpin(world, NAME)?;
+    ensure!(done, "{text}");
     await_version(world, NAME, "1.1.0").await?;
     let after = extensions(world).get(NAME).await?;
     ensure!(after.spec == before.spec && after.annotation(user::CRD_POLICY).is_none());
