@@ -208,7 +208,7 @@ fn planned<'p>(plan: &'p Value, name: &str) -> Result<(&'p Value, Vec<&'p str>, 
 
 static CLUSTER: Shared<Stage> = Shared::new(|| Box::pin(Stage::start()));
 
-/// A cluster with all packages, and what is known of it before the next catalog: the files `east.yaml`, its inventory,
+/// A cluster with all packages, and its facts before the next catalog: the files `east.yaml`, its inventory,
 /// and `next.json`, that catalog.
 struct Stage {
     world: World,

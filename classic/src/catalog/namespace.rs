@@ -187,7 +187,7 @@ async fn failed_plans(
         return Ok(catalogs.has_fault().then_some(AGAIN));
     };
     if !resolved.resolution.refused.is_empty() && (catalogs.are_coming() || catalogs.has_fault()) {
-        // What is refused may be in a catalog that cannot be read: the failed plan may still hold.
+        // A catalog that cannot be read may satisfy the refused Subscriptions: the failed plan may still hold.
         return Ok(catalogs.has_fault().then_some(AGAIN));
     }
     let (resolution, unpacked, due) = unpack(context, namespace, &cluster, resolved).await;

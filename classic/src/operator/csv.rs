@@ -182,7 +182,7 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
     if end == RunEnd::Gone {
         return Ok(Outcome::Done);
     }
-    let current = explained(&current, &context.snapshot());
+    let current = explained(current, &context.snapshot());
     let written = settle::settle(context, &stored, &current).await?;
     if let Some(error) = &error
         && text(&written, "/status/phase") == "Replacing"

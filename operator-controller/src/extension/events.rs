@@ -65,7 +65,7 @@ pub(crate) fn unreadable(error: &str) -> Notice {
     Notice {
         is_fault: true,
         reason: UNREADABLE.to_owned(),
-        note: format!("cannot read this object: {error}; nothing changes until it is corrected"),
+        note: format!("cannot read this object: {error}; OLM ignores the change until you correct it"),
     }
 }
 

@@ -150,7 +150,7 @@ fn a_package_that_left_the_catalog_stops_only_its_own_subscription() -> Result<(
                 })
         };
         stage
-            .becomes("the other one says what it lacks", &other, is_refused)
+            .becomes("the other one names the missing package", &other, is_refused)
             .await?;
         let installed = named(V1ALPHA1, "ClusterServiceVersion", "steady", "stale.v1.0.0");
         ensure!(stage.get(&installed).await?.is_some(), "the version is gone");

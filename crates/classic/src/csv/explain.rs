@@ -1,4 +1,4 @@
-//! The details that the fixed messages of a status lack: what is missing, and who is in the way.
+//! The details that the fixed messages of a status lack: the unmet requirements, and the OperatorGroup in the way.
 
 use olm_api::text::{escape, first_of};
 use serde_json::Value;
@@ -22,8 +22,7 @@ const LONGEST: usize = 200;
 
 /// The ClusterServiceVersion with a message that ends with the details. The text before them, which clients know, stays.
 /// A second call changes nothing.
-pub fn explained(csv: &Value, cluster: &Cluster) -> Value {
-    let mut csv = csv.clone();
+pub fn explained(mut csv: Value, cluster: &Cluster) -> Value {
     let message = text(&csv, "/status/message");
     let details = match text(&csv, "/status/reason") {
         "RequirementsNotMet" => NOT_MET
@@ -93,9 +92,9 @@ mod tests {
     }
 
     fn check(csv: &Value, cluster: &Cluster, expected: &str) {
-        let first = explained(csv, cluster);
+        let first = explained(csv.clone(), cluster);
         assert_eq!(first["status"]["message"], expected);
-        assert_eq!(explained(&first, cluster), first);
+        assert_eq!(explained(first.clone(), cluster), first);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::{Request, Resolved, attempt, resolve, subscriptions_here};
 use crate::cluster::text;
 use crate::subscription::ResolveError;
 
-/// Resolves the Subscriptions of a namespace without those that cannot be satisfied for themselves. What these have
-/// installed stays. `whole` is the error of the resolution of all. `None` where that error concerns all of them.
+/// Resolves the Subscriptions of a namespace without those that cannot be satisfied for themselves. The versions that
+/// these have installed stay. `whole` is the error of the resolution of all. `None` where that error concerns all of them.
 pub(super) fn without_refused(request: &Request<'_>, whole: &ResolveError) -> Option<Resolved> {
     let all = subscriptions_here(request);
     let (mut refused, mut satisfied) = (BTreeMap::new(), Vec::new());

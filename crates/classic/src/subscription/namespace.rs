@@ -391,7 +391,8 @@ impl NamespacePass<'_> {
         self.mark(&condition(UNPACK_FAILED, UNPACK_FAILED, &message), &[UNPACKING]);
     }
 
-    /// Makes the plan where a Subscription moves, also with those that are refused as owners, and removes conditions that no longer hold.
+    /// Makes the plan where a Subscription moves, and removes conditions that no longer hold. The refused Subscriptions own
+    /// the plan, too.
     fn plan(&mut self, namespace: &str, resolution: &Resolution, cluster: &Cluster) {
         let planned = planned(resolution, self.subscriptions, cluster, namespace)
             .filter(|_| !resolution.updated.is_empty());
@@ -475,12 +476,12 @@ mod tests {
         assert_eq!(text(good, "/status/currentCSV"), "good.v2");
         assert_eq!(find_condition(good, RESOLUTION_FAILED), None);
         assert_eq!(decision.error, None);
-        let told = Warning {
+        let event = Warning {
             subscription: None,
             reason: RESOLUTION_FAILED,
             message: format!("Subscription bad is left out: {message}"),
         };
-        assert_eq!(decision.events, [told]);
+        assert_eq!(decision.events, [event]);
 
         let pending = json!({"type": "BundleLookupPending", "status": "True"});
         let decision = run(&[Unpacked::Conditions(vec![pending])]);
