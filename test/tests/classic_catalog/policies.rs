@@ -1,6 +1,6 @@
 //! OpenShift's ClusterImagePolicies and ImagePolicies, for the images of catalogs and bundles.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use olm_image::Digest;
 use olm_test::registry::signatures::{image_policy, key, sign};
 use serde_json::{Value, json};
@@ -67,6 +67,15 @@ fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Re
         )
         .await?;
         stage.installs(JUDGED, "1.0.0").await?;
+        // Refusals of the catalog and the bundle, and the signature.
+        for outcome in ["unsigned", "verified"] {
+            let name = format!("catalog_operator_signature_checks_total{{outcome=\"{outcome}\"}} ");
+            let counts = stage.metrics(&name).await?;
+            ensure!(
+                counts.iter().any(|line| !line.ends_with(" 0")),
+                "nothing is counted as {outcome}: {counts:?}"
+            );
+        }
 
         // A catalog that is served stays, and its status says what a policy has against it.
         lab.apply(std::slice::from_ref(&of_catalogs))?;
